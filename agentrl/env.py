@@ -1,0 +1,70 @@
+"""What an environment is. A catalogue file in `envs/` offers `Config`, `make` and `tasks`; the hooks are optional.
+
+    class Config(BaseModel, frozen=True, extra="forbid"): ...   # options of this environment
+    def make(config: Config) -> Env
+    def tasks(config: Config) -> Sequence[Task]                 # may be lazy; len() and [i] are enough
+
+Optional hooks, called by name:
+
+    def prompt(config: Config) -> Prompt           # how it speaks to a model; default: `agentrl.prompt.Plain`
+    def expert(env: Env, name: str, seed: int) -> Expert   # a baseline or demonstrator that plays this instance
+    EXPERTS: tuple[str, ...]                       # the names `expert` takes, best known first
+    HEAVY: bool                                    # True: episodes run in worker processes
+    def kind(task: Task) -> str                    # label for per-type tables
+    def benchmark(config: Config) -> str           # the name results are reported under
+    commands: Mapping[str, Callable]               # verbs of `agentrl envs NAME ...`
+    GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] # Gymnasium id -> Config arguments
+"""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from agentrl.types import Observation, StepResult, Task
+
+
+@runtime_checkable
+class Env(Protocol):
+    """One episode at a time, plain synchronous text. Tokens, limits, time-outs and retries belong to the core."""
+
+    def reset(self, task: Task) -> Observation:
+        """Start the task from its first state; equal tasks give equal observations."""
+        ...
+
+    def step(self, action: str) -> StepResult:
+        """Carry out one action. An action it does not understand is answered in words, not with an exception."""
+        ...
+
+    def close(self) -> None:
+        """Release what the instance holds."""
+        ...
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """An environment that can be branched without replaying its actions."""
+
+    def snapshot(self) -> Any:
+        """The episode's state as a picklable value that later steps do not change."""
+        ...
+
+    def restore(self, snapshot: Any) -> None:
+        """Go back to that state; observation and admissible actions then equal those at `snapshot`."""
+        ...
+
+
+class Move(NamedTuple):
+    """A demonstrator's action and its share in the cloning loss (0 for an injected mistake)."""
+
+    action: str
+    weight: float = 1.0
+
+
+class Expert(Protocol):
+    """Plays the environment instance it was made for, one `act` an observation, `reset` first."""
+
+    def reset(self, task: Task) -> None:
+        """Forget the last episode."""
+        ...
+
+    def act(self, observation: Observation) -> Move:
+        """The action to take now."""
+        ...

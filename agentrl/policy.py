@@ -1,0 +1,30 @@
+"""What a policy is: anything that answers a turn."""
+
+from typing import Protocol
+
+from agentrl.types import Generation, Request
+
+
+class Policy(Protocol):
+    """Answers turns; many `generate` calls run at once and the policy batches whatever is ready.
+
+    A policy with a chat `tokenizer` receives and returns token ids; one without works on messages and text.
+    """
+
+    name: str
+
+    async def generate(self, request: Request) -> Generation:
+        """One answer. Raises only for faults of the engine; a limit is told in `Generation.finish`."""
+        ...
+
+    def open(self, session: int) -> None:
+        """A rollout begins (a deterministic engine waits for all open sessions before it runs a batch)."""
+        ...
+
+    def release(self, session: int) -> None:
+        """The rollout is over: forget its KV cache."""
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """What a report must say about the policy: model, sampling settings, actions=free|admissible."""
+        ...

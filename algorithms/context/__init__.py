@@ -1,0 +1,1 @@
+"""Catalogue `agentrl.algorithms.context`: one file an entry."""

@@ -1,0 +1,1 @@
+"""Catalogue `agentrl.algorithms.credit`: one file an entry."""

@@ -1,0 +1,1 @@
+"""Catalogue `agentrl.algorithms.loss`: one file an entry."""

@@ -1,0 +1,1 @@
+"""Catalogue `agentrl.algorithms.reward`: one file an entry."""

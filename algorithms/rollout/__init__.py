@@ -1,0 +1,1 @@
+"""Catalogue `agentrl.algorithms.rollout`: one file an entry."""

@@ -1,0 +1,1 @@
+"""Catalogue `agentrl.algorithms.sampler`: one file an entry."""
