@@ -1,0 +1,45 @@
+"""What a policy loss is. A catalogue file in `algorithms/loss/` offers a frozen pydantic `Config` and
+
+    def loss(inputs: LossInputs, config: Config) -> LossOutput
+
+It returns one number a token; `agentrl.update` multiplies by the aggregation weight, adds KL and entropy terms and sums.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LossInputs:
+    """Per trained token, all [T] on one device. T counts sampled tokens of assigned steps in this micro-batch.
+
+    Attributes:
+        logprob: log pi_new of the token under its allowed set and temperature; carries the gradient.
+        old_logprob: the trainer's log-probability before the first update.
+        ref_logprob: under the reference model, or None.
+        entropy: nats, of the distribution the token was drawn from, or None if nobody asked.
+        positive, negative: the step's P and M (see `agentrl.credit.Credit`), both >= 0.
+        weight: multiplicity of terms without an advantage.
+        step: int64, the graph row of each token.
+        path: int64, the episode of each token.
+    """
+
+    logprob: Tensor
+    old_logprob: Tensor
+    ref_logprob: Tensor | None
+    entropy: Tensor | None
+    positive: Tensor
+    negative: Tensor
+    weight: Tensor
+    step: Tensor
+    path: Tensor
+
+
+class LossOutput(NamedTuple):
+    """`per_token` [T], to be minimised; `metrics` are per-token arrays whose weighted mean is logged."""
+
+    per_token: Tensor
+    metrics: Mapping[str, Tensor]

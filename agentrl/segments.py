@@ -1,0 +1,199 @@
+"""Segment primitives, from which credit methods are written: pure NumPy, float64, no loops over rows.
+
+Letters: N rows (steps), K groups. A *key* is a dense int64 id per row; equal ids mean the same group.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+Std = Literal["sample", "population", "none"]
+Singleton = Literal["zero", "pass", "sign"]
+
+CONSTANT = 1e-12  # a group whose spread is below this share of its size is constant: rounding, not signal
+
+
+def keys(*columns: np.ndarray) -> np.ndarray:
+    """Dense ids of the distinct tuples of `columns`, numbered by first appearance in sorted order.
+
+    Args:
+        columns: each [N], of any sortable type; at least one.
+
+    Returns:
+        [N] int64 in 0..K-1.
+    """
+    ids = np.unique(columns[0], return_inverse=True)[1].reshape(-1).astype(np.int64)  # [N]
+    for column in columns[1:]:
+        other = np.unique(column, return_inverse=True)[1].reshape(-1)  # [N]
+        width = int(other.max(initial=-1)) + 1
+        ids = np.unique(ids * width + other, return_inverse=True)[1].reshape(-1)  # [N]
+    return ids
+
+
+def count(key: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    """Sum of `weight` (default 1) over each row's group: [N] float64."""
+    return np.bincount(key, weight, minlength=1).astype(np.float64)[key]
+
+
+def mean(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    """Weighted mean over each row's group, [N]; NaN where the weights sum to 0."""
+    w = np.ones(len(x)) if weight is None else weight
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (np.bincount(key, w * x, minlength=1) / np.bincount(key, w, minlength=1))[key]
+
+
+def group_max(x: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """Maximum over each row's group, [N]; -inf rows are ignored unless all are."""
+    top = np.full(int(key.max(initial=-1)) + 1, -np.inf)  # [K]
+    np.maximum.at(top, key, x)
+    return top[key]
+
+
+class Moments(NamedTuple):
+    """Statistics of each row's group, all [N]: sum of weights, mean, standard deviation, is the group constant."""
+
+    n: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    constant: np.ndarray
+
+
+def moments(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None, std: Std = "sample") -> Moments:
+    """Weighted moments of each row's group, in two passes (no cancellation).
+
+    `weight` is a frequency: the sample variance divides by its sum - 1. `std="none"` gives 1.
+    """
+    w = np.ones(len(x)) if weight is None else np.asarray(weight, np.float64)
+    n = count(key, w)  # [N]
+    mu = np.nan_to_num(mean(x, key, w))  # [N]
+    counted = w > 0  # [N]
+    high = group_max(np.where(counted, x, -np.inf), key)  # [N]
+    low = -group_max(np.where(counted, -x, -np.inf), key)  # [N]
+    scale = np.maximum(1.0, np.maximum(np.abs(high), np.abs(low)))
+    with np.errstate(invalid="ignore"):
+        constant = (high - low) <= CONSTANT * scale  # [N]
+    if std == "none":
+        return Moments(n, mu, np.ones(len(x)), constant)
+    square = np.bincount(key, w * (x - mu) ** 2, minlength=1)[key]  # [N]
+    divisor = n - 1 if std == "sample" else n
+    sigma = np.sqrt(square / np.maximum(divisor, 1e-300))  # [N]
+    return Moments(n, mu, np.where(divisor > 0, sigma, 1.0), constant)
+
+
+def group_norm(
+    x: np.ndarray,
+    key: np.ndarray,
+    *,
+    std: Std = "sample",
+    eps: float = 1e-6,
+    singleton: Singleton = "zero",
+    weight: np.ndarray | None = None,
+) -> np.ndarray:
+    """(x - mean) / (std + eps) inside each group; "none" only subtracts the mean.
+
+    A group of two or more whose counted rows are equal (to rounding) gives exactly 0: the float32 formulas of the
+    released codes give up to 0.15 there.
+
+    Args:
+        x: [N] float.
+        key: [N] int64 group ids.
+        std: sample (n - 1), population (n) or none.
+        eps: added to the standard deviation.
+        singleton: what a group of one gets: 0, its raw value, or its sign.
+        weight: [N] frequency of each row in the statistics; a row of weight 0 is left out of them and still
+            normalised by them.
+
+    Returns:
+        [N] float64.
+    """
+    x = np.asarray(x, np.float64)
+    if not len(x):
+        return x
+    m = moments(x, key, weight, std)
+    scale = m.std + eps if std != "none" else 1.0
+    alone = {"zero": np.zeros(len(x)), "pass": x, "sign": np.sign(x)}[singleton]  # [N]
+    return np.where(m.n <= 1, alone, np.where(m.constant, 0.0, (x - m.mean) / scale))
+
+
+def leave_one_out(
+    x: np.ndarray, key: np.ndarray, *, singleton: Singleton = "zero", weight: np.ndarray | None = None
+) -> np.ndarray:
+    """x minus the mean of the *other* rows of its group (RLOO); `weight` and `singleton` as in `group_norm`."""
+    x = np.asarray(x, np.float64)
+    if not len(x):
+        return x
+    m = moments(x, key, weight, "none")
+    alone = {"zero": np.zeros(len(x)), "pass": x, "sign": np.sign(x)}[singleton]  # [N]
+    factor = m.n / np.maximum(m.n - 1, 1e-300)  # [N]
+    return np.where(m.n <= 1, alone, np.where(m.constant, 0.0, (x - m.mean) * factor))
+
+
+def depth(parent: np.ndarray) -> np.ndarray:
+    """[N] int64, the number of ancestors of each row (pointer doubling: log2(depth) passes)."""
+    steps = (parent >= 0).astype(np.int64)  # [N]
+    jump = np.where(parent >= 0, parent, np.arange(len(parent)))  # [N]
+    while True:
+        further = steps[jump]  # [N]
+        if not further.any():
+            return steps
+        steps = steps + further
+        jump = jump[jump]
+
+
+def levels(parent: np.ndarray) -> list[np.ndarray]:
+    """Rows of each depth, roots first."""
+    d = depth(parent)
+    order = np.argsort(d, kind="stable")  # [N]
+    return np.split(order, np.cumsum(np.bincount(d))[:-1]) if len(parent) else []
+
+
+def scan(x: np.ndarray, decay: np.ndarray | float, parent: np.ndarray) -> np.ndarray:
+    """y[t] = x[t] + decay[t] * y[next(t)], backwards along each chain: discounted returns, GAE.
+
+    Args:
+        x: [N] float.
+        decay: [N] or one number; `decay[t]` multiplies what follows row t.
+        parent: [N], the previous row of the chain, -1 at its start. Where a row has several children their sums add.
+
+    Returns:
+        [N] float64.
+    """
+    y = np.array(x, np.float64)  # [N]
+    d = np.broadcast_to(np.asarray(decay, np.float64), y.shape)  # [N]
+    rows_at = levels(parent)
+    branches = len(np.unique(parent[parent >= 0])) < int((parent >= 0).sum())
+    for rows in reversed(rows_at[1:]):
+        above = parent[rows]
+        if branches:
+            np.add.at(y, above, d[above] * y[rows])
+        else:
+            y[above] += d[above] * y[rows]
+    return y
+
+
+def context_key(state: np.ndarray, parent: np.ndarray, k: int) -> np.ndarray:
+    """Dense id of the last k states of each row (its own included), [N]; shorter histories never equal longer ones.
+
+    Source: HGPO (arXiv 2602.22817), the context of length k.
+    """
+    key = keys(state)  # [N]
+    above = parent
+    for _ in range(k - 1):
+        earlier = np.where(above >= 0, state[np.maximum(above, 0)], -1)  # [N]
+        key = keys(key, earlier)
+        above = np.where(above >= 0, parent[np.maximum(above, 0)], -1)
+    return key
+
+
+def broadcast(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Each row's value for each of its tokens: [S] from x [N] and token offsets [N+1]."""
+    return np.repeat(x, np.diff(offsets))
+
+
+def whiten(x: np.ndarray, weight: np.ndarray | None = None, eps: float = 1e-8) -> np.ndarray:
+    """(x - mean) / sqrt(sample variance + eps) over all rows; a single row gives 0 (the variance is undefined)."""
+    x = np.asarray(x, np.float64)
+    if len(x) == 0:
+        return x
+    m = moments(x, np.zeros(len(x), np.int64), weight, "sample")
+    return np.where((m.n <= 1) | m.constant, 0.0, (x - m.mean) / np.sqrt(m.std**2 + eps))
