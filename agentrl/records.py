@@ -1,0 +1,205 @@
+"""What a rollout writes down, and the step graph made from it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agentrl.graph import COLUMNS, PLAYED, StepGraph, Tokens
+from agentrl.types import Generation, Observation, Status, Task
+
+
+@dataclass(kw_only=True, eq=False)
+class StepRecord:
+    """One played step. `added` [T] are the prompt tokens this step adds; `continues` says whether they extend the
+    episode's previous path."""
+
+    observation: Observation
+    added: np.ndarray
+    continues: bool
+    generation: Generation
+    action: str
+    valid: bool
+    status: Status
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True, eq=False)
+class EpisodeRecord:
+    """One agent's chain in one rollout.
+
+    Attributes:
+        task: what was played.
+        group: index of the task in its batch; copies of one task share it.
+        copy: which copy of the task.
+        agent, policy: names.
+        steps: the steps, in time order.
+        final: the last observation; its tokens `tail` are never trained.
+        ending: how it ended.
+        fault: what the environment did wrong, for the report.
+        attempts: tries it took (1 if the environment never failed).
+        seconds: wall-clock time; kept out of the graph.
+    """
+
+    task: Task
+    group: int
+    copy: int
+    agent: str = "agent"
+    policy: str = "policy"
+    steps: list[StepRecord] = field(default_factory=list)
+    final: Observation | None = None
+    tail: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    ending: Status = Status.DONE
+    fault: str = ""
+    attempts: int = 1
+    seconds: float = 0.0
+
+    @property
+    def success(self) -> bool:
+        """The environment's word if it gives one, else a positive total reward."""
+        if self.steps and "success" in self.steps[-1].info:
+            return bool(self.steps[-1].info["success"])
+        return sum(step.reward for step in self.steps) > 0
+
+
+def same_state(observation: Observation) -> str:
+    """The string whose equality means "the same state"."""
+    return observation.state_key or observation.text
+
+
+class _Ids:
+    """Dense ids of (scope, word) pairs in order of first appearance; ids of different scopes differ."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[int, str], int] = {}
+
+    def __call__(self, word: str, scope: int = 0) -> int:
+        return self._ids.setdefault((scope, word), len(self._ids))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(word for _, word in self._ids)
+
+
+def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
+    """The step graph of a batch of chains, rows in the order given. Episodes without a step leave no row.
+
+    Numeric entries of a step's `info` become columns `info.NAME` (NaN where absent).
+    """
+    episodes = [e for e in episodes if e.steps]
+    ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode")}
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for number, episode in enumerate(episodes):
+        ids["episode"](f"{episode.task.key}#{episode.copy}", number)
+        _add_rows(columns, ids, number, episode)
+    arrays = {name: np.asarray(values, COLUMNS[name]) for name, values in columns.items()}
+    steps = [step for episode in episodes for step in episode.steps]
+    return StepGraph(
+        columns={**arrays, **_info_columns(steps)},
+        tokens=_tokens(steps, arrays["parent"]),
+        names={name: table.words for name, table in ids.items()},
+        texts={
+            "observation": [step.observation.text for step in steps],
+            "answer": [step.generation.text for step in steps],
+        },
+        tails=_tails(episodes),
+    )
+
+
+def _add_rows(columns: dict[str, list[Any]], ids: Mapping[str, _Ids], number: int, episode: EpisodeRecord) -> None:
+    group = ids["group"](episode.task.key, episode.group)
+    final = same_state(episode.final) if episode.final else ""
+    for turn, step in enumerate(episode.steps):
+        last = turn == len(episode.steps) - 1
+        following = final if last else same_state(episode.steps[turn + 1].observation)
+        row = {
+            "group": group,
+            "rollout": number,
+            "episode": number,
+            "turn": turn,
+            "kind": PLAYED,
+            "parent": len(columns["parent"]) - 1 if turn else -1,
+            "tree": number,
+            "state": ids["state"](same_state(step.observation), group),
+            "action": ids["action"](step.action, group),
+            "next_state": ids["state"](following, group),
+            "agent": ids["agent"](episode.agent),
+            "policy": ids["policy"](episode.policy),
+            "caller": -1,
+            "reward": step.reward,
+            "terminated": step.terminated,
+            "truncated": step.truncated,
+            "valid": step.valid,
+            "status": step.status,
+            "ending": episode.ending if last else Status.OK,
+            "weight": 1.0,
+            "version_oldest": step.generation.policy_version[0],
+            "version_newest": step.generation.policy_version[1],
+        }
+        for name, value in row.items():
+            columns[name].append(value)
+
+
+def _info_columns(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
+    """`info.NAME` [N] float64 of every numeric entry, and `loss_weight` where a demonstrator left steps out."""
+    numeric = sorted({k for s in steps for k, v in s.info.items() if isinstance(v, bool | int | float)})
+    columns = {
+        f"info.{name}": np.array([float(step.info.get(name, np.nan)) for step in steps]) for name in numeric
+    }
+    if any(step.generation.weight != 1.0 for step in steps):
+        columns["loss_weight"] = np.array([step.generation.weight for step in steps])
+    return columns
+
+
+def _tokens(steps: Sequence[StepRecord], parent: np.ndarray) -> Tokens | None:
+    """The token table, or None if the policy had no tokenizer."""
+    if not any(len(step.generation.token_ids) for step in steps):
+        return None
+    pieces = [piece for step in steps for piece in (step.added, step.generation.token_ids)]
+    lengths = np.array([len(piece) for piece in pieces], np.int64)  # [2N]
+    own = lengths.reshape(-1, 2).sum(1)  # [N]
+    sampled = np.repeat(np.tile([False, True], len(steps)), lengths)  # [S]
+    logprobs = np.zeros(len(sampled))  # [S]
+    logprobs[sampled] = np.concatenate([step.generation.logprobs for step in steps])
+    context = np.where([step.continues for step in steps], parent, -1)  # [N]
+    path = np.zeros(len(steps), np.int64)  # [N] tokens on each row's path
+    for row, before in enumerate(context):
+        path[row] = own[row] + (path[before] if before >= 0 else 0)
+    allowed_offsets, allowed_ids = _allowed(steps)
+    return Tokens(
+        offsets=np.concatenate([[0], np.cumsum(own)]),
+        ids=np.concatenate(pieces).astype(np.int64),
+        sampled=sampled,
+        logprobs=logprobs,
+        allowed_offsets=allowed_offsets,
+        allowed_ids=allowed_ids,
+        context=context,
+        context_tokens=path - own,
+    )
+
+
+def _allowed(steps: Sequence[StepRecord]) -> tuple[np.ndarray, np.ndarray]:
+    """CSR of the sets each token was restricted to; prompt tokens have empty ones."""
+    sizes: list[int] = []
+    sets: list[np.ndarray] = []
+    for step in steps:
+        sizes.extend([0] * len(step.added))
+        allowed = step.generation.allowed
+        if allowed is None:
+            sizes.extend([0] * len(step.generation.token_ids))
+        else:
+            sizes.extend(len(a) for a in allowed)
+            sets.extend(allowed)
+    flat = np.concatenate(sets).astype(np.int64) if sets else np.zeros(0, np.int64)
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), flat
+
+
+def _tails(episodes: Sequence[EpisodeRecord]) -> dict[str, np.ndarray]:
+    """The final observations' tokens in CSR form, one slice an episode."""
+    lengths = [len(e.tail) for e in episodes]
+    flat = np.concatenate([e.tail for e in episodes]) if episodes else np.zeros(0, np.int64)
+    return {"tail_offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), "tail_ids": flat}
