@@ -36,6 +36,7 @@ class Chat:
             )
         self._closed, self._after_end = closed, closed[closed.rindex(self.end_text) + len(self.end_text) :]
         self._delta = lru_cache(maxsize=65536)(self._encode_turn)
+        self._answer = lru_cache(maxsize=65536)(self._encode_answer)
 
     def render(self, messages: Sequence[Message], *, reply: bool) -> str:
         """The template's text; `reply` adds the opening of an assistant turn."""
@@ -66,6 +67,9 @@ class Chat:
 
     def answer(self, text: str) -> np.ndarray:
         """[T] int64 ids of an assistant text given in words (demonstrations, choices), end token included."""
+        return self._answer(text)
+
+    def _encode_answer(self, text: str) -> np.ndarray:
         return np.append(self.encode(text), self.end_id)
 
 

@@ -1,0 +1,85 @@
+"""Policies that are not language models: scripted, random, and the environment's own experts."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from agentrl.chat import Chat
+from agentrl.pool import Handle
+from agentrl.prompt import Prompt
+from agentrl.types import Generation, Request
+
+
+class Wordless:
+    """What a policy without a model shares: nothing to open, nothing to keep."""
+
+    name = "policy"
+
+    def open(self, session: int) -> None:
+        """Nothing to do."""
+
+    def release(self, session: int) -> None:
+        """Nothing to do."""
+
+    def describe(self) -> dict[str, object]:
+        """Its name."""
+        return {"policy": self.name}
+
+
+class Scripted(Wordless):
+    """Answers the given texts in order, every session the same; then repeats the last."""
+
+    name = "scripted"
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        if not texts:
+            raise ValueError("a scripted policy needs at least one answer")
+        self._texts = list(texts)
+
+    async def generate(self, request: Request) -> Generation:
+        """The text of this turn; the turn is the last number of the noise key."""
+        return Generation(text=self._texts[min(request.noise_key[-1], len(self._texts) - 1)])
+
+
+class Random(Wordless):
+    """One of the admissible actions, uniformly."""
+
+    name = "random"
+
+    def __init__(self, prompt: Prompt) -> None:
+        self._prompt = prompt
+
+    async def generate(self, request: Request) -> Generation:
+        """Raises ValueError where the environment lists no actions."""
+        actions = request.observation.actions
+        if not actions:
+            raise ValueError("policy random needs an environment that lists its admissible actions")
+        pick = np.random.default_rng(request.noise_key).integers(len(actions))
+        return Generation(text=self._prompt.answer(actions[int(pick)]))
+
+
+class ExpertActor(Wordless):
+    """The environment's expert, playing through the same rollout as a model; with a chat its answers are tokens too.
+
+    With `admissible` each token carries the set that a model would have been restricted to, so that cloning trains
+    under the mask that sampling uses.
+    """
+
+    def __init__(self, expert: str, prompt: Prompt, chat: Chat | None = None, context_limit: int | None = None) -> None:
+        self.name, self.chat, self.context_limit = expert, chat, context_limit
+        self._prompt = prompt
+
+    async def answer(self, request: Request, handle: Handle) -> Generation:
+        """The expert's move as a generation of log-probability 0."""
+        seed = int(np.random.SeedSequence(request.noise_key[:-1]).generate_state(1)[0])
+        move = await handle.act(self.name, seed)
+        text = self._prompt.answer(move.action)
+        if self.chat is None:
+            return Generation(text=text, weight=move.weight)
+        ids = self.chat.answer(text)
+        allowed = None
+        if request.choices is not None:
+            from agentrl.trie import allowed_along  # the trie is needed for masked demonstrations only
+
+            allowed = allowed_along(request.choices, request.choice_texts, ids)
+        return Generation(text=text, token_ids=ids, logprobs=np.zeros(len(ids)), allowed=allowed, weight=move.weight)

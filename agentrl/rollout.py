@@ -1,0 +1,306 @@
+"""Plays episodes: independent coroutines, no lock step, so a finished episode costs nothing.
+
+A failure is data. What the agent caused becomes a status and is scored; what the environment caused is retried from
+the task's start and, if it persists, becomes `Status.ENV_ERROR`: in the graph for the report, in no statistic.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from agentrl.chat import Chat
+from agentrl.context import Ask, History
+from agentrl.pool import EnvFault, Handle, Pool
+from agentrl.prompt import Past, Prompt
+from agentrl.records import EpisodeRecord, StepRecord
+from agentrl.types import Generation, Message, Request, Status, Task
+
+
+class Limits(BaseModel, frozen=True, extra="forbid"):
+    """Budgets of an episode; reaching one ends it with a status of its own.
+
+    turns: steps. turn_tokens: sampled in one turn. episode_tokens: sampled in all. seconds: wall clock of the episode.
+    call_seconds: of one environment call. retries: new tries after an environment fault. fault_share: share of rollouts
+    lost to faults above which the run stops. cut_turn: what becomes of an answer cut off by turn_tokens, parsed as it
+    is or the end of the episode. concurrency: episodes in flight, 0 for all.
+    """
+
+    turns: int = Field(50, ge=1)
+    turn_tokens: int = Field(512, ge=1)
+    episode_tokens: int | None = Field(None, ge=1)
+    seconds: float | None = Field(None, gt=0)
+    call_seconds: float = Field(60.0, gt=0)
+    retries: int = Field(1, ge=0)
+    fault_share: float = Field(0.2, ge=0, le=1)
+    cut_turn: Literal["parse", "end"] = "parse"
+    concurrency: int = Field(0, ge=0)
+
+
+class Actor(Protocol):
+    """Who answers: a policy, or an expert that sits beside the environment."""
+
+    name: str
+    chat: Chat | None
+    context_limit: int | None  # tokens of prompt and answer together
+
+    async def answer(self, request: Request, handle: Handle) -> Generation:
+        """One turn."""
+        ...
+
+    def open(self, session: int) -> None:
+        """See Policy."""
+        ...
+
+    def release(self, session: int) -> None:
+        """See Policy."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Player:
+    """Everything an episode needs besides its task.
+
+    `admissible` restricts answers to the observation's actions where it lists any; `seed` and `stage` go into every
+    noise key, so that training, cloning and evaluation draw different noise.
+    """
+
+    actor: Actor
+    pool: Pool
+    prompt: Prompt
+    context: ModuleType
+    context_config: Any
+    limits: Limits
+    admissible: bool = False
+    seed: int = 0
+    stage: int = 0
+
+
+class TooManyFaults(RuntimeError):
+    """More rollouts were lost to environment faults than `limits.fault_share` allows."""
+
+
+async def play(
+    player: Player, tasks: Sequence[Task], *, copies: int = 1, iteration: int = 0, on_episode: Any = None
+) -> list[EpisodeRecord]:
+    """`copies` episodes of each task, in task order whatever finished first.
+
+    Args:
+        player: how to play.
+        tasks: one group each.
+        copies: rollouts a group.
+        iteration: goes into the noise keys.
+        on_episode: called with each finished record (progress).
+
+    Raises:
+        TooManyFaults: see `Limits.fault_share`.
+        ValueError: the first prompt of a task does not fit the model's context.
+    """
+    gate = asyncio.Semaphore(player.limits.concurrency or max(1, len(tasks) * copies))
+
+    async def one(group: int, copy: int) -> EpisodeRecord:
+        session = group * copies + copy
+        async with gate:
+            player.actor.open(session)
+            try:
+                record = await _with_retries(player, tasks[group], group, copy, session, iteration)
+            finally:
+                player.actor.release(session)
+        if on_episode is not None:
+            on_episode(record)
+        return record
+
+    jobs = [asyncio.ensure_future(one(g, c)) for g in range(len(tasks)) for c in range(copies)]
+    try:
+        records = await asyncio.gather(*jobs)
+    except BaseException:
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+        raise
+    _stop_on_faults(records, player.limits.fault_share)
+    return records
+
+
+def _stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
+    lost = [r for r in records if r.ending == Status.ENV_ERROR]
+    if len(lost) > share * len(records):
+        raise TooManyFaults(
+            f"{len(lost)} of {len(records)} rollouts were lost to the environment, the limit is {share:.0%} "
+            f"(limits.fault_share); the last fault, on task {lost[-1].task.key}: {lost[-1].fault}"
+        )
+
+
+async def _with_retries(
+    player: Player, task: Task, group: int, copy: int, session: int, iteration: int
+) -> EpisodeRecord:
+    started = time.monotonic()
+    for attempt in range(player.limits.retries + 1):
+        record = EpisodeRecord(task=task, group=group, copy=copy, policy=player.actor.name, attempts=attempt + 1)
+        key = (player.seed, player.stage, iteration, group, copy, attempt)
+        handle = player.pool.acquire()
+        broken = True
+        try:
+            await _Episode(player, record, handle, session, key).run()
+            broken = False
+        except EnvFault as fault:
+            record.ending, record.fault = Status.ENV_ERROR, str(fault)
+        finally:
+            player.pool.release(handle, broken=broken)
+        record.seconds = time.monotonic() - started
+        if not broken:
+            break
+    return record
+
+
+class _Episode:
+    """One try at one task."""
+
+    def __init__(
+        self, player: Player, record: EpisodeRecord, handle: Handle, session: int, key: tuple[int, ...]
+    ) -> None:
+        self.player, self.record, self.handle, self.session, self.key = player, record, handle, session, key
+        self.limits = player.limits
+        self.sampled = 0
+        self.ends_at = time.monotonic() + (self.limits.seconds or float("inf"))
+
+    async def run(self) -> None:
+        """Play until the environment or a limit ends it."""
+        first = await self.handle.reset(self.record.task)
+        history = History(chat=self.player.actor.chat, first=first, now=first)
+        ending: Status | None = None
+        while ending is None:
+            ask = self.ask(history)
+            room = self.room(ask)
+            if room <= 0:
+                ending = self.no_room(ask)
+                break
+            ending = await self.turn(history, ask, room)
+        self.record.ending = ending
+        self.record.final = history.now
+        if history.chat is not None and self.record.steps:
+            ask = self.ask(history)
+            self.record.tail = ask.token_ids[len(ask.token_ids) - ask.added :]
+
+    def ask(self, history: History) -> Ask:
+        """The prompt of this turn."""
+        ask: Ask = self.player.context.ask(self.player.context_config, self.player.prompt, history)
+        return ask
+
+    def room(self, ask: Ask) -> int:
+        """Tokens this turn may sample."""
+        room = self.limits.turn_tokens
+        if self.limits.episode_tokens is not None:
+            room = min(room, self.limits.episode_tokens - self.sampled)
+        if self.player.actor.context_limit is not None:
+            room = min(room, self.player.actor.context_limit - len(ask.token_ids))
+        return room
+
+    def no_room(self, ask: Ask) -> Status:
+        """The prompt leaves no token to answer with: the end of an episode, or a setting that cannot work."""
+        if not self.record.steps:
+            raise ValueError(
+                f"the first prompt of task {self.record.task.key} has {len(ask.token_ids)} tokens and the model's "
+                f"context is {self.player.actor.context_limit}: raise the model's context, or use a shorter prompt"
+            )
+        self.cut()
+        return Status.TOKEN_LIMIT
+
+    def cut(self) -> None:
+        """A limit ends the episode after its last step."""
+        step = self.record.steps[-1]
+        step.truncated = not step.terminated
+
+    async def turn(self, history: History, ask: Ask, room: int) -> Status | None:
+        """One answer and one environment step; the status that ends the episode, if it ends."""
+        observation = history.now
+        generation = await self.player.actor.answer(self.request(history, ask, room), self.handle)
+        self.sampled += len(generation.token_ids)
+        parsed = self.player.prompt.parse(generation.text, observation)
+        step = StepRecord(
+            observation=observation,
+            added=ask.token_ids[len(ask.token_ids) - ask.added :],
+            continues=ask.added < len(ask.token_ids),
+            generation=generation,
+            action=parsed.action,
+            valid=parsed.valid,
+            status=parsed.status,
+        )
+        self.record.steps.append(step)
+        cut_off = generation.finish == "length"
+        if cut_off and self.limits.cut_turn == "end":
+            self.cut()
+            return Status.TURN_TOKEN_LIMIT if room == self.limits.turn_tokens else Status.TOKEN_LIMIT
+        result = await self.handle.step(parsed.action)
+        step.reward, step.terminated, step.truncated = result.reward, result.terminated, result.truncated
+        step.info = result.info
+        if "status" in result.info and step.status == Status.OK:
+            step.status = Status(result.info["status"])
+        history.past.append(Past(observation, parsed.action))
+        history.messages = [*ask.messages, Message("assistant", generation.text)]
+        history.path = np.concatenate([ask.token_ids, generation.token_ids])
+        history.now = result.observation
+        return self.ended(step)
+
+    def request(self, history: History, ask: Ask, room: int) -> Request:
+        """The question to the policy."""
+        choices, texts = None, ()
+        if self.player.admissible and history.now.actions:
+            texts = history.now.actions
+            choices = answers(self.player.prompt, history.chat, texts)
+        return Request(
+            session=self.session,
+            token_ids=ask.token_ids,
+            messages=ask.messages,
+            observation=history.now,
+            choices=choices,
+            choice_texts=texts,
+            max_tokens=room,
+            noise_key=(*self.key, len(self.record.steps)),
+        )
+
+    def ended(self, step: StepRecord) -> Status | None:
+        """How the episode ended with this step, or None."""
+        if step.terminated or step.truncated:
+            return Status.DONE if step.terminated else Status.TURN_LIMIT
+        if len(self.record.steps) >= self.limits.turns:
+            self.cut()
+            return Status.TURN_LIMIT
+        if time.monotonic() >= self.ends_at:
+            self.cut()
+            return Status.TIME_LIMIT
+        return None
+
+
+def answers(prompt: Prompt, chat: Chat | None, actions: Sequence[str]) -> list[np.ndarray] | None:
+    """The token sequences that mean each action, end token included; None without a tokenizer."""
+    if chat is None:
+        return None
+    return [chat.answer(prompt.answer(action)) for action in actions]
+
+
+class PolicyActor:
+    """A policy as an actor."""
+
+    def __init__(self, policy: Any, chat: Chat | None, context_limit: int | None) -> None:
+        self.policy, self.chat, self.context_limit = policy, chat, context_limit
+        self.name: str = policy.name
+
+    async def answer(self, request: Request, handle: Handle) -> Generation:
+        """See Actor."""
+        generation: Generation = await self.policy.generate(request)
+        return generation
+
+    def open(self, session: int) -> None:
+        """See Actor."""
+        self.policy.open(session)
+
+    def release(self, session: int) -> None:
+        """See Actor."""
+        self.policy.release(session)
+

@@ -1,0 +1,77 @@
+"""Prefers tasks that are neither solved nor hopeless: weight sqrt(v (1 - v)) + floor, v the estimated success.
+
+Source: the prompt sampling weight of SPO, arXiv:2509.13232 (section on prioritised sampling); v is a Beta mean per
+difficulty bin, forgotten with rate `decay`. Tasks are binned by what stands before the last `/` of their key, so that
+lists without end work too; a list without such keys is one bin, and then this is uniform sampling.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from agentrl.algorithms.sampler.uniform import ENDLESS
+from agentrl.graph import StepGraph
+from agentrl.types import Task
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """floor: weight every bin keeps. decay: share of old counts kept per batch. pool: tasks looked at per task drawn."""
+
+    floor: float = Field(0.05, gt=0)
+    decay: float = Field(0.9, ge=0, le=1)
+    pool: int = Field(8, ge=1)
+
+
+def bin_of(key: str) -> str:
+    """The difficulty bin of a task key."""
+    return key.rpartition("/")[0]
+
+
+class Sampler:
+    """See `agentrl.sampler.Sampler`."""
+
+    def __init__(self, config: Config, tasks: Sequence[Task], seed: int) -> None:
+        self._config, self._tasks, self._seed, self._batch = config, tasks, seed, 0
+        self._counts: dict[str, list[float]] = {}  # bin -> [successes, failures]
+
+    def weight(self, key: str) -> float:
+        """The sampling weight of a task's bin."""
+        won, lost = self._counts.get(bin_of(key), [0.0, 0.0])
+        v = (won + 0.5) / (won + lost + 1.0)
+        return float(np.sqrt(v * (1 - v))) + self._config.floor
+
+    def draw(self, count: int) -> list[Task]:
+        """`count` tasks out of `pool * count` candidates, by weight, without repeats."""
+        rng = np.random.default_rng((self._seed, self._batch))
+        self._batch += 1
+        n, wanted = len(self._tasks), min(self._config.pool * count, len(self._tasks))
+        picks = rng.integers(n, size=wanted) if n > ENDLESS else rng.choice(n, size=wanted, replace=False)
+        candidates = [self._tasks[int(i)] for i in picks]
+        weights = np.array([self.weight(task.key) for task in candidates])
+        fits = wanted >= count
+        chosen = rng.choice(wanted, size=count, replace=not fits, p=weights / weights.sum())
+        return [candidates[i] for i in chosen]
+
+    def observe(self, graph: StepGraph) -> None:
+        """Count the outcomes of the bins."""
+        for counts in self._counts.values():
+            counts[:] = [self._config.decay * c for c in counts]
+        ends = np.flatnonzero(graph.first & ~graph.failed())
+        for row in ends:
+            counts = self._counts.setdefault(bin_of(graph.names["group"][graph.group[row]]), [0.0, 0.0])
+            counts[0 if graph.score[row] > 0 else 1] += 1.0
+
+    def state(self) -> Mapping[str, object]:
+        """For a checkpoint."""
+        return {"batch": self._batch, "counts": {k: list(v) for k, v in sorted(self._counts.items())}}
+
+    def restore(self, state: Mapping[str, object]) -> None:
+        """Go on from a checkpoint."""
+        self._batch = int(state["batch"])  # type: ignore[call-overload]
+        self._counts = {k: list(v) for k, v in state["counts"].items()}  # type: ignore[attr-defined]
+
+
+def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler:
+    """See `agentrl.sampler`."""
+    return Sampler(config, tasks, seed)

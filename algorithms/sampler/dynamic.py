@@ -1,0 +1,32 @@
+"""Uniform tasks; groups whose scores do not vary are drawn again, so that every group of the batch teaches something.
+
+Source: dynamic sampling, DAPO, arXiv:2503.14476, Eq. 11. The batch keeps its size: surplus groups are not used, and
+after `max_tries` the batch is filled with groups that do not vary; both are counted in the metrics.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from agentrl.algorithms.sampler import uniform
+from agentrl.graph import StepGraph
+from agentrl.segments import moments
+from agentrl.types import Task
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """max_tries: rounds of rollouts before the batch is filled as it comes."""
+
+    max_tries: int = Field(10, ge=1)
+
+
+def make(config: Config, tasks: Sequence[Task], seed: int) -> uniform.Sampler:
+    """See `agentrl.sampler`."""
+    return uniform.Sampler(uniform.Config(), tasks, seed)
+
+
+def keep(config: Config, graph: StepGraph) -> np.ndarray:
+    """[N] bool, rows of groups whose episode scores vary; rollouts that failed through the environment do not count."""
+    votes = (graph.first & ~graph.failed()).astype(np.float64)  # [N]
+    return ~moments(graph.score, graph.group, votes).constant

@@ -1,0 +1,51 @@
+"""Tasks drawn without replacement, epoch after epoch; from a list without end, simply at random."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from pydantic import BaseModel
+
+from agentrl.graph import StepGraph
+from agentrl.types import Task
+
+ENDLESS = 1 << 20  # a list longer than this is not shuffled but drawn from
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """No options."""
+
+
+class Sampler:
+    """See `agentrl.sampler.Sampler`."""
+
+    def __init__(self, config: Config, tasks: Sequence[Task], seed: int) -> None:
+        self._tasks, self._seed, self._drawn = tasks, seed, 0
+
+    def draw(self, count: int) -> list[Task]:
+        """The next `count` tasks."""
+        indices = [self._index(self._drawn + i) for i in range(count)]
+        self._drawn += count
+        return [self._tasks[i] for i in indices]
+
+    def _index(self, position: int) -> int:
+        n = len(self._tasks)
+        if n > ENDLESS:
+            return int(np.random.default_rng((self._seed, position)).integers(n))
+        epoch, place = divmod(position, n)
+        return int(np.random.default_rng((self._seed, epoch)).permutation(n)[place])
+
+    def observe(self, graph: StepGraph) -> None:
+        """Nothing to learn."""
+
+    def state(self) -> Mapping[str, object]:
+        """For a checkpoint."""
+        return {"drawn": self._drawn}
+
+    def restore(self, state: Mapping[str, object]) -> None:
+        """Go on from a checkpoint."""
+        self._drawn = int(state["drawn"])  # type: ignore[call-overload]
+
+
+def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler:
+    """See `agentrl.sampler`."""
+    return Sampler(config, tasks, seed)
