@@ -1,0 +1,99 @@
+"""Plays a compiled game as the genuine engine does, byte for byte.
+
+Quirks kept on purpose, all found in the genuine engine: going where one already stands is not possible, nor is going
+to another receptacle of the same place; only the held object can be examined; objects are sliced by where they count
+as lying, hidden ones too; lamps are used inside closed receptacles and can only be turned on; heating, cooling and
+cleaning need no open door; a game goes on after it is won, and may be un-won.
+"""
+
+from collections.abc import Sequence
+
+from agentrl.envs.alfworld.game import Game, State
+from agentrl.envs.alfworld.goal import Node
+from agentrl.envs.alfworld.rules import EFFECTS, Op, commands
+from agentrl.envs.alfworld.words import NOTHING, answer, opening
+
+
+class Engine:
+    """One episode of a game. Engines of one game share it; what an engine owns is one `State`.
+
+    Attributes:
+        game: the compiled game.
+        state: the current state; keep it and `restore` it later to branch.
+        commands: what each admissible command does now.
+        won: whether the goal holds now.
+    """
+
+    __slots__ = ("commands", "game", "state", "won")
+
+    game: Game
+    state: State
+    commands: dict[str, Op]
+    won: bool
+
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        self.restore(game.start)
+
+    def reset(self) -> str:
+        """Go back to the start; returns the opening words."""
+        self.restore(self.game.start)
+        return opening(self.game)
+
+    def step(self, command: str) -> str:
+        """Carry out a command, blanks around it ignored; returns the answer."""
+        op = self.commands.get(command.strip())
+        if op is None:
+            return NOTHING
+        effect = EFFECTS.get(op.verb)
+        if effect is not None:
+            self.restore(effect(self.state, op))
+        return answer(self.game, self.state, op)
+
+    def admissible(self) -> list[str]:
+        """The commands that do something now, sorted."""
+        return sorted(self.commands)
+
+    def restore(self, state: State) -> None:
+        """Go to a state of the same game."""
+        self.state = state
+        self.commands = commands(self.game, state)
+        self.won = all(_any_holds(clause, state) for clause in self.game.goal)
+
+    @property
+    def score(self) -> int:
+        """1 if the goal holds now, else 0."""
+        return int(self.won)
+
+    @property
+    def facing(self) -> tuple[int, ...]:
+        """Numbers of the receptacles at the agent's place; none in the middle of the room."""
+        return self.game.at[self.state.place]
+
+    def visible(self, receptacle: int) -> bool:
+        """Whether its contents can be seen from its place."""
+        return not self.game.receptacles[receptacle].openable or receptacle in self.state.opened
+
+
+def _any_holds(nodes: Sequence[Node], state: State) -> bool:
+    for node in nodes:
+        if _holds(node, state) and (not node.branches or _any_holds(node.branches, state)):
+            return True
+    return False
+
+
+def _holds(node: Node, state: State) -> bool:
+    match node.predicate:
+        case "inreceptacle":
+            return node.first in state.contents[node.second]
+        case "holds":
+            return state.holding == node.first
+        case "holdsany":
+            return state.holding >= 0
+        case "atlocation":
+            return state.place == node.first
+        case "objectatlocation":
+            return (node.first, node.second) in state.lying
+        case condition:
+            members: frozenset[int] = getattr(state, condition)
+            return node.first in members

@@ -1,0 +1,223 @@
+"""Grounds a game's goal: quantifiers and unchanging facts are worked out once, a small tree of tests remains.
+
+A goal is a conjunction of clauses; each clause is satisfied by any of several conjunctions of changing facts. These
+alternatives become a tree that shares their first tests, so that most are dismissed by one look-up.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from agentrl.envs.alfworld.pddl import Expression, NotNative
+
+Atom: TypeAlias = tuple[str, ...]
+Static: TypeAlias = Mapping[str, frozenset[tuple[str, ...]]]
+
+# The facts that actions change, cheapest to fail first: this is the order of tests in an alternative.
+CHANGING = (
+    "holds",
+    "holdsany",
+    "istoggled",
+    "ishot",
+    "iscool",
+    "isclean",
+    "issliced",
+    "atlocation",
+    "inreceptacle",
+    "objectatlocation",
+    "opened",
+)
+_RANK = {name: rank for rank, name in enumerate(CHANGING)}
+
+
+class Node(NamedTuple):
+    """A test (predicate and numbers) and what must also hold after it; no branches: the alternative is complete."""
+
+    predicate: str
+    first: int
+    second: int
+    branches: tuple["Node", ...]
+
+
+class Wanted(NamedTuple):
+    """What a goal asks for, in types as the agent reads them ("mug"); "" where it asks for none.
+
+    `condition` is "clean", "hot", "cool" or ""; `count` is how many objects must be brought.
+    """
+
+    object: str
+    receptacle: str
+    lamp: str
+    condition: str
+    count: int
+
+    @property
+    def kind(self) -> str:
+        """The task type; "" if the goal has another shape."""
+        if self.lamp:
+            return "look_at_obj_in_light" if not self.receptacle else ""
+        if not self.object or not self.receptacle or self.count > 1:
+            return "pick_two_obj_and_place" if self.count == 2 and not self.condition else ""
+        changed = {"clean": "pick_clean", "hot": "pick_heat", "cool": "pick_cool"}.get(self.condition)
+        return f"{changed}_then_place_in_recep" if changed else "pick_and_place_simple"
+
+
+class _Scope(NamedTuple):
+    static: Static
+    by_type: Mapping[str, Sequence[str]]
+
+
+def ground(goal: Expression, static: Static, types: Mapping[str, str]) -> list[list[list[Atom]]]:
+    """The clauses of a goal; each is a list of alternatives, each a list of changing facts to test in that order.
+
+    Args:
+        goal: parsed goal.
+        static: facts no action changes, as predicate -> argument tuples.
+        types: type of each object. As in the original translator, `object` covers every type.
+
+    Raises:
+        NotNative: the goal uses something other than and, exists, =, not = and known facts.
+        ValueError: no objects could ever satisfy it; the genuine engine refuses such a game too.
+    """
+    by_type: dict[str, list[str]] = defaultdict(list)
+    for name, of in types.items():
+        by_type[of].append(name)
+    by_type["object"] = list(types)
+    scope = _Scope(static, by_type)
+    clauses = []
+    for part in _parts(goal):
+        alternatives = {frozenset(found) for found in _solve(_flatten(part), {}, scope)}
+        if not alternatives:
+            raise ValueError("no objects in it could ever satisfy its goal, and the genuine engine refuses it too")
+        clauses.append(sorted(sorted(one, key=_order) for one in alternatives))
+    return clauses
+
+
+def wanted(goal: Expression) -> Wanted:
+    """What the goal asks for, read off its unchanging conditions."""
+    literals = [atom for part in _parts(goal) for sign, atom in _flatten(part).literals if sign]
+    named = {predicate: [atom for atom in literals if atom[0] == predicate] for predicate, *_ in literals}
+    lamps = {atom[1] for atom in named.get("istoggled", ())}
+    of = [(variable, kind.removesuffix("type")) for _, variable, kind in named.get("objecttype", ())]
+    things = [kind for variable, kind in of if variable not in lamps]
+    conditions = [name for name in ("clean", "hot", "cool", "sliced") if f"is{name}" in named]
+    return Wanted(
+        object=things[0] if len(set(things)) == 1 else "",
+        receptacle=next((kind.removesuffix("type") for _, _, kind in named.get("receptacletype", ())), ""),
+        lamp=next((kind for variable, kind in of if variable in lamps), ""),
+        condition=conditions[0] if len(conditions) == 1 else "+".join(conditions),
+        count=len(things),
+    )
+
+
+def _parts(goal: Expression) -> Sequence[Expression]:
+    return goal[1:] if goal and goal[0] == "and" else [goal]
+
+
+def _order(atom: Atom) -> tuple[int, Atom]:
+    return _RANK[atom[0]], atom
+
+
+Test: TypeAlias = tuple[str, int, int]
+
+
+def tree(alternatives: list[list[Test]]) -> tuple[Node, ...]:
+    """The alternatives with their common beginnings shared."""
+    by_first: dict[Test, list[list[Test]]] = {}
+    for first, *rest in alternatives:
+        by_first.setdefault(first, []).append(rest)
+    return tuple(Node(*first, () if [] in rests else tree(rests)) for first, rests in by_first.items())
+
+
+class _Flat(NamedTuple):
+    """A conjunction with its existential variables pulled to the front."""
+
+    variables: dict[str, str]
+    literals: list[tuple[bool, Atom]]
+
+
+def _flatten(part: Expression) -> _Flat:
+    flat = _Flat({}, [])
+    _gather(part, flat)
+    return flat
+
+
+def _gather(part: Expression, flat: _Flat) -> None:
+    match part:
+        case ["and", *parts]:
+            for inner in parts:
+                _gather(inner, flat)
+        case ["exists", [*declared], inner]:
+            for name, of in _typed(declared):
+                # A name bound twice would need renaming; no published goal does it.
+                if name in flat.variables:
+                    raise NotNative(f"its goal binds {name} twice")
+                flat.variables[name] = of
+            _gather(inner, flat)
+        case ["not", [str("="), str(left), str(right)]]:
+            flat.literals.append((False, ("=", left, right)))
+        case [str(predicate), *arguments] if all(isinstance(one, str) for one in arguments):
+            flat.literals.append((True, (predicate, *(str(one) for one in arguments))))
+        case _:
+            raise NotNative(f"its goal holds {part!r}, which the native engine does not know")
+
+
+def _typed(declared: Sequence[Expression]) -> Iterator[tuple[str, str]]:
+    words = [str(word) for word in declared]
+    if len(words) % 3 or any(dash != "-" for dash in words[1::3]):
+        raise NotNative(f"its goal declares {' '.join(words)!r}, expected one type after each variable")
+    return zip(words[::3], words[2::3], strict=True)
+
+
+def _solve(flat: _Flat, bound: dict[str, str], scope: _Scope) -> Iterator[list[Atom]]:
+    """The changing facts of each binding of the variables under which everything unchanging holds."""
+    literals = [(sign, tuple(bound.get(word, word) for word in atom)) for sign, atom in flat.literals]
+    remaining = []
+    for sign, atom in literals:
+        if any(word.startswith("?") for word in atom[1:]):
+            remaining.append((sign, atom))
+        elif atom[0] in _RANK:
+            remaining.append((sign, atom))
+        elif not _holds(sign, atom, scope):
+            return
+    if len(bound) == len(flat.variables):
+        free = {word for _, atom in remaining for word in atom[1:] if word.startswith("?")}
+        if free:
+            raise NotNative(f"its goal uses {sorted(free)[0]} outside its quantifier")
+        yield [atom for _, atom in remaining]
+        return
+    options = {name: _options(name, of, remaining, scope) for name, of in flat.variables.items() if name not in bound}
+    name = min(options, key=lambda one: len(options[one]))
+    for value in options[name]:
+        yield from _solve(_Flat(flat.variables, remaining), {**bound, name: value}, scope)
+
+
+def _holds(sign: bool, atom: Atom, scope: _Scope) -> bool:
+    predicate, *arguments = atom
+    if predicate == "=":
+        return (arguments[0] == arguments[1]) == sign
+    return tuple(arguments) in _relation(predicate, scope)
+
+
+def _relation(predicate: str, scope: _Scope) -> frozenset[tuple[str, ...]]:
+    try:
+        return scope.static[predicate]
+    except KeyError:
+        raise NotNative(f"its goal asks for {predicate!r}, which the native engine does not follow") from None
+
+
+def _options(name: str, of: str, literals: list[tuple[bool, Atom]], scope: _Scope) -> Sequence[str]:
+    """Values the variable may take, narrowed by the unchanging facts in which it is the only unknown."""
+    values: Sequence[str] = scope.by_type.get(of, ())
+    for sign, (predicate, *arguments) in literals:
+        unknown = [position for position, word in enumerate(arguments) if word.startswith("?")]
+        if not sign or predicate == "=" or predicate in _RANK or name not in arguments or len(unknown) != 1:
+            continue
+        spot = unknown[0]
+        fitting = {
+            row[spot]
+            for row in _relation(predicate, scope)
+            if all(row[i] == word for i, word in enumerate(arguments) if i != spot)
+        }
+        values = [value for value in values if value in fitting]
+    return values
