@@ -1,0 +1,127 @@
+"""Configuration: one TOML file of typed sections plus dotted overrides. An unknown key names the nearest valid one."""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from agentrl import catalogue
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Entry(NamedTuple):
+    """A catalogue entry with its validated options."""
+
+    name: str
+    module: ModuleType
+    config: Any
+
+    def dump(self) -> dict[str, Any]:
+        """The section as it would be written, every default included."""
+        return {"name": self.name, **self.config.model_dump(mode="json")}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file; ValueError with one sentence if it is missing or broken."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"no such file: {path}; recipes lie in benchmarks/recipes") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path} is a folder: name the TOML file in it") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+
+
+def parse_value(text: str) -> Any:
+    """The value of an override: TOML where it is TOML, else the text itself."""
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def override(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The tables with `section.key=value` texts applied, later ones winning."""
+    result = _copy(tables)
+    for text in overrides:
+        path, equals, value = text.partition("=")
+        keys = path.strip().split(".")
+        if not equals or not all(keys):
+            raise ValueError(f"{text!r} is not an override: write section.key=value, such as credit.gamma=0.9")
+        table = result
+        for key in keys[:-1]:
+            table = table.setdefault(key, {})
+            if not isinstance(table, dict):
+                raise ValueError(f"{text!r}: {key} is a value, not a section")
+        table[keys[-1]] = parse_value(value.strip())
+    return result
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` on top of `base`, tables merged key by key."""
+    result = _copy(base)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merge(result[key], value) if both else value
+    return result
+
+
+def _copy(tables: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in tables.items()}
+
+
+def validate(model: type[Model], values: Mapping[str, Any], where: str = "") -> Model:
+    """The model of some values; ValueError names the key in full, what is wrong, and the nearest valid key."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        raise ValueError(_sentence(model, error, where)) from None
+
+
+def _sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
+    first = error.errors()[0]
+    parts = [str(part) for part in first["loc"]]
+    key = ".".join(part for part in [where, *parts] if part)
+    if first["type"] == "extra_forbidden":
+        known = _fields(model, parts[:-1])
+        return f"unknown key {key}{catalogue.nearest(parts[-1], known)}"
+    if first["type"] == "missing":
+        return f"{key} is missing: give it a value"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{key} = {first['input']!r}: {message[:1].lower() + message[1:]}"
+
+
+def _fields(model: Any, path: Sequence[str]) -> Iterable[str]:
+    """The field names of the model that a path of keys leads to."""
+    for key in path:
+        field = model.model_fields.get(key)
+        candidates = [] if field is None else [field.annotation, *getattr(field.annotation, "__args__", ())]
+        models = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        if not models:
+            return ()
+        model = models[0]
+    fields: Iterable[str] = model.model_fields
+    return fields
+
+
+def resolve(kind: str, section: Mapping[str, Any], where: str = "") -> Entry:
+    """The catalogue entry a section names, its options validated.
+
+    Args:
+        kind: the catalogue.
+        section: `name` and the entry's options.
+        where: the section's name in error sentences; default: `kind`.
+    """
+    options = dict(section)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        raise ValueError(f"{where or kind}.name is missing{catalogue.nearest('', catalogue.names(kind))}")
+    module = catalogue.load(kind, name)
+    if not hasattr(module, "Config"):
+        raise ValueError(f"{name!r} is no entry for {kind}: it has no Config")
+    return Entry(name, module, validate(module.Config, options, where or kind))

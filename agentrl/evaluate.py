@@ -1,0 +1,133 @@
+"""Evaluation one can believe: each task once, intervals, per type, everything that ended badly counted."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agentrl import world
+from agentrl.config import Entry
+from agentrl.records import EpisodeRecord
+from agentrl.rollout import Player, play
+from agentrl.stats import wilson
+from agentrl.types import Status, Task
+
+LIMITS = (Status.TURN_LIMIT, Status.TOKEN_LIMIT, Status.TURN_TOKEN_LIMIT, Status.CALL_LIMIT, Status.TIME_LIMIT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One episode of a report. `tokens` are sampled ones; `invalid` counts steps whose answer had no valid action."""
+
+    task: str
+    kind: str
+    success: bool
+    reward: float
+    steps: int
+    invalid: int
+    tokens: int
+    ending: str
+    fault: str
+    seconds: float
+    usage: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a policy did on a panel of tasks, each played once."""
+
+    benchmark: str
+    policy: Mapping[str, object]
+    outcomes: Sequence[Outcome]
+    panel: str
+
+    @property
+    def scored(self) -> list[Outcome]:
+        """Episodes the environment did not spoil."""
+        return [o for o in self.outcomes if o.ending != Status.ENV_ERROR.name.lower()]
+
+    def success(self) -> np.ndarray:
+        """[n] float, 1 for success, over the scored episodes in panel order."""
+        return np.array([float(o.success) for o in self.scored])
+
+    def summary(self) -> dict[str, Any]:
+        """The object `agentrl eval --json` prints."""
+        scored = self.scored
+        won = sum(o.success for o in scored)
+        kinds = sorted({o.kind for o in scored})
+        mean = lambda values: float(np.mean(values)) if len(values) else 0.0  # noqa: E731
+        usage: Counter[str] = Counter()
+        for outcome in self.outcomes:
+            usage.update(outcome.usage)
+        return {
+            "benchmark": self.benchmark,
+            "policy": dict(self.policy),
+            "panel": self.panel,
+            "episodes": len(scored),
+            "success_rate": won / len(scored) if scored else 0.0,
+            "interval": list(wilson(won, len(scored))),
+            "mean_reward": mean([o.reward for o in scored]),
+            "per_type": {k: _rate([o for o in scored if o.kind == k]) for k in kinds},
+            "mean_steps": mean([o.steps for o in scored]),
+            "mean_steps_success": mean([o.steps for o in scored if o.success]),
+            "invalid_share": sum(o.invalid for o in scored) / max(1, sum(o.steps for o in scored)),
+            "endings": dict(sorted(Counter(o.ending for o in self.outcomes).items())),
+            "truncated_share": mean([o.ending in {s.name.lower() for s in LIMITS} for o in scored]),
+            "env_errors": len(self.outcomes) - len(scored),
+            "tokens": sum(o.tokens for o in scored),
+            "usage": dict(usage),
+            "seconds": sum(o.seconds for o in self.outcomes),
+        }
+
+
+def _rate(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    won = sum(o.success for o in outcomes)
+    return {"episodes": len(outcomes), "success_rate": won / len(outcomes), "interval": list(wilson(won, len(outcomes)))}
+
+
+def outcome(record: EpisodeRecord, kind: str) -> Outcome:
+    """The line of one episode."""
+    usage: Counter[str] = Counter()
+    for step in record.steps:
+        usage.update(step.generation.usage)
+    return Outcome(
+        task=record.task.key,
+        kind=kind,
+        success=record.success and record.ending != Status.ENV_ERROR,
+        reward=sum(step.reward for step in record.steps),
+        steps=len(record.steps),
+        invalid=sum(not step.valid for step in record.steps),
+        tokens=sum(len(step.generation.token_ids) for step in record.steps),
+        ending=record.ending.name.lower(),
+        fault=record.fault,
+        seconds=record.seconds,
+        usage=dict(usage),
+    )
+
+
+async def evaluate(
+    player: Player,
+    entry: Entry,
+    tasks: Sequence[Task],
+    policy: Mapping[str, object],
+    *,
+    iteration: int = 0,
+    on_episode: Any = None,
+) -> Report:
+    """Play every task once.
+
+    Args:
+        player: how to play; its seed and stage decide the sampling noise.
+        entry: the environment, for labels.
+        tasks: the panel.
+        policy: what the report must say about the policy.
+    """
+    records = await play(player, tasks, copies=1, iteration=iteration, on_episode=on_episode)
+    return Report(
+        benchmark=world.benchmark(entry),
+        policy=policy,
+        outcomes=[outcome(record, world.kind(entry, record.task)) for record in records],
+        panel=world.panel_hash([task.key for task in tasks]),
+    )

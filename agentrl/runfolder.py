@@ -1,0 +1,117 @@
+"""The folder of a run: configuration, versions, metrics, graphs, checkpoints. Everything appears whole or not at all."""
+
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from agentrl.config import read_toml
+from agentrl.store import write_atomically
+
+RECORDED = ("agentrl-stepgraph", "torch", "transformers", "numpy", "tokenizers", "gymnasium", "alfworld", "textworld")
+FREE_TO_DIFFER = ("run.iterations", "run.keep", "run.checkpoint_every", "run.threads", "log.tensorboard", "log.picture")
+
+
+class RunFolder:
+    """Paths and files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a line; the same bytes for the same seed."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def timings(self) -> Path:
+        """Seconds and CPU seconds, which never repeat."""
+        return self.path / "timings.jsonl"
+
+    def open(self, config: Mapping[str, Any], *, resume: bool) -> None:
+        """Make the folder of a new run, or go back into an old one.
+
+        Raises:
+            ValueError: the folder holds a run and `resume` is not asked for, or it holds another configuration.
+        """
+        existing = self.path / "config.toml"
+        if existing.exists():
+            if not resume:
+                raise ValueError(f"{self.path} already holds a run: add --resume to go on with it, or choose run.name=...")
+            differing = sorted(_differences(read_toml(existing), config))
+            if differing:
+                raise ValueError(
+                    f"{self.path} holds a run with another configuration ({', '.join(differing[:3])} differ): "
+                    "choose run.name=... for a new run"
+                )
+        elif self.path.exists() and any(self.path.iterdir()):
+            raise ValueError(f"{self.path} is not empty and holds no run: choose run.name=...")
+        write_atomically(existing, tomli_w.dumps(dict(config)).encode())
+        write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode())
+
+    def graph_path(self, iteration: int) -> Path:
+        """Where the rollouts of an iteration are stored."""
+        return self.path / "graphs" / f"{iteration:06d}.safetensors"
+
+    def checkpoints(self) -> list[Path]:
+        """Complete checkpoints, oldest first."""
+        found = (self.path / "checkpoints").glob("*")
+        return sorted(p for p in found if re.fullmatch(r"\d{6}", p.name))
+
+    def latest(self) -> Path:
+        """The newest checkpoint; ValueError if there is none."""
+        found = self.checkpoints()
+        if not found:
+            raise ValueError(f"{self.path} has no checkpoint yet: let the run reach its first one")
+        return found[-1]
+
+    def begin_checkpoint(self) -> Path:
+        """An empty folder to write a checkpoint into; remnants of one that was cut off are removed."""
+        part = self.path / "checkpoints" / ".part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        return part
+
+    def finish_checkpoint(self, part: Path, step: int, keep: int) -> None:
+        """Give a written checkpoint its name, then drop all but the newest `keep`."""
+        target = self.path / "checkpoints" / f"{step:06d}"
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(part, target)
+        for old in self.checkpoints()[:-keep]:
+            shutil.rmtree(old)
+
+    def rewind(self, lines: int, timing_lines: int) -> None:
+        """Forget metric lines written after the checkpoint that the run goes on from."""
+        for path, count in ((self.metrics, lines), (self.timings, timing_lines)):
+            kept = path.read_text().splitlines(keepends=True)[:count] if path.exists() else []
+            write_atomically(path, "".join(kept).encode())
+
+
+def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tables.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
+    a, b = _flat(old), _flat(new)
+    return [k for k in {*a, *b} if a.get(k) != b.get(k) and k not in FREE_TO_DIFFER]
+
+
+def versions() -> dict[str, str]:
+    """What took part in a run."""
+    found = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
+    for name in RECORDED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found

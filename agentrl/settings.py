@@ -1,0 +1,157 @@
+"""The sections of a run's configuration, and the run they resolve to."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.config import Entry, merge, override, read_toml, resolve, validate
+from agentrl.learner import OptimConfig
+from agentrl.models import ModelConfig
+from agentrl.rollout import Limits
+from agentrl.sampling import Sampling
+from agentrl.update import UpdateConfig
+
+
+class Section(BaseModel, frozen=True, extra="forbid"):
+    """A table of the TOML file."""
+
+
+class RunSection(Section):
+    """name and folder: where the run is stored. iterations: updates on fresh rollouts. threads: of torch, 0 leaves
+    torch's own choice. checkpoint_every, graphs_every: iterations between files, 0 for never. keep: checkpoints kept."""
+
+    name: str = "run"
+    folder: str = "runs"
+    seed: int = Field(0, ge=0)
+    iterations: int = Field(100, ge=0)
+    deterministic: bool = True
+    threads: int = Field(1, ge=0)
+    checkpoint_every: int = Field(10, ge=0)
+    keep: int = Field(2, ge=1)
+    graphs_every: int = Field(1, ge=0)
+
+
+class EngineSection(Section):
+    """max_slots: sequences whose KV cache is kept. max_context: tokens a sequence may have. actions: free text, or
+    restricted to the admissible actions by a token trie (the masked distribution is the behaviour distribution)."""
+
+    name: Literal["hf"] = "hf"
+    max_slots: int = Field(256, ge=1)
+    max_context: int = Field(1024, ge=8)
+    actions: Literal["free", "admissible"] = "free"
+
+
+class BatchSection(Section):
+    """tasks: groups an iteration. copies: rollouts a group."""
+
+    tasks: int = Field(16, ge=1)
+    copies: int = Field(8, ge=1)
+
+
+class WarmupSection(Section):
+    """Behaviour cloning before the first iteration: `updates` batches of `episodes` fresh episodes of an expert.
+
+    optim: options of this stage that differ from [optim]. minibatches: optimiser steps a batch.
+    """
+
+    expert: str = "expert"
+    updates: int = Field(0, ge=0)
+    episodes: int = Field(32, ge=1)
+    minibatches: int = Field(1, ge=1)
+    optim: dict[str, Any] = Field(default_factory=dict)
+
+
+class EvalSection(Section):
+    """Held-out evaluation. every: iterations between (0: only before, after the warm-up and at the end).
+
+    tasks: how many of the environment's tasks under `env` (options that replace those of [env]); panel: a file of task
+    keys instead. modes: greedy and/or sampled. during: tasks used for evaluations in between.
+    """
+
+    every: int = Field(0, ge=0)
+    tasks: int = Field(200, ge=1)
+    during: int = Field(64, ge=1)
+    panel: str | None = None
+    modes: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")
+    env: dict[str, Any] = Field(default_factory=dict)
+
+
+class LogSection(Section):
+    """tensorboard: also write TensorBoard events (extra `tensorboard`). picture: draw the curve (extra `report`)."""
+
+    tensorboard: bool = False
+    picture: bool = False
+
+
+class PoolSection(Section):
+    """kind: where environments run; auto takes worker processes for heavy ones. workers: processes, 0 for one a core."""
+
+    kind: Literal["auto", "inline", "processes"] = "auto"
+    workers: int = Field(0, ge=0)
+
+
+class Tables(Section):
+    """Every section of the file. Those that name a catalogue entry hold its options too, checked by the entry."""
+
+    run: RunSection = RunSection()
+    env: dict[str, Any]
+    eval: EvalSection = EvalSection()
+    model: ModelConfig
+    engine: EngineSection = EngineSection()
+    sampling: Sampling = Sampling()
+    context: dict[str, Any] = Field(default_factory=lambda: {"name": "full"})
+    limits: Limits = Limits()
+    pool: PoolSection = PoolSection()
+    batch: BatchSection = BatchSection()
+    sampler: dict[str, Any] = Field(default_factory=lambda: {"name": "uniform"})
+    warmup: WarmupSection = WarmupSection()
+    credit: dict[str, Any] = Field(default_factory=lambda: {"name": "gigpo"})
+    loss: dict[str, Any] = Field(default_factory=lambda: {"name": "ppo_clip"})
+    update: UpdateConfig = UpdateConfig()
+    optim: OptimConfig = OptimConfig()
+    log: LogSection = LogSection()
+
+
+class Settings:
+    """A resolved configuration: typed sections, and the catalogue entries that five of them name."""
+
+    def __init__(self, tables: Mapping[str, Any]) -> None:
+        """Raises ValueError naming the key, the value and the nearest valid key."""
+        self.tables = validate(Tables, tables)
+        self.env: Entry = resolve("envs", self.tables.env, "env")
+        self.eval_env: Entry = resolve("envs", merge(self.tables.env, self.tables.eval.env), "eval.env")
+        self.context: Entry = resolve("context", self.tables.context)
+        self.sampler: Entry = resolve("sampler", self.tables.sampler)
+        self.credit: Entry = resolve("credit", self.tables.credit)
+        self.loss: Entry = resolve("loss", self.tables.loss)
+        self.clone_optim: OptimConfig = validate(
+            OptimConfig, merge(self.tables.optim.model_dump(), self.tables.warmup.optim), "warmup.optim"
+        )
+
+    @classmethod
+    def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":
+        """A recipe with overrides; the run is named after the file unless it names itself."""
+        tables = merge({"run": {"name": recipe.stem}}, read_toml(recipe))
+        return cls(override(tables, overrides))
+
+    @property
+    def folder(self) -> Path:
+        """Where the run is stored."""
+        return Path(self.tables.run.folder) / self.tables.run.name
+
+    def dump(self) -> dict[str, Any]:
+        """Every section with every default written out, as plain TOML values (None left out)."""
+        values = self.tables.model_dump(mode="json")
+        for name in ("env", "context", "sampler", "credit", "loss"):
+            entry: Entry = getattr(self, name)
+            values[name] = entry.dump()
+        plain: dict[str, Any] = _without_none(values)
+        return plain
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _without_none(v) for k, v in value.items() if v is not None}
+    return [_without_none(v) for v in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,55 @@
+"""Intervals and paired comparisons for success rates; NumPy only."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+Z95 = 1.959963984540054
+
+
+class Interval(NamedTuple):
+    """A 95% interval."""
+
+    low: float
+    high: float
+
+
+def wilson(successes: float, n: int, z: float = Z95) -> Interval:
+    """Wilson score interval of a proportion; (0, 1) for n = 0.
+
+    Source: Wilson 1927; Brown, Cai and DasGupta 2001, Eq. 4.
+    """
+    if n == 0:
+        return Interval(0.0, 1.0)
+    p, z2 = successes / n, z * z
+    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = z / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+    return Interval(max(0.0, centre - half), min(1.0, centre + half))
+
+
+def mcnemar(only_a: int, only_b: int) -> float:
+    """Exact two-sided p-value that the discordant pairs are a fair coin (McNemar 1947)."""
+    n, k = only_a + only_b, min(only_a, only_b)
+    if n == 0:
+        return 1.0
+    logs = [math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) - n * math.log(2) for i in range(k + 1)]
+    return min(1.0, 2 * sum(math.exp(x) for x in logs))
+
+
+def paired_bootstrap(a: np.ndarray, b: np.ndarray, *, seed: int = 0, samples: int = 10_000) -> Interval:
+    """95% percentile interval of mean(a - b) over resampled tasks.
+
+    Args:
+        a, b: [n] outcomes of two policies on the same n tasks, or [runs, n]: then runs are resampled too.
+    """
+    difference = np.atleast_2d(np.asarray(a, float) - np.asarray(b, float))  # [R, n]
+    rng = np.random.default_rng(seed)
+    runs, n = difference.shape
+    means = np.empty(samples)
+    for i in range(samples):
+        tasks = rng.integers(n, size=n)
+        rows = rng.integers(runs, size=runs) if runs > 1 else np.zeros(1, np.int64)
+        means[i] = difference[rows][:, tasks].mean()
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(float(low), float(high))

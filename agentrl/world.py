@@ -1,0 +1,88 @@
+"""An environment entry with what a rollout needs of it: tasks, words, a pool."""
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentrl.config import Entry
+from agentrl.env import Env
+from agentrl.pool import InlinePool, Pool
+from agentrl.prompt import Plain, Prompt
+from agentrl.types import Task
+from agentrl.workers import WorkerPool
+
+
+def words(entry: Entry) -> Prompt:
+    """How the environment speaks to a model."""
+    prompt: Prompt = entry.module.prompt(entry.config) if hasattr(entry.module, "prompt") else Plain()
+    return prompt
+
+
+def tasks(entry: Entry) -> Sequence[Task]:
+    """The environment's tasks under its configuration; ValueError if there are none."""
+    found: Sequence[Task] = entry.module.tasks(entry.config)
+    if not len(found):
+        raise ValueError(f"environment {entry.name} has no tasks under this configuration: check its data and split")
+    return found
+
+
+def kind(entry: Entry, task: Task) -> str:
+    """The label a task is tabled under."""
+    return str(entry.module.kind(task)) if hasattr(entry.module, "kind") else entry.name
+
+
+def benchmark(entry: Entry) -> str:
+    """The name results are reported under."""
+    return str(entry.module.benchmark(entry.config)) if hasattr(entry.module, "benchmark") else entry.name
+
+
+def _make(entry_name: str, config: Any) -> Env:
+    from agentrl import catalogue  # in a worker process this is where the environment's module is found again
+
+    env: Env = catalogue.load("envs", entry_name).make(config)
+    return env
+
+
+def _expert(entry_name: str, env: Env, name: str, seed: int) -> Any:
+    from agentrl import catalogue
+
+    return catalogue.load("envs", entry_name).expert(env, name, seed)
+
+
+def pool(entry: Entry, where: str = "auto", workers: int = 0, timeout_s: float = 60.0) -> Pool:
+    """Instances of the environment, in this process or in workers (`where` = auto, inline, processes)."""
+    make: Callable[[], Env] = functools.partial(_make, entry.name, entry.config)
+    expert = functools.partial(_expert, entry.name) if hasattr(entry.module, "expert") else None
+    heavy = where == "processes" or (where == "auto" and bool(getattr(entry.module, "HEAVY", False)))
+    return WorkerPool(make, expert, timeout_s, workers) if heavy else InlinePool(make, expert, timeout_s)
+
+
+def read_panel(path: Path) -> list[str]:
+    """Task keys, one a line (`#` starts a remark) or a JSON list."""
+    if not path.is_file():
+        raise ValueError(f"no such panel: {path}")
+    text = path.read_text("utf-8")
+    keys = json.loads(text) if path.suffix == ".json" else [line.partition("#")[0].strip() for line in text.splitlines()]
+    keys = [key for key in keys if key]
+    if not keys or len(set(keys)) < len(keys):
+        raise ValueError(f"panel {path} is empty or lists a task twice: each task is played once")
+    return keys
+
+
+def panel(entry: Entry, keys: Sequence[str]) -> list[Task]:
+    """The tasks of some keys; the environment's `find(config, key)` where it has one, else a search of its tasks."""
+    if hasattr(entry.module, "find"):
+        return [entry.module.find(entry.config, key) for key in keys]
+    known = {task.key: task for task in tasks(entry)}
+    missing = [key for key in keys if key not in known]
+    if missing:
+        raise ValueError(f"{len(missing)} of {len(keys)} panel tasks are unknown to {entry.name}, such as {missing[0]!r}")
+    return [known[key] for key in keys]
+
+
+def panel_hash(keys: Sequence[str]) -> str:
+    """Twelve hex digits that name a panel: its keys in order."""
+    return hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]
