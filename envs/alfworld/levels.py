@@ -1,0 +1,78 @@
+"""Named difficulties of generated games. A level's numbers never change: results are reported under its name."""
+
+from dataclasses import dataclass
+
+from agentrl.envs.alfworld.game import TASK_TYPES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """How big and how full a room is.
+
+    Attributes:
+        name: what it is called in keys and results.
+        about: one line for people.
+        kinds: task types unless others are asked for.
+        spots: (fewest, most) receptacles kept; None keeps the whole scene. Those the task needs are always kept.
+        others: (fewest, most) carried objects besides the task's; None fills the scene: 1 to 3 of every kind.
+        targets: (fewest, most) objects of the kind asked for; pick-two has at least two.
+        apart: keep at most one receptacle of each viewpoint, so that every other one can be walked to.
+        scenery: also things that only stand around (chairs, windows), and things inside cups and bowls.
+    """
+
+    name: str
+    about: str
+    kinds: tuple[str, ...]
+    spots: tuple[int, int] | None
+    others: tuple[int, int] | None
+    targets: tuple[int, int]
+    apart: bool
+    scenery: bool
+
+
+LEVELS = {
+    level.name: level
+    for level in (
+        Level(
+            name="small",
+            about="4-8 receptacles, 3-8 other objects, pick-and-place only, every receptacle its own viewpoint",
+            kinds=("pick_and_place_simple",),
+            spots=(4, 8),
+            others=(3, 8),
+            targets=(1, 2),
+            apart=True,
+            scenery=False,
+        ),
+        Level(
+            name="medium",
+            about="8-14 receptacles, 8-16 other objects, six task types",
+            kinds=TASK_TYPES,
+            spots=(8, 14),
+            others=(8, 16),
+            targets=(1, 3),
+            apart=True,
+            scenery=False,
+        ),
+        Level(
+            name="full",
+            about="the whole scene with 1-3 objects of every kind, six task types, shared viewpoints",
+            kinds=TASK_TYPES,
+            spots=None,
+            others=None,
+            targets=(1, 3),
+            apart=False,
+            scenery=True,
+        ),
+    )
+}
+
+
+def level(name: str) -> Level:
+    """The level of that name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in LEVELS:
+        raise ValueError(f"unknown level {name!r} of generated games: use one of {', '.join(LEVELS)}")
+    return LEVELS[name]

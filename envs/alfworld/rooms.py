@@ -1,0 +1,205 @@
+"""Furnishes a room: which receptacles of a scene are kept, what lies where, and what is asked for."""
+
+from functools import cache
+from typing import NamedTuple
+
+from agentrl.envs.alfworld.draw import Draw
+from agentrl.envs.alfworld.levels import Level
+from agentrl.envs.alfworld.scenes import Scene, Spot, lore, mangle, place, point, scene
+
+# The receptacle that changes an object, what it changes, and so no place to bring the object to.
+TOOLS = {
+    "pick_clean_then_place_in_recep": ("SinkBasin", "cleanable"),
+    "pick_heat_then_place_in_recep": ("Microwave", "heatable"),
+    "pick_cool_then_place_in_recep": ("Fridge", "coolable"),
+}
+LOOK = "look_at_obj_in_light"
+TWO = "pick_two_obj_and_place"
+# Where lamps stand, most likely first; rooms without any of these put them on the first open surface.
+_LAMP_STANDS = (
+    "SideTable",
+    "Desk",
+    "Dresser",
+    "DiningTable",
+    "CoffeeTable",
+    "TVStand",
+    "Shelf",
+    "Sofa",
+    "Bed",
+)
+
+
+class Goal(NamedTuple):
+    """What is asked: task type, kind of object, kind of receptacle to bring it to (of the lamp, for LOOK)."""
+
+    task: str
+    target: str
+    to: str
+
+
+class Thing(NamedTuple):
+    """An object: kind, PDDL name, number of its receptacle in `Room.spots` (-1: stands around), its place."""
+
+    kind: str
+    id: str
+    spot: int
+    place: str
+
+
+class Room(NamedTuple):
+    """A furnished room. `inside` pairs numbers of things: the first lies in the second, a container."""
+
+    spots: tuple[Spot, ...]
+    things: tuple[Thing, ...]
+    inside: tuple[tuple[int, int], ...]
+    start: str
+
+
+@cache
+def goals(number: int, task: str) -> tuple[Goal, ...]:
+    """Every goal of a task type that a scene can be furnished for; empty if the type is not set in such rooms."""
+    known, here = lore(), scene(number)
+    if here.room not in known.goal_rooms[task]:
+        return ()
+    spots = {spot.kind for spot in here.spots}
+    if task == LOOK:
+        stands = any(spot.kind not in known.openable for spot in here.spots)
+        return tuple(Goal(task, kind, lamp) for kind in here.kinds for lamp in here.lamps if stands)
+    tool, quality = TOOLS.get(task, ("", ""))
+    if tool and tool not in spots:
+        return ()
+    found = []
+    for kind in here.kinds:
+        if quality and kind not in known.affords[quality]:
+            continue
+        takes = {spot for spot in spots if kind in known.fits.get(spot, ())}
+        found += [Goal(task, kind, to) for to in sorted(takes - {tool}) if takes - {to}]
+    return tuple(found)
+
+
+def choose_goal(number: int, task: str, draw: Draw) -> Goal:
+    """A goal: kinds of objects are equally likely, then the receptacle kinds (lamps) that go with them."""
+    options = goals(number, task)
+    target = draw.choice(sorted({goal.target for goal in options}))
+    return draw.choice([goal for goal in options if goal.target == target])
+
+
+def furnish(number: int, level: Level, goal: Goal, draw: Draw) -> Room:
+    """A room of the scene in which the goal is not yet reached but can be."""
+    here = scene(number)
+    spots = _keep(here, level, goal, draw)
+    builder = _Furnisher(here, spots, goal, draw)
+    builder.lamps(only=None if level.scenery else goal.to)
+    fewest, most = level.targets
+    least = 2 if goal.task == TWO else 1
+    builder.put(goal.target, draw.between(max(least, fewest), max(least, most)))
+    others = [kind for kind in here.kinds if kind != goal.target]
+    if level.others is None:
+        for kind in others:
+            builder.put(kind, draw.between(1, 3))
+    else:
+        for _ in range(draw.between(*level.others)):
+            builder.put(draw.choice(others), 1)
+    if level.scenery:
+        builder.scenery()
+    views = {spot.place for spot in spots}
+    return Room(
+        spots, tuple(builder.things), builder.nest() if level.scenery else (), builder.standpoint(views)
+    )
+
+
+def _keep(here: Scene, level: Level, goal: Goal, draw: Draw) -> tuple[Spot, ...]:
+    if level.spots is None:
+        return here.spots
+    size = draw.between(*level.spots)
+    mixed = draw.sample(here.spots, len(here.spots))
+    kept = _needed(mixed, goal)
+    taken = {spot.place for spot in kept}
+    for spot in mixed:
+        if len(kept) >= size:
+            break
+        if spot not in kept and not (level.apart and spot.place in taken) and lore().fits.get(spot.kind):
+            kept.add(spot)
+            taken.add(spot.place)
+    return tuple(sorted(kept, key=lambda spot: spot.id))
+
+
+def _needed(mixed: list[Spot], goal: Goal) -> set[Spot]:
+    """One receptacle to find the target in, one to bring it to, and what the task does between."""
+    known = lore()
+    sources = [
+        spot for spot in mixed if spot.kind != goal.to and goal.target in known.fits.get(spot.kind, ())
+    ]
+    needed = {sources[0]}
+    if goal.task == LOOK:
+        needed.add(min((spot for spot in mixed if spot.kind not in known.openable), key=_stand))
+    else:
+        needed.add(next(spot for spot in mixed if spot.kind == goal.to))
+    if goal.task in TOOLS:
+        needed.add(next(spot for spot in mixed if spot.kind == TOOLS[goal.task][0]))
+    return needed
+
+
+def _stand(spot: Spot) -> int:
+    return _LAMP_STANDS.index(spot.kind) if spot.kind in _LAMP_STANDS else len(_LAMP_STANDS)
+
+
+class _Furnisher:
+    """Puts things into the kept receptacles."""
+
+    def __init__(self, here: Scene, spots: tuple[Spot, ...], goal: Goal, draw: Draw) -> None:
+        self.here, self.spots, self.goal, self.draw = here, spots, goal, draw
+        self.things: list[Thing] = []
+        self.names: set[str] = set()
+        self.by_kind: dict[str, list[int]] = {}
+        for i, spot in enumerate(spots):
+            self.by_kind.setdefault(spot.kind, []).append(i)
+
+    def put(self, kind: str, count: int) -> None:
+        """Up to `count` of a kind. A kind of receptacle is chosen first, then one of it: drawers do not swallow all."""
+        fits = lore().fits
+        takes = [one for one in self.by_kind if kind in fits.get(one, ())]
+        if kind == self.goal.target:
+            takes = [one for one in takes if one != self.goal.to]
+        for _ in range(count if takes else 0):
+            self._add(kind, self.draw.choice(self.by_kind[self.draw.choice(takes)]))
+
+    def lamps(self, only: str | None) -> None:
+        """The scene's lamps (or just the one asked for), each on an open surface."""
+        stands = [i for i, spot in enumerate(self.spots) if spot.kind not in lore().openable]
+        for lamp in self.here.lamps:
+            if stands and only in (None, lamp):
+                best = min(_stand(self.spots[i]) for i in stands)
+                self._add(lamp, self.draw.choice([i for i in stands if _stand(self.spots[i]) == best]))
+
+    def scenery(self) -> None:
+        """One of each kind that only stands around, at a place of its own."""
+        for kind in self.here.scenery:
+            self.things.append(Thing(kind, self._name(kind), -1, self.standpoint(set())))
+
+    def nest(self) -> tuple[tuple[int, int], ...]:
+        """Some small things lie inside a container of the same receptacle; only `examine` tells."""
+        fits, found = lore().fits, []
+        outer = {thing.spot: i for i, thing in enumerate(self.things) if thing.kind in lore().containers}
+        for i, thing in enumerate(self.things):
+            holder = outer.get(thing.spot, i)
+            if thing.kind in fits.get(self.things[holder].kind, ()) and holder != i and self.draw.chance(0.2):
+                found.append((i, holder))
+        return tuple(found)
+
+    def standpoint(self, taken: set[str]) -> str:
+        """A reachable place, looking anywhere, that is none of `taken`."""
+        while True:
+            found = place(*self.draw.choice(self.here.grid), self.draw.below(4), 30)
+            if found not in taken:
+                return found
+
+    def _add(self, kind: str, spot: int) -> None:
+        self.things.append(Thing(kind, self._name(kind), spot, self.spots[spot].place))
+
+    def _name(self, kind: str) -> str:
+        while True:
+            name = mangle(f"{kind}|{point(self.draw)}")
+            if name not in self.names:
+                self.names.add(name)
+                return name
