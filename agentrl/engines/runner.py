@@ -1,0 +1,181 @@
+"""Forwards of the embedded engine: new tokens of many sequences in, logits of each sequence's last token out."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agentrl.engines.store import Segment, Store, packed_forward
+from agentrl.engines.support import base_config, disagreement, unsupported
+
+
+class Chunk(NamedTuple):
+    """Tokens `ids` [L] of one sequence, to be computed from position `start` on in `slot`."""
+
+    slot: int
+    start: int
+    ids: np.ndarray
+
+
+class Runner(Protocol):
+    """How the engine computes."""
+
+    reuses: bool  # does it keep what a slot holds between turns?
+
+    def forward(self, chunks: Sequence[Chunk]) -> Tensor:
+        """[R, V] logits of each chunk's last token; chunks in ascending order of slot."""
+        ...
+
+    def copy(self, source: int, target: int, tokens: int) -> None:
+        """Give one slot the first tokens of another."""
+        ...
+
+    def clear(self) -> None:
+        """Drop what is cached."""
+        ...
+
+
+@contextmanager
+def evaluating(model: Any, guard: Any) -> Iterator[None]:
+    """The model in evaluation mode and without gradients; training mode is given back afterwards."""
+    training = model.training
+    if training:
+        model.eval()
+    try:
+        with guard():
+            yield
+    finally:
+        if training:
+            model.train()
+
+
+class PackedRunner:
+    """Packed forwards over the slot store."""
+
+    reuses = True
+
+    def __init__(self, model: Any, slots: int, capacity: int, *, padded: bool | None = None) -> None:
+        """`padded` chooses the attention path; None takes the one that suits the device."""
+        config = base_config(model)
+        self.model, self.config, self.device = model, config, model.device
+        padded = self.device.type != "cpu" if padded is None else padded
+        self.store = Store(config.num_hidden_layers, slots, capacity, self.device, padded=padded)
+        self.guard = inference_guard(config)
+
+    def forward(self, chunks: Sequence[Chunk]) -> Tensor:
+        """See Runner."""
+        store = self.store
+        with evaluating(self.model, self.guard):
+            store.reserve(max(c.start + len(c.ids) for c in chunks))
+            segments = [Segment(c.slot, c.start, c.start + len(c.ids)) for c in chunks]
+            plan = store.make_plan(segments, self.model.dtype)
+            ids = torch.from_numpy(np.concatenate([c.ids for c in chunks])).to(self.device)  # [M]
+            with packed_forward(store, plan, self.config):
+                logits: Tensor = self.model(
+                    input_ids=ids[None],
+                    position_ids=plan.positions[None],
+                    past_key_values=store,
+                    use_cache=True,
+                    logits_to_keep=plan.last,
+                ).logits
+        return logits[0]
+
+    def copy(self, source: int, target: int, tokens: int) -> None:
+        """See Runner."""
+        with self.guard():
+            self.store.copy(source, target, tokens)
+
+    def clear(self) -> None:
+        """Nothing to drop: what slots hold is counted elsewhere and written over."""
+
+
+class PlainRunner:
+    """One sequence after the other with the model's own cache, which lives as long as the turn.
+
+    For layers whose cache cannot be cut at any token (sliding window, linear attention, state space). Every turn
+    computes its whole prompt.
+    """
+
+    reuses = False
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.device = model, model.device
+        self.guard = inference_guard(base_config(model))
+        self._caches: dict[int, Any] = {}
+
+    def forward(self, chunks: Sequence[Chunk]) -> Tensor:
+        """See Runner."""
+        rows = []
+        with evaluating(self.model, self.guard):
+            for slot, start, ids in chunks:
+                past = self._caches.get(slot) if start else None
+                given = torch.from_numpy(ids)[None].to(self.device)  # [1, L]
+                positions = torch.arange(start, start + len(ids), device=self.device)[None]  # [1, L]
+                out = self.model(
+                    input_ids=given,
+                    position_ids=positions,
+                    past_key_values=past,
+                    use_cache=True,
+                    logits_to_keep=1,
+                )
+                self._caches[slot] = out.past_key_values
+                rows.append(out.logits[0, -1])
+        return torch.stack(rows)
+
+    def copy(self, source: int, target: int, tokens: int) -> None:
+        """Never asked for: slots hold nothing between turns."""
+        raise AssertionError("a runner without reuse copies nothing")
+
+    def clear(self) -> None:
+        """See Runner."""
+        self._caches.clear()
+
+
+def inference_guard(config: Any) -> Any:
+    """`inference_mode`, or `no_grad` for rotary embeddings that rewrite their buffers while running.
+
+    A buffer written in inference mode could not take part in training afterwards.
+    """
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    kind = str(rope.get("rope_type", "default")) if isinstance(rope, dict) else "default"
+    return torch.no_grad if kind in ("dynamic", "longrope") else torch.inference_mode
+
+
+class Choice(NamedTuple):
+    """A runner, and why it is not the packed one (empty if it is)."""
+
+    runner: Runner
+    reason: str
+
+
+def choose_runner(model: Any, slots: int, capacity: int) -> Choice:
+    """The packed runner if the model's configuration allows it and a short forward proves it, else the plain one."""
+    reason = unsupported(model)
+    if not reason:
+        reason = _prove(model)
+    if reason:
+        return Choice(PlainRunner(model), reason)
+    return Choice(PackedRunner(model, slots, capacity), "")
+
+
+def _prove(model: Any) -> str:
+    """Run two short sequences packed, in two chunks, and plainly; what differs, or empty."""
+    config = base_config(model)
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(0, config.vocab_size, size) for size in (7, 5)]
+    packed = PackedRunner(model, 2, 16)
+    try:
+        packed.forward([Chunk(0, 0, texts[0][:4]), Chunk(1, 0, texts[1][:1])])
+        logits = packed.forward([Chunk(0, 4, texts[0][4:]), Chunk(1, 1, texts[1][1:])])
+    except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, NotImplementedError) as error:
+        return f"{type(model).__name__} does not run packed: {error}"
+    with evaluating(model, packed.guard):
+        for row, text in zip(logits, texts, strict=True):
+            ids = torch.from_numpy(text)[None].to(model.device)
+            wrong = disagreement(model(input_ids=ids, use_cache=False).logits[0, -1], row)
+            if wrong:
+                return f"{type(model).__name__}: {wrong}"
+    return ""

@@ -1,0 +1,42 @@
+"""Which models may run on the slot store: those whose layers are all plain causal attention."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}  # of the largest logit; other types: 0.1
+
+
+def base_config(model: Any) -> Any:
+    """The configuration that the text model's layers read."""
+    config = model.config
+    return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
+
+
+def unsupported(model: Any) -> str:
+    """Why this model's keys and values cannot be kept in slots, read from its configuration; empty if they can."""
+    config = base_config(model)
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    if not getattr(inner, "_supports_attention_backend", False):
+        return f"{type(inner).__name__} does not take a registered attention function"
+    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "attention"}
+    if kinds:
+        return f"{type(inner).__name__} has layers that are not plain attention: {', '.join(sorted(kinds))}"
+    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
+        return f"{type(inner).__name__} attends over a sliding window of {config.sliding_window}"
+    for name in ("attn_logit_softcapping", "attention_chunk_size", "kv_lora_rank", "state_size", "ssm_cfg"):
+        if getattr(config, name, None):
+            return f"{type(inner).__name__} sets {name}, which plain attention does not have"
+    if getattr(config, "alibi", False) or getattr(config, "is_encoder_decoder", False):
+        return f"{type(inner).__name__} does not place tokens by position ids alone"
+    return ""
+
+
+def disagreement(plain: Tensor, packed: Tensor) -> str:
+    """Empty if two ways of computing the same logits agree to rounding, else by how much they do not."""
+    scale = float(plain.float().abs().max()) or 1.0
+    worst = float((plain.float() - packed.float()).abs().max()) / scale
+    if worst <= _TOLERANCE.get(plain.dtype, 0.1):
+        return ""
+    return f"packed logits differ from the plain forward's by {worst:.1e} of the largest"

@@ -1,0 +1,132 @@
+"""Token trie over a step's choices: which ids may follow a prefix, and which are forced."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Forced(NamedTuple):
+    """Tokens that follow a node without a choice, and the node they lead to."""
+
+    tokens: tuple[int, ...]
+    node: int
+
+
+class Trie:
+    """Choices as a tree of tokens. Node 0 is the root; a leaf is the end of one choice.
+
+    Args:
+        choices: token sequences, end token included, so none is the beginning of another.
+
+    Raises:
+        ValueError: no choice, an empty choice, or a choice that is the beginning of another.
+    """
+
+    def __init__(self, choices: Sequence[np.ndarray]) -> None:
+        if not len(choices):
+            raise ValueError("a trie needs at least one choice: give the step's admissible actions")
+        self._children: list[dict[int, int]] = [{}]
+        self._choice: list[int] = [-1]
+        for number, choice in enumerate(choices):
+            self._add(choice.tolist(), number)
+        self._allowed: list[np.ndarray | None] = [None] * len(self._children)
+        self._forced: list[Forced | None] = [None] * len(self._children)
+
+    def _add(self, tokens: list[int], number: int) -> None:
+        node = 0
+        for token in tokens:
+            if self._choice[node] >= 0:
+                self._refuse(self._choice[node], number)
+            following = self._children[node].get(token)
+            if following is None:
+                following = self._children[node][token] = len(self._children)
+                self._children.append({})
+                self._choice.append(-1)
+            node = following
+        if self._children[node] or node == 0:
+            self._refuse(number, number)
+        if self._choice[node] < 0:
+            self._choice[node] = number
+
+    @staticmethod
+    def _refuse(short: int, number: int) -> None:
+        raise ValueError(
+            f"choice {short} is empty or the beginning of another (seen at choice {number}): "
+            "end every choice with the end token"
+        )
+
+    def allowed(self, node: int) -> np.ndarray:
+        """[A] int64, the ids that may follow, ascending; empty at a leaf."""
+        ids = self._allowed[node]
+        if ids is None:
+            ids = self._allowed[node] = np.array(sorted(self._children[node]), np.int64)  # [A]
+            ids.flags.writeable = False
+        return ids
+
+    def follow(self, node: int, token: int) -> int:
+        """The node after `token`; KeyError if the token is not allowed here."""
+        return self._children[node][token]
+
+    def forced(self, node: int) -> Forced:
+        """The tokens that follow without a choice; none at a leaf or where there is a choice."""
+        found = self._forced[node]
+        if found is None:
+            tokens: list[int] = []
+            end = node
+            while len(self._children[end]) == 1:
+                token, end = next(iter(self._children[end].items()))
+                tokens.append(token)
+            found = self._forced[node] = Forced(tuple(tokens), end)
+        return found
+
+    def is_leaf(self, node: int) -> bool:
+        """Does a choice end here?"""
+        return not self._children[node]
+
+    def choice(self, leaf: int) -> int:
+        """The (first) choice that ends at this leaf."""
+        return self._choice[leaf]
+
+    def sets(self, tokens: Sequence[int]) -> tuple[np.ndarray, ...]:
+        """The allowed set of each token of one choice (what a demonstrator's answer is masked to).
+
+        Raises:
+            ValueError: the tokens leave the trie.
+        """
+        node, found = 0, []
+        for place, token in enumerate(tokens):
+            found.append(self.allowed(node))
+            try:
+                node = self.follow(node, int(token))
+            except KeyError:
+                raise ValueError(f"token {int(token)} at place {place} follows no choice of this step") from None
+        return tuple(found)
+
+
+class Tries:
+    """Tries by their choices, the most recent kept: copies of one game ask for the same ones.
+
+    Args:
+        capacity: most tries kept.
+    """
+
+    def __init__(self, capacity: int = 4096) -> None:
+        self._capacity = capacity
+        self._known: OrderedDict[tuple[bytes, ...], Trie] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, choices: Sequence[np.ndarray]) -> Trie:
+        """The trie of these choices."""
+        key = tuple([choice.tobytes() for choice in choices])
+        trie = self._known.get(key)
+        if trie is not None:
+            self._known.move_to_end(key)
+            return trie
+        trie = self._known[key] = Trie(choices)
+        if len(self._known) > self._capacity:
+            self._known.popitem(last=False)
+        return trie
