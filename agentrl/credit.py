@@ -1,29 +1,52 @@
 """What a credit method is, and how the core applies one to a stored graph.
 
-A catalogue file in `algorithms/credit/` offers a frozen pydantic `Config` and
+A catalogue file in `algorithms/credit/` offers a frozen pydantic `Config` (an `Options`) and
 
     def credit(graph: StepGraph, config: Config) -> Credit
 
-pure, NumPy only. Methods see chains: on a graph with branch points they get its root-to-leaf paths and what they return
-is pooled; a method written for nodes says `ON = "nodes"` in its file.
+pure, NumPy only. It may also say `NEEDS` (columns every step must have), `READS` (columns that may be absent
+on some steps), `PAPER` (one line for listings) and `ON`. Methods see chains: on a graph with branch points
+they get its root-to-leaf paths and what they return is pooled; a method written for nodes says `ON =
+"nodes"`, one that gives credit per token and therefore has no pooled form says `ON = "tokens"`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import ModuleType
-from typing import Any
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType, ModuleType
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import BaseModel, model_validator
 
-from agentrl.graph import PLAYED, Paths, StepGraph, paths
+from agentrl.graph import PLAYED, Paths, StepGraph, Tokens, paths
+from agentrl.segments import keys, moments
+
+# Parts that add up to the advantage, and so are summed over the paths of a shared row; others are averaged.
+SUMMED_PARTS = frozenset({"episode_advantage", "step_advantage", "base_advantage", "inter", "intra"})
+
+
+class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """Base of a method's `Config`: `preset=official` takes the released code's choices, an explicit option
+    wins."""
+
+    OFFICIAL: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
+    preset: Literal["paper", "official"] = "paper"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_preset(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and given.get("preset") == "official":
+            return {**cls.OFFICIAL, **given}
+        return given
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Credit:
     """What each step earned.
 
-    The token loss of a step is positive * l(+1) + negative * l(-1) + weight * (terms without an advantage); on a chain
-    positive = max(A, 0), negative = max(-A, 0), weight = 1.
+    The token loss of a step is positive * l(+1) + negative * l(-1) + weight * (terms without an advantage);
+    on a chain positive = max(A, 0), negative = max(-A, 0), weight = 1.
 
     Attributes:
         advantage: [N] float64, positive - negative at unit weights: the number to print.
@@ -32,8 +55,8 @@ class Credit:
         assigned: [N] bool; False means "no credit given", which is not an advantage of 0.
         token_advantage: [S] float64 over the graph's token table, or None: then every token takes its step's.
         returns: [N] float64 value targets, or None.
-        parts: named arrays [N] (or [S]) that `agentrl credit` prints beside the advantage.
-        metrics: scalars for the log.
+        parts: named arrays [N] (those named `token_...` [S]) that `agentrl credit` prints beside the
+        advantage. metrics: scalars for the log.
     """
 
     advantage: np.ndarray
@@ -52,19 +75,22 @@ class Credit:
         advantage: np.ndarray,
         *,
         assigned: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
         token_advantage: np.ndarray | None = None,
         returns: np.ndarray | None = None,
         parts: Mapping[str, np.ndarray] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> "Credit":
-        """Credit of rows that lie on one path each."""
+        """Credit of rows that lie on one path each; `weight` [N] is how often the method trains a row
+        (default 1)."""
         given = np.ones(len(advantage), bool) if assigned is None else assigned  # [N]
         a = np.where(given, advantage, 0.0)  # [N]
+        w = given * (1.0 if weight is None else weight)  # [N]
         return cls(
             advantage=a,
-            positive=np.maximum(a, 0.0),
-            negative=np.maximum(-a, 0.0),
-            weight=given.astype(np.float64),
+            positive=w * np.maximum(a, 0.0),
+            negative=w * np.maximum(-a, 0.0),
+            weight=w,
             assigned=given,
             token_advantage=token_advantage,
             returns=returns,
@@ -76,29 +102,122 @@ class Credit:
 def assign(method: ModuleType, graph: StepGraph, config: Any) -> Credit:
     """Run a credit method on what it may see, and put the result back on the graph's rows.
 
-    Rows that were not played, and rollouts that an environment error ended, are not assigned. On a branched graph a
-    method for chains sees the expanded paths; a shared row's positive and negative parts are sums over its paths.
+    Rows that were not played, and rollouts that an environment error ended, are not assigned. On a branched
+    graph a method for chains sees the expanded paths; a shared row's positive and negative parts are sums
+    over its paths. The graph's `weight` multiplies positive, negative and weight, and leaves the printed
+    advantage alone.
+
+    Raises:
+        ValueError: a column the method needs is missing, or absent on some step.
     """
     seen = np.flatnonzero((graph.kind == PLAYED) & ~graph.failed())
-    if len(seen) == len(graph) and not (graph.branched and getattr(method, "ON", "chains") == "chains"):
-        result: Credit = method.credit(graph, config)
-        return result
-    part = graph if len(seen) == len(graph) else graph.take(seen)
-    if part.branched and getattr(method, "ON", "chains") == "chains":
-        on_paths = paths(part)
-        pooled = pool(method.credit(expand(part, on_paths), config), on_paths, len(part))
+    part = graph if len(seen) == len(graph) else select(graph, seen)
+    require(method, part)
+    on = getattr(method, "ON", "chains")
+    if not part.branched or on == "nodes":
+        result: Credit = method.credit(part, config)
+    elif on == "chains":
+        through = paths(part)
+        result = pool(method.credit(expand(part, through), config), through, len(part))
     else:
-        pooled = method.credit(part, config)
-    return scatter(pooled, seen, len(graph))
+        raise ValueError(
+            f"{name_of(method)} gives credit per token and these steps branch: "
+            "give every path as an episode of its own, or choose a method that works per step"
+        )
+    result = replace(
+        result,
+        positive=result.positive * part.weight,
+        negative=result.negative * part.weight,
+        weight=result.weight * part.weight,
+        metrics={**describe(part, result), **result.metrics},
+    )
+    return result if part is graph else scatter(result, seen, graph)
+
+
+def name_of(method: ModuleType) -> str:
+    """The catalogue name of a method's module."""
+    return method.__name__.rpartition(".")[2]
+
+
+def where(graph: StepGraph, row: int) -> str:
+    """How to tell the user which step is meant: its line in the file, else episode and turn."""
+    if graph.has("line"):
+        return f"line {graph.column('line')[row]}"
+    return f"episode {graph.episode[row]}, turn {graph.turn[row]}"
+
+
+def require(method: ModuleType, graph: StepGraph) -> None:
+    """Raise ValueError unless the graph has the columns the method names in NEEDS (on every row) and
+    READS."""
+    for name in (*getattr(method, "NEEDS", ()), *getattr(method, "READS", ())):
+        column = graph.column(name, name_of(method))
+        if name.startswith("token_"):
+            continue
+        absent = np.isnan(column) if column.dtype.kind == "f" else (column.dtype.kind == "i") & (column < 0)
+        if len(column) and absent.all():
+            raise ValueError(f"{name_of(method)} needs the column {name!r}, which these steps do not have")
+        if name in getattr(method, "NEEDS", ()) and absent.any():
+            at = where(graph, int(np.argmax(absent)))
+            raise ValueError(
+                f"{at}: {name}: {name_of(method)} needs it on every step, and here it is missing"
+            )
+
+
+def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
+    """Degenerate groups and where the credit went: shares in 0..1, for the log.
+
+    `zero_variance_groups`: groups of several episodes with one score; `singleton_groups`: groups of one
+    episode; `credit_mass_turn_K`: share of the total |advantage| that lies on turn K (16 and later together).
+    """
+    if not len(graph):
+        return {}
+    episodes = np.flatnonzero(graph.first)  # [E]
+    m = moments(graph.score[episodes], keys(graph.group[episodes]), std="none")  # each [E]
+    groups = np.unique(graph.group[episodes], return_index=True)[1]  # [G] an episode of each group
+    mass = np.bincount(np.minimum(graph.turn, 16), credit.positive + credit.negative)
+    shares = mass / max(mass.sum(), 1e-300)
+    return {
+        "zero_variance_groups": float(np.mean((m.n > 1)[groups] & m.constant[groups])),
+        "singleton_groups": float(np.mean((m.n == 1)[groups])),
+        **{f"credit_mass_turn_{turn}": float(share) for turn, share in enumerate(shares)},
+    }
+
+
+def select(graph: StepGraph, rows: np.ndarray) -> StepGraph:
+    """The sub-graph of `rows` with their tokens (contexts cut off) and columns per token: for credit only."""
+    part = graph.take(rows)
+    if graph.tokens is None:
+        return part
+    lengths = np.diff(graph.tokens.offsets)  # [N]
+    mask = np.repeat(np.isin(np.arange(len(graph)), rows), lengths)  # [S]
+    n, s = len(rows), int(mask.sum())
+    tokens = Tokens(
+        offsets=np.concatenate([[0], np.cumsum(lengths[rows])]),
+        ids=graph.tokens.ids[mask],
+        sampled=graph.tokens.sampled[mask],
+        logprobs=graph.tokens.logprobs[mask],
+        allowed_offsets=np.zeros(s + 1, np.int64),
+        allowed_ids=np.zeros(0, np.int64),
+        context=np.full(n, -1),
+        context_tokens=np.zeros(n, np.int64),
+    )
+    ragged = {k: v[mask] for k, v in graph.columns.items() if k.startswith("token_")}
+    return replace(part, columns={**part.columns, **ragged}, tokens=tokens)
 
 
 def expand(graph: StepGraph, on: Paths) -> StepGraph:
-    """The graph of root-to-leaf copies: each path an episode of its own, scored by all its rewards."""
+    """The graph of root-to-leaf copies: each path an episode of its own, scored by all its rewards.
+
+    Where a `score` column is given, a path has the score of its leaf's episode.
+    """
     wide = graph.take(on.row)
     start = np.ones(len(on.row), bool)
     start[1:] = on.leaf[1:] != on.leaf[:-1]  # [P rows] first row of its path
-    parent = np.where(start, -1, np.arange(len(on.row)) - 1)
-    return wide.with_columns(parent=parent, episode=on.leaf, caller=np.full(len(on.row), -1))
+    end = np.append(np.flatnonzero(start)[1:], len(on.row)) - 1  # [paths]
+    columns = {"parent": np.where(start, -1, np.arange(len(on.row)) - 1), "episode": on.leaf}
+    if graph.has("score"):
+        columns["score"] = graph.score[on.row[end]][on.leaf]
+    return wide.with_columns(**columns, caller=np.full(len(on.row), -1))
 
 
 def pool(credit: Credit, on: Paths, n: int) -> Credit:
@@ -107,26 +226,42 @@ def pool(credit: Credit, on: Paths, n: int) -> Credit:
     def total(x: np.ndarray) -> np.ndarray:
         return np.bincount(on.row, x, minlength=n)
 
-    positive, negative, weight = total(credit.positive), total(credit.negative), total(credit.weight)
-    shares = np.maximum(np.bincount(on.row, minlength=n), 1)
+    shares = np.maximum(np.bincount(on.row, minlength=n), 1)  # [n] paths through a row
+
+    def part(name: str, x: np.ndarray) -> np.ndarray:
+        if x.dtype == bool:
+            return total(x) > 0
+        return total(x) if name in SUMMED_PARTS else total(x) / shares
+
+    positive, negative = total(credit.positive), total(credit.negative)
     return Credit(
         advantage=positive - negative,
         positive=positive,
         negative=negative,
-        weight=weight,
-        assigned=total(credit.assigned.astype(float)) > 0,
+        weight=total(credit.weight),
+        assigned=total(credit.assigned) > 0,
         returns=None if credit.returns is None else total(credit.returns) / shares,
-        parts={name: total(x) / shares for name, x in credit.parts.items() if len(x) == len(on.row)},
+        parts={name: part(name, x) for name, x in credit.parts.items()},
         metrics=credit.metrics,
     )
 
 
-def scatter(credit: Credit, rows: np.ndarray, n: int) -> Credit:
-    """Credit of a selection of rows as credit of all n rows; the others are not assigned."""
+def scatter(credit: Credit, rows: np.ndarray, graph: StepGraph) -> Credit:
+    """Credit of a selection of rows as credit of all of the graph's; the others are not assigned."""
+    n = len(graph)
+    tokens = 0 if graph.tokens is None else len(graph.tokens.ids)
+    mask = np.zeros(0, bool)
+    if graph.tokens is not None:
+        mask = np.repeat(np.isin(np.arange(n), rows), np.diff(graph.tokens.offsets))  # [S]
 
     def wide(x: np.ndarray, fill: float = 0.0) -> np.ndarray:
-        out = np.full(n, fill, dtype=x.dtype if x.dtype == bool else np.float64)
+        out = np.zeros(n, bool) if x.dtype == bool else np.full(n, fill)
         out[rows] = x
+        return out
+
+    def wide_tokens(x: np.ndarray) -> np.ndarray:
+        out = np.zeros(tokens)
+        out[mask] = x
         return out
 
     return Credit(
@@ -135,7 +270,11 @@ def scatter(credit: Credit, rows: np.ndarray, n: int) -> Credit:
         negative=wide(credit.negative),
         weight=wide(credit.weight),
         assigned=wide(credit.assigned),
+        token_advantage=None if credit.token_advantage is None else wide_tokens(credit.token_advantage),
         returns=None if credit.returns is None else wide(credit.returns),
-        parts={name: wide(x, np.nan) for name, x in credit.parts.items()},
+        parts={
+            name: wide_tokens(x) if name.startswith("token_") else wide(x, np.nan)
+            for name, x in credit.parts.items()
+        },
         metrics=credit.metrics,
     )

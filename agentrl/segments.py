@@ -32,52 +32,78 @@ def keys(*columns: np.ndarray) -> np.ndarray:
 
 def count(key: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
     """Sum of `weight` (default 1) over each row's group: [N] float64."""
-    return np.bincount(key, weight, minlength=1).astype(np.float64)[key]
+    total: np.ndarray = np.bincount(key, weight, minlength=1).astype(np.float64)[key]  # [N]
+    return total
 
 
 def mean(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
     """Weighted mean over each row's group, [N]; NaN where the weights sum to 0."""
     w = np.ones(len(x)) if weight is None else weight
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (np.bincount(key, w * x, minlength=1) / np.bincount(key, w, minlength=1))[key]
+        mu: np.ndarray = (np.bincount(key, w * x, minlength=1) / np.bincount(key, w, minlength=1))[key]  # [N]
+    return mu
 
 
 def group_max(x: np.ndarray, key: np.ndarray) -> np.ndarray:
     """Maximum over each row's group, [N]; -inf rows are ignored unless all are."""
     top = np.full(int(key.max(initial=-1)) + 1, -np.inf)  # [K]
     np.maximum.at(top, key, x)
-    return top[key]
+    on_rows: np.ndarray = top[key]  # [N]
+    return on_rows
 
 
 class Moments(NamedTuple):
-    """Statistics of each row's group, all [N]: sum of weights, mean, standard deviation, is the group constant."""
+    """Statistics of each row's group, all [N]: sum of weights, mean, standard deviation, is the group
+    constant.
+
+    The mean of a constant group is its value to the last bit. `tolerance` is what counts as rounding there.
+    """
 
     n: np.ndarray
     mean: np.ndarray
     std: np.ndarray
     constant: np.ndarray
+    tolerance: np.ndarray
 
 
 def moments(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None, std: Std = "sample") -> Moments:
     """Weighted moments of each row's group, in two passes (no cancellation).
 
-    `weight` is a frequency: the sample variance divides by its sum - 1. `std="none"` gives 1.
+    `weight` is a frequency: the sample variance divides by its sum - 1; rows of weight 0 do not count. The
+    standard deviation of a constant group, of a group of one, and of any group with `std="none"`, is given as
+    1.
     """
     w = np.ones(len(x)) if weight is None else np.asarray(weight, np.float64)
-    n = count(key, w)  # [N]
-    mu = np.nan_to_num(mean(x, key, w))  # [N]
     counted = w > 0  # [N]
     high = group_max(np.where(counted, x, -np.inf), key)  # [N]
     low = -group_max(np.where(counted, -x, -np.inf), key)  # [N]
-    scale = np.maximum(1.0, np.maximum(np.abs(high), np.abs(low)))
     with np.errstate(invalid="ignore"):
-        constant = (high - low) <= CONSTANT * scale  # [N]
+        tolerance = CONSTANT * np.maximum(
+            1.0, np.nan_to_num(np.maximum(np.abs(high), np.abs(low)), posinf=1.0)
+        )
+        constant = (high - low) <= tolerance  # [N]
+    n = count(key, w)  # [N]
+    mu = np.where(constant, high, np.nan_to_num(mean(x, key, w)))  # [N]
     if std == "none":
-        return Moments(n, mu, np.ones(len(x)), constant)
+        return Moments(n, mu, np.ones(len(x)), constant, tolerance)
     square = np.bincount(key, w * (x - mu) ** 2, minlength=1)[key]  # [N]
-    divisor = n - 1 if std == "sample" else n
-    sigma = np.sqrt(square / np.maximum(divisor, 1e-300))  # [N]
-    return Moments(n, mu, np.where(divisor > 0, sigma, 1.0), constant)
+    divisor = n - 1 if std == "sample" else n  # [N]
+    spread = (divisor > 0) & ~constant  # [N]
+    sigma = np.sqrt(square / np.where(spread, divisor, 1.0))  # [N]
+    return Moments(n, mu, np.where(spread, sigma, 1.0), constant, tolerance)
+
+
+def centred(x: np.ndarray, m: Moments) -> np.ndarray:
+    """x minus its group's mean, exactly 0 where the difference is rounding: [N]."""
+    difference = x - m.mean  # [N]
+    return np.where(np.abs(difference) <= m.tolerance, 0.0, difference)
+
+
+def alone(x: np.ndarray, singleton: Singleton) -> np.ndarray:
+    """What a group of one gets before any scale: 0, its raw value, or its sign: [N]."""
+    if singleton == "pass":
+        return x
+    return np.sign(x) if singleton == "sign" else np.zeros(len(x))
 
 
 def group_norm(
@@ -91,15 +117,17 @@ def group_norm(
 ) -> np.ndarray:
     """(x - mean) / (std + eps) inside each group; "none" only subtracts the mean.
 
-    A group of two or more whose counted rows are equal (to rounding) gives exactly 0: the float32 formulas of the
-    released codes give up to 0.15 there.
+    A group of two or more whose counted rows are equal (to rounding) gives exactly 0: the float32 formulas of
+    the released codes give up to 0.15 there. A row that does not count itself (weight 0) and differs from
+    such a constant group gets its plain difference, x - mean over 1 + eps: dividing by a standard deviation
+    of 0 + eps would turn a format penalty of 0.1 into an advantage of -100,000.
 
     Args:
         x: [N] float.
         key: [N] int64 group ids.
         std: sample (n - 1), population (n) or none.
         eps: added to the standard deviation.
-        singleton: what a group of one gets: 0, its raw value, or its sign.
+        singleton: what a group of one gets: zero; pass, its value at mean 0 and std 1; or its sign.
         weight: [N] frequency of each row in the statistics; a row of weight 0 is left out of them and still
             normalised by them.
 
@@ -110,22 +138,22 @@ def group_norm(
     if not len(x):
         return x
     m = moments(x, key, weight, std)
-    scale = m.std + eps if std != "none" else 1.0
-    alone = {"zero": np.zeros(len(x)), "pass": x, "sign": np.sign(x)}[singleton]  # [N]
-    return np.where(m.n <= 1, alone, np.where(m.constant, 0.0, (x - m.mean) / scale))
+    scale = m.std + eps if std != "none" else m.std  # [N]
+    lone = alone(x, singleton) / (scale if singleton == "pass" else 1.0)  # [N]
+    return np.select([m.n <= 0, m.n <= 1], [0.0, lone], centred(x, m) / scale)
 
 
 def leave_one_out(
     x: np.ndarray, key: np.ndarray, *, singleton: Singleton = "zero", weight: np.ndarray | None = None
 ) -> np.ndarray:
-    """x minus the mean of the *other* rows of its group (RLOO); `weight` and `singleton` as in `group_norm`."""
+    """x minus the mean of the *other* rows of its group (RLOO), as (x - mean) * n / (n - 1); `weight` and
+    `singleton` as in `group_norm`."""
     x = np.asarray(x, np.float64)
     if not len(x):
         return x
     m = moments(x, key, weight, "none")
-    alone = {"zero": np.zeros(len(x)), "pass": x, "sign": np.sign(x)}[singleton]  # [N]
-    factor = m.n / np.maximum(m.n - 1, 1e-300)  # [N]
-    return np.where(m.n <= 1, alone, np.where(m.constant, 0.0, (x - m.mean) * factor))
+    factor = m.n / np.where(m.n > 1, m.n - 1, 1.0)  # [N]
+    return np.select([m.n <= 0, m.n <= 1], [0.0, alone(x, singleton)], centred(x, m) * factor)
 
 
 def depth(parent: np.ndarray) -> np.ndarray:
@@ -153,7 +181,8 @@ def scan(x: np.ndarray, decay: np.ndarray | float, parent: np.ndarray) -> np.nda
     Args:
         x: [N] float.
         decay: [N] or one number; `decay[t]` multiplies what follows row t.
-        parent: [N], the previous row of the chain, -1 at its start. Where a row has several children their sums add.
+        parent: [N], the previous row of the chain, -1 at its start. Where a row has several children their
+            sums add.
 
     Returns:
         [N] float64.
@@ -172,7 +201,8 @@ def scan(x: np.ndarray, decay: np.ndarray | float, parent: np.ndarray) -> np.nda
 
 
 def context_key(state: np.ndarray, parent: np.ndarray, k: int) -> np.ndarray:
-    """Dense id of the last k states of each row (its own included), [N]; shorter histories never equal longer ones.
+    """Dense id of the last k states of each row (its own included), [N]; shorter histories never equal longer
+    ones.
 
     Source: HGPO (arXiv 2602.22817), the context of length k.
     """
@@ -191,7 +221,8 @@ def broadcast(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def whiten(x: np.ndarray, weight: np.ndarray | None = None, eps: float = 1e-8) -> np.ndarray:
-    """(x - mean) / sqrt(sample variance + eps) over all rows; a single row gives 0 (the variance is undefined)."""
+    """(x - mean) / sqrt(sample variance + eps) over all rows; a single row gives 0 (the variance is
+    undefined)."""
     x = np.asarray(x, np.float64)
     if len(x) == 0:
         return x

@@ -1,7 +1,18 @@
 """Group-in-group policy optimisation: GRPO's episode term plus a term among steps taken from the same state.
 
-Source: GiGPO, Feng et al., arXiv:2505.10978, Eq. 3 (episode), 6-7 (discounted step returns, anchor-state groups), 8 (sum).
+Source: GiGPO, Feng et al., arXiv:2505.10978, Eq. 3 (episode), 6-7 (discounted step returns, anchor-state
+groups), 8 (sum). Official code (verl-agent): statistics of the episode term count step rows, not episodes; a
+group of one passes its score through; invalid actions cost 0.1, locally: the penalty is not discounted into
+earlier steps. `preset=official` takes these. Deliberately not reproduced: rows copied to fill a batch before
+the statistics, and the float32 noise of constant groups, which give exactly 0 here. No bootstrap on
+truncation in either.
+
+`similarity=0.9` groups states whose texts are similar instead of equal (`agentrl.similarity`): the official
+greedy first fit, whose partition depends on the order of rows.
 """
+
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -9,14 +20,22 @@ from pydantic import Field
 from agentrl.algorithms.credit import grpo
 from agentrl.credit import Credit
 from agentrl.graph import StepGraph
-from agentrl.segments import group_norm, keys, scan
+from agentrl.segments import count, group_norm, keys, scan
+from agentrl.similarity import similar_states
+
+PAPER = "GiGPO, arXiv:2505.10978"
+NEEDS = ("state",)
 
 
-class Config(grpo.Config):
-    """gamma: discount per step. step_weight: the paper's omega."""
+class Config(grpo.Config, frozen=True):
+    """gamma: discount per step. step_weight: the paper's omega. similarity: threshold of the ratio, or
+    off."""
+
+    OFFICIAL = MappingProxyType({"unit": "step", "singleton": "pass", "invalid_penalty": 0.1})
 
     gamma: float = Field(0.95, ge=0, le=1)
     step_weight: float = 1.0
+    similarity: float | Literal["off"] = "off"
 
 
 def step_return(graph: StepGraph, gamma: float, invalid_penalty: float) -> np.ndarray:
@@ -28,7 +47,8 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     """A = A_episode + step_weight * A_step; a state seen once adds nothing."""
     episode = grpo.episode_advantage(graph, config)  # [N]
     returns = step_return(graph, config.gamma, config.invalid_penalty)  # [N]
-    anchor = keys(graph.group, graph.state)  # [N]
+    state = graph.state if config.similarity == "off" else similar_states(graph, config.similarity)  # [N]
+    anchor = keys(graph.group, state)  # [N]
     step = group_norm(returns, anchor, std=config.std, eps=config.eps, weight=graph.weight)  # [N]
     return Credit.of(
         episode + config.step_weight * step,
@@ -36,6 +56,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
             "episode_advantage": episode,
             "step_advantage": step,
             "step_return": returns,
-            "step_group": anchor.astype(np.float64),
+            "step_group": anchor,
         },
+        metrics={"singleton_step_groups": float(np.mean(count(anchor) == 1)) if len(graph) else 0.0},
     )

@@ -1,22 +1,31 @@
 """Group-relative policy optimisation: the episode's score, normalised inside its group, on every step.
 
-Source: GRPO, Shao et al., arXiv:2402.03300, Eq. 3 (outcome supervision). The paper divides by the standard deviation
-over G outputs; `unit=step` is what verl-agent's code does (every step row votes), `singleton=pass` is what its code
-gives a group of one. `invalid_penalty` is verl-agent's: subtracted from the score on rows whose format was invalid.
+Source: GRPO, Shao et al., arXiv:2402.03300, Eq. 3 (outcome supervision). The paper divides by the standard
+deviation over G outputs and does not say which; `std=none` is the mean-only form (Dr. GRPO,
+arXiv:2503.20783). Official code (verl): sample std, eps 1e-6, every episode counts once, a group of one
+passes its score through. verl-agent, AgentFlow (Flow-GRPO) and ARPO's soft form use the same function; the
+first two feed it step rows, which is `unit=step`. Default here: as verl, but a group of one gets 0, because a
+lone score is not an advantage. `invalid_penalty` is verl-agent's: subtracted from the score on rows whose
+format was invalid.
 """
 
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from agentrl.credit import Credit
+from agentrl.credit import Credit, Options
 from agentrl.graph import StepGraph
 from agentrl.segments import Singleton, Std, group_norm
 
+PAPER = "GRPO, arXiv:2402.03300"
 
-class Config(BaseModel, frozen=True, extra="forbid"):
-    """unit: what counts once in mean and std. std="none" gives the mean-only form (Dr. GRPO, arXiv:2503.20783)."""
+
+class Config(Options, frozen=True):
+    """unit: what counts once in mean and std; with `episode` and a penalty it is the episode's first row."""
+
+    OFFICIAL = MappingProxyType({"singleton": "pass"})
 
     std: Std = "sample"
     unit: Literal["episode", "step"] = "episode"
@@ -25,12 +34,25 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     invalid_penalty: float = Field(0.0, ge=0)
 
 
+def votes(graph: StepGraph, unit: str) -> np.ndarray:
+    """[N] how often each row counts: `weight` on every row, or on each episode's first row only."""
+    return graph.weight * graph.first if unit == "episode" else graph.weight
+
+
+def penalised_score(graph: StepGraph, invalid_penalty: float) -> np.ndarray:
+    """[N] the episode's score, less the penalty on rows whose action was invalid."""
+    return graph.score - invalid_penalty * ~graph.valid
+
+
 def episode_advantage(graph: StepGraph, config: Config) -> np.ndarray:
     """[N] normalised episode score of each row."""
-    score = graph.score - config.invalid_penalty * ~graph.valid  # [N]
-    votes = graph.weight * graph.first if config.unit == "episode" else graph.weight  # [N]
     return group_norm(
-        score, graph.group, std=config.std, eps=config.eps, singleton=config.singleton, weight=votes
+        penalised_score(graph, config.invalid_penalty),
+        graph.group,
+        std=config.std,
+        eps=config.eps,
+        singleton=config.singleton,
+        weight=votes(graph, config.unit),
     )
 
 
