@@ -7,6 +7,7 @@ import numpy as np
 from agentrl.chat import Chat
 from agentrl.pool import Handle
 from agentrl.prompt import Prompt
+from agentrl.trie import Tries
 from agentrl.types import Generation, Request
 
 
@@ -67,7 +68,7 @@ class ExpertActor(Wordless):
 
     def __init__(self, expert: str, prompt: Prompt, chat: Chat | None = None, context_limit: int | None = None) -> None:
         self.name, self.chat, self.context_limit = expert, chat, context_limit
-        self._prompt = prompt
+        self._prompt, self._tries = prompt, Tries()
 
     async def answer(self, request: Request, handle: Handle) -> Generation:
         """The expert's move as a generation of log-probability 0."""
@@ -79,7 +80,5 @@ class ExpertActor(Wordless):
         ids = self.chat.answer(text)
         allowed = None
         if request.choices is not None:
-            from agentrl.trie import allowed_along  # the trie is needed for masked demonstrations only
-
-            allowed = allowed_along(request.choices, request.choice_texts, ids)
+            allowed = self._tries.get(request.choices).sets(ids)
         return Generation(text=text, token_ids=ids, logprobs=np.zeros(len(ids)), allowed=allowed, weight=move.weight)

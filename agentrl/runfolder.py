@@ -6,6 +6,7 @@ import platform
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,12 @@ class RunFolder:
         os.replace(part, target)
         for old in self.checkpoints()[:-keep]:
             shutil.rmtree(old)
+
+    def write_report(self, name: str, summary: Mapping[str, Any], outcomes: Iterable[Any]) -> None:
+        """An evaluation: what was measured, and every episode of it."""
+        rows = [asdict(outcome) for outcome in outcomes]
+        text = json.dumps({**summary, "outcomes": rows}, indent=1)
+        write_atomically(self.path / "evaluations" / f"{name.replace(' ', '-')}.json", text.encode())
 
     def rewind(self, lines: int, timing_lines: int) -> None:
         """Forget metric lines written after the checkpoint that the run goes on from."""

@@ -1,0 +1,65 @@
+"""Checkpoints: weights in the HF layout, optimiser, sampler, and where the run stood."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agentrl.learner import Learner
+from agentrl.models import Loaded, save
+from agentrl.runfolder import RunFolder
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """Where a run stands between two steps.
+
+    Attributes:
+        stage: "warmup" or "train".
+        step: the next step of that stage.
+        sampler: the sampler's state.
+        warmup_sampler: the state of the sampler that feeds the warm-up.
+        metric_lines, timing_lines: lines of the metrics files that belong to the steps done.
+        evaluated: names of evaluations done.
+    """
+
+    stage: str = "warmup"
+    step: int = 0
+    sampler: Mapping[str, Any] = field(default_factory=dict)
+    warmup_sampler: Mapping[str, Any] = field(default_factory=dict)
+    metric_lines: int = 0
+    timing_lines: int = 0
+    evaluated: list[str] = field(default_factory=list)
+
+
+def write(folder: RunFolder, number: int, learners: Mapping[str, Learner], progress: Progress, keep: int) -> None:
+    """Store everything the run needs to go on; the checkpoint appears complete or not at all."""
+    part = folder.begin_checkpoint()
+    try:
+        for name, learner in learners.items():
+            save(Loaded(learner.model, learner.tokenizer), part / name)
+            torch.save(learner.state_dict(), part / f"{name}.optimiser.pt")
+        (part / "progress.json").write_text(json.dumps(asdict(progress)))
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"cannot write a checkpoint into {folder.path}: {error}; the last one is untouched") from error
+    folder.finish_checkpoint(part, number, keep)
+
+
+def read_progress(path: Path) -> Progress:
+    """Where the run of a checkpoint stood."""
+    try:
+        return Progress(**json.loads((path / "progress.json").read_text()))
+    except (OSError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not a checkpoint of this version: {error}") from None
+
+
+def restore(path: Path, learners: Mapping[str, Learner]) -> None:
+    """Bring learners, built from the same configuration, to the state of a checkpoint."""
+    for name, learner in learners.items():
+        file = path / f"{name}.optimiser.pt"
+        if not file.is_file():
+            raise ValueError(f"{path} has no policy {name!r}: it is a checkpoint of another run")
+        learner.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))

@@ -1,0 +1,66 @@
+"""The command line: one module a verb, each with `main(words) -> exit code`; the module's first line is its help."""
+
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+
+from agentrl import __version__, catalogue
+
+ALIAS = {"eval": "evaluate"}  # verbs that are Python builtins
+
+
+def verbs() -> dict[str, str]:
+    """Verb -> module name."""
+    names = {name: name for _, name, _ in pkgutil.iter_modules(__path__) if not name.startswith("_")}
+    return {**{n: n for n in names if n not in ALIAS.values()}, **ALIAS}
+
+
+def overview() -> str:
+    """What `agentrl` alone prints."""
+    lines = [f"agentrl {__version__}: multi-turn agentic RL on step graphs", "", "usage: agentrl VERB ...", ""]
+    for verb, module in sorted(verbs().items()):
+        text = importlib.util.find_spec(f"{__name__}.{module}")
+        lines.append(f"  {verb:9} {_first_line(text.origin if text else None)}")
+    return "\n".join([*lines, "", "agentrl VERB --help tells more; the README has the two commands to start with."])
+
+
+def _first_line(path: str | None) -> str:
+    if path is None:
+        return ""
+    with open(path, encoding="utf-8") as file:
+        return file.readline().strip().strip('"').rpartition("`: ")[2]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a verb. A mistake of the user's ends with one sentence on standard error and exit code 2."""
+    given = list(sys.argv[1:] if words is None else words)
+    if not given or given[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0 if given else 2
+    if given[0] == "--version":
+        print(__version__)
+        return 0
+    known = verbs()
+    try:
+        if given[0] not in known:
+            raise ValueError(f"unknown verb {given[0]!r}{catalogue.nearest(given[0], known)}")
+        code: int = importlib.import_module(f"{__name__}.{known[given[0]]}").main(given[1:])
+    except ValueError as error:
+        return complain(error)
+    except KeyboardInterrupt:
+        print("agentrl: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def complain(error: Exception) -> int:
+    """One sentence on standard error; exit code 2. AGENTRL_TRACEBACK=1 shows where it came from."""
+    if os.environ.get("AGENTRL_TRACEBACK"):
+        raise error
+    print(f"agentrl: {error}", file=sys.stderr)
+    return 2

@@ -1,0 +1,39 @@
+"""`agentrl check ENV [key=value ...] [--tasks N] [--games DIR --walks N]`: does an environment keep its promises?
+
+Seeds, determinism, snapshots, pickling, parsing, Gymnasium's own checker. An environment with a reference engine
+(ALFWorld) compares itself with it over N walks of every game under DIR.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentrl import catalogue
+from agentrl.config import override, resolve
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module; exit code 1 if something does not hold."""
+    parser = argparse.ArgumentParser("agentrl check", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("env")
+    parser.add_argument("options", nargs="*", metavar="key=value")
+    parser.add_argument("--tasks", type=int, default=4, help="tasks to try")
+    parser.add_argument("--games", type=Path)
+    parser.add_argument("--walks", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_intermixed_args(words)
+    if given.games is not None:
+        module = catalogue.load("envs", given.env)
+        if not hasattr(module, "check"):
+            raise ValueError(f"{given.env} has no reference engine to compare with: leave --games out")
+        code: int = module.check(given.games, given.walks, given.seed)
+        return code
+    from agentrl.check_env import check_env
+
+    entry = resolve("envs", override({"name": given.env}, given.options), "env")
+    findings = check_env(entry, tasks=given.tasks)
+    for finding in findings:
+        print(finding, file=sys.stderr)
+    print(f"{given.env}: {'all holds' if not findings else f'{len(findings)} findings'}")
+    return 1 if findings else 0

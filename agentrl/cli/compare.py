@@ -1,0 +1,74 @@
+"""`agentrl compare A.json B.json [--json]`: two evaluations of the same panel, paired task by task.
+
+A and B are reports written by `agentrl eval --out` or found in a run's evaluations folder.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agentrl.stats import mcnemar, paired_bootstrap
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser("agentrl compare", description=__doc__)
+    parser.add_argument("a", type=Path)
+    parser.add_argument("b", type=Path)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(words)
+    result = compare(read(given.a), read(given.b))
+    print(json.dumps(result) if given.json else sentence(result))
+    return 0
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A report with its episodes."""
+    try:
+        report: dict[str, Any] = json.loads(path.read_text())
+        report["outcomes"], report["panel"]
+    except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a report with episodes ({error}): write one with agentrl eval --out") from None
+    return report
+
+
+def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    """Paired difference a - b on the tasks both played to an end of the agent's own making.
+
+    Raises:
+        ValueError: different panels or benchmarks.
+    """
+    if (a["panel"], a["benchmark"]) != (b["panel"], b["benchmark"]):
+        raise ValueError(
+            f"these are different panels ({a['benchmark']} {a['panel']}, {b['benchmark']} {b['panel']}): "
+            "evaluate both policies on one panel"
+        )
+    won = [{o["task"]: o["success"] for o in r["outcomes"] if o["ending"] != "env_error"} for r in (a, b)]
+    tasks = [task for task in won[0] if task in won[1]]
+    x, y = (np.array([float(w[task]) for task in tasks]) for w in won)  # [n], [n]
+    return {
+        "benchmark": a["benchmark"],
+        "panel": a["panel"],
+        "episodes": len(tasks),
+        "success_a": float(x.mean()),
+        "success_b": float(y.mean()),
+        "difference": float((x - y).mean()),
+        "interval": list(paired_bootstrap(x, y)),
+        "only_a": int((x > y).sum()),
+        "only_b": int((y > x).sum()),
+        "p_value": mcnemar(int((x > y).sum()), int((y > x).sum())),
+    }
+
+
+def sentence(r: dict[str, Any]) -> str:
+    """For the eye."""
+    low, high = r["interval"]
+    return (
+        f"{r['benchmark']}, panel {r['panel']}, {r['episodes']} tasks: {r['success_a']:.1%} against "
+        f"{r['success_b']:.1%}, difference {r['difference']:+.1%} [{low:+.1%}, {high:+.1%}] (paired bootstrap), "
+        f"{r['only_a']} tasks won by A only, {r['only_b']} by B only, exact McNemar p = {r['p_value']:.3g}"
+    )

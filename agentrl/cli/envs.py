@@ -1,0 +1,40 @@
+"""`agentrl envs [NAME [verb ...]]`: the environments, or one environment's own commands."""
+
+import json
+from collections.abc import Sequence
+
+from agentrl import catalogue
+
+
+def main(words: Sequence[str]) -> int:
+    """Without a name the list; with one its commands, the first of which needs no word."""
+    if not words or words[0].startswith("-"):
+        return listing(as_json="--json" in words)
+    module = catalogue.load("envs", words[0])
+    commands = getattr(module, "commands", {})
+    if len(words) > 1 and words[1] in commands:
+        code: int = commands[words[1]](words[2:])
+        return code
+    if len(words) > 1 and not words[1].startswith("-") and "=" not in words[1]:
+        raise ValueError(f"{words[0]} has no command {words[1]!r}{catalogue.nearest(words[1], commands)}")
+    if "" in commands:
+        code = commands[""](words[1:])
+        return code
+    print((module.__doc__ or "").strip())
+    print("options: " + ", ".join(module.Config.model_fields))
+    if commands:
+        print("commands: " + ", ".join(sorted(commands)))
+    return 0
+
+
+def listing(*, as_json: bool) -> int:
+    """Every environment with its first line; one that cannot be imported says why."""
+    rows = []
+    for name in catalogue.names("envs"):
+        try:
+            about = (catalogue.load("envs", name).__doc__ or "").strip().splitlines()[0]
+        except (ImportError, IndexError) as error:
+            about = f"cannot be used here: {error}"
+        rows.append({"name": name, "about": about})
+    print(json.dumps(rows) if as_json else "\n".join(f"{row['name']:12} {row['about']}" for row in rows))
+    return 0

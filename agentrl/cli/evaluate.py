@@ -1,0 +1,108 @@
+"""`agentrl eval ENV --policy P [--split S] [--panel FILE | --tasks N | --games DIR] [key=value ...] [--json]`: success.
+
+P is a run folder (runs/NAME), a model folder, random, one of the environment's experts (expert, oracle, ...), or
+openai:MODEL[@BASE_URL]. Every task is played once. key=value are options of the environment.
+"""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agentrl import world
+from agentrl.config import Entry, merge, override, resolve
+from agentrl.types import Task
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    given = parse(words)
+    from agentrl.contestant import Contestant
+
+    contestant = Contestant.of(given.policy, given.env)
+    entry = environment(given, contestant.env_options)
+    tasks = panel(given, entry)
+    from agentrl.evaluate import evaluate
+    from agentrl.progress import Progress
+
+    pool = world.pool(entry)
+    try:
+        with Progress(quiet=given.json) as progress, asyncio.Runner() as loop:
+            player = contestant.player(entry, pool, seed=given.seed, temperature=given.temperature, turns=given.turns)
+            bar = progress.bar(f"{given.policy} on {entry.name}", len(tasks))
+            report = loop.run(
+                evaluate(player, entry, tasks, contestant.describe(), on_episode=lambda record: bar.step())
+            )
+    finally:
+        pool.close()
+    summary = {**report.summary(), "seed": given.seed}
+    if given.out is not None:
+        from dataclasses import asdict
+
+        from agentrl.store import write_atomically
+
+        whole = {**summary, "outcomes": [asdict(o) for o in report.outcomes]}
+        write_atomically(given.out, json.dumps(whole, indent=1).encode())
+    print(json.dumps(summary) if given.json else table(summary))
+    return 0
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The command's words."""
+    parser = argparse.ArgumentParser("agentrl eval", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("env")
+    parser.add_argument("options", nargs="*", metavar="key=value")
+    parser.add_argument("--policy", required=True)
+    parser.add_argument("--split")
+    parser.add_argument("--panel", type=Path, help="a file of task keys, one a line")
+    parser.add_argument("--games", help="a folder: every game under it, once")
+    parser.add_argument("--tasks", type=int, help="the first N tasks (default: all, at most 200 of an endless list)")
+    parser.add_argument("--temperature", type=float, help="0 is greedy; default: the run's own")
+    parser.add_argument("--turns", type=int, help="steps an episode may take (default: the run's own, else 50)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="write the report with every episode here, for `agentrl compare`")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_intermixed_args(words)
+
+
+def environment(given: argparse.Namespace, base: dict[str, Any]) -> Entry:
+    """The environment under the run's options, then the command's."""
+    options = override({}, given.options)
+    for key in ("split", "games"):
+        if getattr(given, key) is not None:
+            options[key] = getattr(given, key)
+    return resolve("envs", merge({"name": given.env, **base}, options), "env")
+
+
+def panel(given: argparse.Namespace, entry: Entry) -> list[Task]:
+    """The tasks to play."""
+    if given.panel is not None:
+        return world.panel(entry, world.read_panel(given.panel))
+    tasks = world.tasks(entry)
+    most = len(tasks) if len(tasks) <= 1 << 20 else 200
+    return [tasks[i] for i in range(min(most, given.tasks or most))]
+
+
+def table(summary: dict[str, Any]) -> str:
+    """The report for the eye."""
+    low, high = summary["interval"]
+    policy = ", ".join(f"{k}={v}" for k, v in summary["policy"].items())
+    lines = [
+        f"{summary['benchmark']}, panel {summary['panel']}: {policy}",
+        f"success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}] on {summary['episodes']} tasks, each once",
+    ]
+    for name, one in summary["per_type"].items():
+        a, b = one["interval"]
+        lines.append(f"  {name:36} {one['success_rate']:6.1%} [{a:.1%}, {b:.1%}]  of {one['episodes']}")
+    lines += [
+        f"steps {summary['mean_steps']:.1f} (successes {summary['mean_steps_success']:.1f}), "
+        f"invalid actions {summary['invalid_share']:.1%}, truncated {summary['truncated_share']:.1%}, "
+        f"environment errors {summary['env_errors']}",
+        f"tokens {summary['tokens']}, seconds {summary['seconds']:.1f}, endings "
+        + ", ".join(f"{k} {v}" for k, v in summary["endings"].items()),
+    ]
+    if summary["usage"]:
+        lines.append("usage " + ", ".join(f"{k} {v:g}" for k, v in summary["usage"].items()))
+    return "\n".join(lines)

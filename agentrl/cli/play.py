@@ -1,0 +1,126 @@
+"""`agentrl play ENV [key=value ...] [--task KEY] [--actions FILE --json]`: play a task by hand, or from a file.
+
+In the terminal: type an action, or its number. With --actions, every line of FILE is sent exactly as written (FILE
+ending in .json: a list of strings), past the end of an episode too and without a step limit; --json prints one object
+a line, the reset first.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agentrl import catalogue, world
+from agentrl.config import override, resolve
+from agentrl.env import Env
+from agentrl.types import Observation, Task
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module. An environment whose file has `play(words)` plays its own way."""
+    if words and not words[0].startswith("-"):
+        module = catalogue.load("envs", words[0])
+        if hasattr(module, "play"):
+            code: int = module.play(words[1:])
+            return code
+    parser = argparse.ArgumentParser("agentrl play", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("env")
+    parser.add_argument("options", nargs="*", metavar="key=value", help="options of the environment")
+    parser.add_argument("--game", help="a game file, for environments that have them")
+    parser.add_argument("--task", help="a task's key; default: the first task")
+    parser.add_argument("--actions", type=Path)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_intermixed_args(words)
+    options = override({"name": given.env}, given.options)
+    if given.game is not None:
+        options["games"] = given.game
+    module = catalogue.load("envs", given.env)
+    if given.actions is not None and "max_steps" in module.Config.model_fields:
+        options = {"max_steps": None, **options}
+    actions = None if given.actions is None else read_actions(given.actions)
+    entry = resolve("envs", options, "env")
+    task = world.panel(entry, [given.task])[0] if given.task else world.tasks(entry)[0]
+    env: Env = entry.module.make(entry.config)
+    try:
+        if actions is not None:
+            script(env, task, actions, as_json=given.json)
+        else:
+            by_hand(env, task)
+    finally:
+        env.close()
+    return 0
+
+
+def read_actions(path: Path) -> list[str]:
+    """One action a line, or a JSON list of strings."""
+    if not path.is_file():
+        raise ValueError(f"no such actions file: {path}")
+    text = path.read_text("utf-8")
+    if path.suffix != ".json":
+        lines = text.split("\n")
+        return lines[:-1] if lines[-1] == "" else lines
+    try:
+        actions = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(actions, list) or not all(isinstance(a, str) for a in actions):
+        raise ValueError(f"{path} must be a JSON list of strings")
+    return actions
+
+
+def script(env: Env, task: Task, actions: Sequence[str], *, as_json: bool) -> None:
+    """Send the actions one by one and print what comes back."""
+    observation = env.reset(task)
+    info = env.info() if hasattr(env, "info") else {}
+    show(row(None, observation, 0.0, False, info), as_json)
+    for action in actions:
+        result = env.step(action)
+        show(row(action, result.observation, result.reward, result.terminated, result.info), as_json)
+
+
+def row(action: str | None, observation: Observation, reward: float, terminated: bool, info: Any) -> dict[str, Any]:
+    """One line of scripted play: the step's numbers stand beside the observation, the rest in `info`."""
+    shown = {"action": action, "observation": observation.text, "actions": list(observation.actions)}
+    own = {key: info[key] for key in ("score", "won") if key in info}
+    rest = {key: value for key, value in info.items() if key not in own}
+    return {**shown, **own, "reward": reward, "terminated": terminated, "info": rest}
+
+
+def show(line: dict[str, Any], as_json: bool) -> None:
+    """JSON, or words."""
+    if as_json:
+        print(json.dumps(line, ensure_ascii=False, default=str))
+        return
+    if line["action"] is not None:
+        print(f"> {line['action']}")
+    print(line["observation"])
+    if line["reward"]:
+        print(f"[reward {line['reward']:g}]")
+
+
+def by_hand(env: Env, task: Task) -> None:
+    """Play in the terminal until the episode ends or input does."""
+    observation = env.reset(task)
+    print(f"task {task.key}; type an action or its number, empty line to leave\n")
+    while True:
+        print(observation.text)
+        for number, action in enumerate(observation.actions, 1):
+            print(f"  {number:3} {action}")
+        try:
+            typed = input("> ")
+        except EOFError:
+            print()
+            return
+        if not typed:
+            return
+        chosen = int(typed) - 1 if typed.isdigit() else -1
+        result = env.step(observation.actions[chosen] if 0 <= chosen < len(observation.actions) else typed)
+        observation = result.observation
+        if result.reward:
+            print(f"[reward {result.reward:g}]")
+        if result.terminated or result.truncated:
+            print(observation.text)
+            print("solved." if result.info.get("success") else "the episode is over.", file=sys.stdout)
+            return

@@ -1,0 +1,43 @@
+"""`agentrl train RECIPE.toml [section.key=value ...] [--resume] [--dry-run]`: run a recipe.
+
+--dry-run resolves everything and prints the configuration with every default, and trains nothing.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser("agentrl train", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value")
+    parser.add_argument("--resume", action="store_true", help="go on with the run of this name; a new one if there is none")
+    parser.add_argument("--dry-run", action="store_true")
+    given = parser.parse_intermixed_args(words)
+    from agentrl.settings import Settings
+
+    settings = Settings.load(given.recipe, given.overrides)
+    if given.dry_run:
+        import tomli_w
+
+        print(tomli_w.dumps(settings.dump()))
+        return 0
+    from agentrl.rollout import TooManyFaults
+    from agentrl.train import train
+
+    try:
+        run = train(settings, resume=given.resume)
+    except KeyboardInterrupt:
+        print(f"agentrl: stopped; go on with: agentrl train {' '.join(words)} --resume", file=sys.stderr)
+        return 130
+    except TooManyFaults as error:
+        raise ValueError(str(error)) from error
+    if settings.tables.log.picture:
+        from agentrl.picture import learning_curve
+
+        print(f"picture: {learning_curve(run.folder)}", file=sys.stderr)
+    print(settings.folder)
+    return 0

@@ -1,0 +1,146 @@
+"""Who is evaluated: a run, a model folder, an endpoint, an expert or chance, from one word of the command line."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agentrl import catalogue, world
+from agentrl.config import Entry, read_toml, resolve
+from agentrl.policies import ExpertActor, Random
+from agentrl.pool import Pool
+from agentrl.rollout import Actor, Limits, Player, PolicyActor
+
+CONTEXT = 4096  # tokens of context for a model folder, which has no recipe to say
+
+
+@dataclass(kw_only=True)
+class Contestant:
+    """A policy to evaluate, and the settings it brings.
+
+    Attributes:
+        word: as given.
+        kind: run, model, openai, random or expert.
+        tables: the configuration of the run it comes from, else empty.
+        env_options: options of the environment the run was trained on, its evaluation options on top.
+        said: what reports say, filled in by `player`.
+    """
+
+    word: str
+    kind: str
+    tables: dict[str, Any] = field(default_factory=dict)
+    env_options: dict[str, Any] = field(default_factory=dict)
+    said: dict[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, word: str, env: str) -> "Contestant":
+        """Read the word; ValueError if it names nothing."""
+        if word.startswith("openai:"):
+            return cls(word=word, kind="openai")
+        if word == "random":
+            return cls(word=word, kind="random")
+        experts = tuple(getattr(catalogue.load("envs", env), "EXPERTS", ()))
+        if word in experts or word.partition(":")[0] in experts:
+            return cls(word=word, kind="expert")
+        path = Path(word)
+        if (path / "config.toml").is_file():
+            return cls._of_run(path, env)
+        if (path / "config.json").is_file():
+            return cls(word=word, kind="model")
+        known = ("random", *experts, "openai:MODEL")
+        raise ValueError(
+            f"{word!r} is no policy: it is no run folder (config.toml), no model folder (config.json), and not one of "
+            f"{', '.join(known)}"
+        )
+
+    @classmethod
+    def _of_run(cls, path: Path, env: str) -> "Contestant":
+        tables = read_toml(path / "config.toml")
+        trained_on = dict(tables["env"])
+        options = {}
+        if trained_on.pop("name") == env:
+            options = {**trained_on, **tables.get("eval", {}).get("env", {})}
+        return cls(word=str(path), kind="run", tables=tables, env_options=options)
+
+    def describe(self) -> dict[str, object]:
+        """What the report says about it."""
+        return {"policy": self.word, **self.said}
+
+    def player(
+        self, entry: Entry, pool: Pool, *, seed: int, temperature: float | None, turns: int | None
+    ) -> Player:
+        """How it plays the environment."""
+        limits = Limits.model_validate(self.tables.get("limits", {}))
+        if turns is not None:
+            limits = limits.model_copy(update={"turns": turns})
+        context = resolve("context", self.tables.get("context", {"name": "full"}))
+        player = Player(
+            actor=_Nobody(),
+            pool=pool,
+            prompt=world.words(entry),
+            context=context.module,
+            context_config=context.config,
+            limits=limits,
+            seed=seed,
+        )
+        return replace(player, actor=self._actor(player, temperature), admissible=self._admissible())
+
+    def _admissible(self) -> bool:
+        return bool(self.tables) and self.tables["engine"]["actions"] == "admissible"
+
+    def _actor(self, player: Player, temperature: float | None) -> Actor:
+        if self.kind == "expert":
+            return ExpertActor(self.word, player.prompt)
+        if self.kind == "random":
+            return PolicyActor(Random(player.prompt), None, None)
+        if self.kind == "openai":
+            from agentrl.engines.openai import from_word
+
+            endpoint = from_word(self.word, temperature=temperature, max_tokens=player.limits.turn_tokens)
+            self.said = endpoint.describe()
+            return PolicyActor(endpoint, None, None)
+        return self._model(temperature)
+
+    def _model(self, temperature: float | None) -> Actor:
+        """A model on disk: the latest checkpoint of a run with its settings, or a plain folder."""
+        import torch
+
+        from agentrl import models
+        from agentrl.chat import Chat
+        from agentrl.engines.hf import HfEngine
+        from agentrl.runfolder import RunFolder
+        from agentrl.sampling import Sampling
+
+        run = self.kind == "run"
+        path = RunFolder(Path(self.word)).latest() / "policy" if run else Path(self.word)
+        sampling = Sampling.model_validate(self.tables.get("sampling", {}))
+        if temperature is not None:
+            sampling = sampling.model_copy(update={"temperature": temperature})
+        if run and self.tables["run"]["threads"]:
+            torch.set_num_threads(self.tables["run"]["threads"])
+        loaded = models.load(models.ModelConfig(path=str(path)), 0)
+        context = self.tables["engine"]["max_context"] if run else CONTEXT
+        engine = HfEngine(
+            loaded.model,
+            loaded.tokenizer,
+            sampling,
+            max_slots=self.tables["engine"]["max_slots"] if run else 64,
+            max_context=context,
+            actions="admissible" if self._admissible() else "free",
+            deterministic=True,
+        )
+        self.said = engine.describe()
+        return PolicyActor(engine, Chat(loaded.tokenizer), context)
+
+
+class _Nobody:
+    """Stands in until the player's words are known."""
+
+    name, chat, context_limit = "", None, None
+
+    async def answer(self, request: Any, handle: Any) -> Any:
+        raise AssertionError("a contestant that was never chosen")
+
+    def open(self, session: int) -> None:
+        raise AssertionError("a contestant that was never chosen")
+
+    release = open

@@ -1,0 +1,196 @@
+"""A run, set up: model, engine, environments, sampler, folder. `train.py` drives it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agentrl import checkpoint, models, world
+from agentrl.chat import Chat, template_report
+from agentrl.collect import collect
+from agentrl.config import Entry
+from agentrl.engines.hf import HfEngine
+from agentrl.evaluate import Report, evaluate
+from agentrl.graph import StepGraph
+from agentrl.learner import Learner
+from agentrl.metrics import Metrics, Stopwatch
+from agentrl.policies import ExpertActor
+from agentrl.progress import Progress
+from agentrl.records import build_graph
+from agentrl.rollout import Actor, Player, PolicyActor, play
+from agentrl.runfolder import RunFolder
+from agentrl.sampling import Sampling
+from agentrl.settings import Settings
+from agentrl.types import Task
+
+POLICY = "policy"  # the learner of a run with one agent
+TRAIN, CLONE, EVALUATE, VOCABULARY = range(4)  # stages of a noise key
+
+
+class Run:
+    """Everything a run holds. Building it reads the last checkpoint when `resume` finds one."""
+
+    def __init__(self, settings: Settings, *, resume: bool, progress: Progress) -> None:
+        tables = settings.tables
+        self.settings, self.tables, self.progress = settings, tables, progress
+        if tables.run.threads:
+            torch.set_num_threads(tables.run.threads)
+        torch.manual_seed(tables.run.seed)
+        self.prompt = world.words(settings.env)
+        self.tasks = world.tasks(settings.env)
+        self.eval_tasks = panel(settings)
+        check_disjoint(self.tasks, self.eval_tasks)
+        self.folder = RunFolder(settings.folder)
+        self.folder.open(settings.dump(), resume=resume)
+        self.loop = asyncio.Runner()
+        self.pools = {name: self._pool(entry) for name, entry in (("train", settings.env), ("eval", settings.eval_env))}
+        self.state = checkpoint.Progress()
+        at = self.folder.checkpoints()[-1] if self.folder.checkpoints() else None
+        self.learners = {POLICY: Learner(self._model(at), tables.optim, reference=tables.update.kl_coef > 0)}
+        self.chat = Chat(self.learner.tokenizer)
+        self.engine = self._engine(tables.sampling)
+        self.sampler = settings.sampler.module.make(settings.sampler.config, self.tasks, tables.run.seed)
+        self.clone_sampler = settings.sampler.module.make(settings.sampler.config, self.tasks, tables.run.seed + 1)
+        if at is not None:
+            self._go_on_from(at)
+        self.metrics = Metrics(self.folder, tensorboard=tables.log.tensorboard)
+        for line in filter(None, (template_report(self.chat), self.learner.note)):
+            progress.say(f"note: {line}")
+
+    @property
+    def learner(self) -> Learner:
+        """The learner of the only policy."""
+        return self.learners[POLICY]
+
+    def close(self) -> None:
+        """Flush and end what the run holds."""
+        self.metrics.close()
+        for pool in self.pools.values():
+            pool.close()
+        self.loop.close()
+
+    def rollouts(self, iteration: int) -> tuple[StepGraph, dict[str, float]]:
+        """A batch of training rollouts of the current policy."""
+        player = self.player(PolicyActor(self.engine, self.chat, self.tables.engine.max_context), "train", TRAIN)
+        batch = self.tables.batch
+        got = self.loop.run(
+            collect(player, self.sampler, self.settings.sampler, tasks=batch.tasks, copies=batch.copies, iteration=iteration)
+        )
+        return got.graph, got.metrics
+
+    def demonstrations(self, step: int) -> StepGraph:
+        """A batch of fresh expert episodes."""
+        warmup = self.tables.warmup
+        actor = ExpertActor(warmup.expert, self.prompt, self.chat, self.tables.engine.max_context)
+        tasks = self.clone_sampler.draw(warmup.episodes)
+        records = self.loop.run(play(self.player(actor, "train", CLONE), tasks, iteration=step))
+        return build_graph(records)
+
+    def evaluation(self, mode: str, tasks: Sequence[Task]) -> Report:
+        """The current policy on held-out tasks, each once."""
+        sampling = self.tables.sampling
+        used = sampling.model_copy(update={"temperature": 0.0}) if mode == "greedy" else sampling
+        engine = self._engine(used)
+        player = self.player(PolicyActor(engine, self.chat, self.tables.engine.max_context), "eval", EVALUATE)
+        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, {**engine.describe(), "mode": mode}))
+
+    def player(self, actor: Actor, pool: str, stage: int) -> Player:
+        """How episodes of this run are played."""
+        return Player(
+            actor=actor,
+            pool=self.pools[pool],
+            prompt=self.prompt,
+            context=self.settings.context.module,
+            context_config=self.settings.context.config,
+            limits=self.tables.limits,
+            admissible=self.tables.engine.actions == "admissible",
+            seed=self.tables.run.seed,
+            stage=stage,
+        )
+
+    def sync(self, version: int) -> None:
+        """Let the engine generate with the learner's weights (shared memory: only its cache is stale)."""
+        self.engine.clear()
+        self.engine.version = version
+
+    def save(self, number: int) -> None:
+        """Write a checkpoint of the run as it stands now."""
+        self.state.sampler, self.state.warmup_sampler = self.sampler.state(), self.clone_sampler.state()
+        self.state.metric_lines, self.state.timing_lines = self.metrics.lines, self.metrics.timing_lines
+        checkpoint.write(self.folder, number, self.learners, self.state, self.tables.run.keep)
+
+    def log(self, stage: str, step: int, values: Mapping[str, Any], watch: Stopwatch) -> None:
+        """One line of metrics and one of timings."""
+        self.metrics.log(stage, step, values)
+        self.metrics.time(stage, step, watch.seconds)
+
+    def _go_on_from(self, at: Path) -> None:
+        self.state = checkpoint.read_progress(at)
+        checkpoint.restore(at, self.learners)
+        self.sampler.restore(self.state.sampler)
+        self.clone_sampler.restore(self.state.warmup_sampler)
+        self.folder.rewind(self.state.metric_lines, self.state.timing_lines)
+        self.progress.say(f"going on from {at}: {self.state.stage} step {self.state.step}")
+
+    def _pool(self, entry: Entry) -> world.Pool:
+        tables = self.tables
+        return world.pool(entry, tables.pool.kind, tables.pool.workers, tables.limits.call_seconds)
+
+    def _engine(self, sampling: Sampling) -> HfEngine:
+        tables = self.tables
+        return HfEngine(
+            self.learner.model,
+            self.learner.tokenizer,
+            sampling,
+            max_slots=tables.engine.max_slots,
+            max_context=tables.engine.max_context,
+            actions=tables.engine.actions,
+            deterministic=tables.run.deterministic,
+        )
+
+    def _model(self, at: Path | None) -> models.Loaded:
+        """The model of the last checkpoint, or a new one with a vocabulary from the environment's own words."""
+        config = self.tables.model
+        if at is not None:
+            return models.load(config.model_copy(update={"path": str(at / POLICY), "new": None}), self.tables.run.seed)
+        if config.new is None:
+            return models.load(config, self.tables.run.seed)
+        return models.load(config, self.tables.run.seed, **self._vocabulary())
+
+    def _vocabulary(self) -> dict[str, Sequence[str]]:
+        """Texts of some expert episodes, and the entity names that the environment lists."""
+        module, config = self.settings.env.module, self.settings.env.config
+        actor = ExpertActor(self.tables.warmup.expert, self.prompt)
+        count = min(200, len(self.tasks))
+        sampler = self.settings.sampler.module.make(self.settings.sampler.config, self.tasks, self.tables.run.seed + 2)
+        records = self.loop.run(play(self.player(actor, "train", VOCABULARY), sampler.draw(count)))
+        texts: list[str] = []
+        for record in records:
+            for turn, step in enumerate(record.steps):
+                words = self.prompt.turn if turn else self.prompt.first
+                texts += [words(step.observation), *map(self.prompt.answer, step.observation.actions), step.generation.text]
+        entities = list(module.entities(config)) if hasattr(module, "entities") else []
+        return {"texts": sorted(set(texts)), "entities": entities}
+
+
+def panel(settings: Settings) -> list[Task]:
+    """The held-out tasks of a run: the keys of its panel file, or the first tasks of the evaluation environment."""
+    chosen = settings.tables.eval
+    if chosen.panel is not None:
+        return world.panel(settings.eval_env, world.read_panel(Path(chosen.panel)))
+    tasks = world.tasks(settings.eval_env)
+    return [tasks[i] for i in range(min(chosen.tasks, len(tasks)))]
+
+
+def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
+    """Raises ValueError if a held-out task is among the training tasks (lists without end are not searched)."""
+    if len(train) > 1 << 20:
+        return
+    both = {task.key for task in held_out} & {train[i].key for i in range(len(train))}
+    if both:
+        raise ValueError(
+            f"{len(both)} evaluation tasks are training tasks too, such as {sorted(both)[0]}: set eval.env to another split"
+        )
+

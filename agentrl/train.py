@@ -1,0 +1,103 @@
+"""The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
+
+from agentrl import store
+from agentrl.annotate import annotate
+from agentrl.credit import assign
+from agentrl.metrics import Stopwatch
+from agentrl.progress import Progress
+from agentrl.runner import Run
+from agentrl.settings import Settings
+from agentrl.update import clone, update
+
+
+def train(settings: Settings, *, resume: bool = False, progress: Progress | None = None) -> Run:
+    """Clone, then train, evaluating on held-out tasks before, between and after; everything lands in the run folder.
+
+    Raises:
+        ValueError: the configuration or the run folder does not allow it.
+        TooManyFaults: the environment failed too often.
+    """
+    with progress or Progress() as shown:
+        run = Run(settings, resume=resume, progress=shown)
+        try:
+            if run.state.stage == "warmup":
+                evaluate(run, "start")
+                warm_up(run)
+            reinforce(run)
+            evaluate(run, "end")
+            run.save(settings.tables.run.iterations)
+        finally:
+            run.close()
+    return run
+
+
+def warm_up(run: Run) -> None:
+    """Behaviour cloning on fresh expert episodes."""
+    steps, every = run.tables.warmup.updates, run.tables.run.checkpoint_every
+    run.learner.restart(run.settings.clone_optim, steps)
+    bar = run.progress.bar("cloning", steps, run.state.step)
+    for step in range(run.state.step, steps):
+        watch = Stopwatch()
+        with watch.phase("rollout"):
+            graph = run.demonstrations(step)
+        with watch.phase("update"):
+            metrics = clone(run.learner, graph, run.tables.update, minibatches=run.tables.warmup.minibatches, seed=step)
+        run.log("clone", step, metrics, watch)
+        run.state.step = step + 1
+        bar.step(f"loss {metrics['loss']:.3f}")
+        if every and run.state.step % (10 * every) == 0:
+            run.save(0)
+    bar.close()
+    run.sync(0)
+    evaluate(run, "clone")
+    run.state.stage, run.state.step = "train", 0
+    run.learner.restart(run.tables.optim, run.tables.run.iterations)
+    run.save(0)
+
+
+def reinforce(run: Run) -> None:
+    """One update a batch of rollouts."""
+    tables = run.tables
+    bar = run.progress.bar("training", tables.run.iterations, run.state.step)
+    for iteration in range(run.state.step, tables.run.iterations):
+        watch = Stopwatch()
+        with watch.phase("rollout"):
+            graph, metrics = run.rollouts(iteration)
+        with watch.phase("annotate"):
+            graph, gap = annotate(graph, run.learner, tables.update, tables.sampling.temperature)
+        with watch.phase("credit"):
+            credit = assign(run.settings.credit.module, graph, run.settings.credit.config)
+        with watch.phase("update"):
+            loss = run.settings.loss
+            learned = update(run.learner, graph, credit, tables.update, loss.module, loss.config, seed=iteration)
+        run.sync(iteration + 1)
+        if tables.run.graphs_every and iteration % tables.run.graphs_every == 0:
+            store.write(graph.with_columns(advantage=credit.advantage), run.folder.graph_path(iteration))
+        run.log("train", iteration, {**metrics, **gap, **credit.metrics, **learned}, watch)
+        run.state.step = iteration + 1
+        bar.step(f"success {metrics['success']:.2f}")
+        if tables.eval.every and run.state.step % tables.eval.every == 0 and run.state.step < tables.run.iterations:
+            evaluate(run, f"iteration {run.state.step}", tables.eval.during)
+        if tables.run.checkpoint_every and run.state.step % tables.run.checkpoint_every == 0:
+            run.save(run.state.step)
+    bar.close()
+
+
+def evaluate(run: Run, name: str, tasks: int | None = None) -> None:
+    """Held-out success under this name, once."""
+    if name in run.state.evaluated:
+        return
+    for mode in run.tables.eval.modes:
+        watch = Stopwatch()
+        with watch.phase("evaluate"):
+            report = run.evaluation(mode, run.eval_tasks[:tasks])
+        summary = report.summary()
+        low, high = summary["interval"]
+        seconds = summary.pop("seconds")
+        run.log("eval", run.state.step, {"name": name, "mode": mode, **summary}, watch)
+        run.folder.write_report(f"{name}-{mode}", {**summary, "seconds": seconds}, report.outcomes)
+        run.progress.say(
+            f"{name}: {mode} success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}] "
+            f"on {summary['episodes']} held-out {summary['benchmark']} tasks (panel {summary['panel']})"
+        )
+    run.state.evaluated.append(name)
