@@ -1,0 +1,80 @@
+"""A reversible word-level tokenizer for small models: every word, with the space before it, is one token.
+
+An entity such as " cabinet 6" can be one token too: a model of two layers never learned to put "cabinet" and "6"
+together, and with one token an entity it did.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+PAD, UNKNOWN, START, END = "<pad>", "<unk>", "<|im_start|>", "<|im_end|>"
+ENTITY = r"[a-z]+ \d+"
+
+# What the user and the environment say stands bare; an assistant turn stands between START and END. That is two
+# tokens of markup a turn, and a longer chat always begins with the text of the shorter one.
+CHAT_TEMPLATE = """\
+{%- for message in messages -%}
+{%- if message['role'] == 'assistant' -%}
+{{- '<|im_start|>' + message['content'] + '<|im_end|>' -}}
+{%- else -%}
+{%- if not loop.first and messages[loop.index0 - 1]['role'] != 'assistant' -%}{{- '\n' -}}{%- endif -%}
+{{- message['content'] -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>' -}}{%- endif -%}
+"""
+
+
+def build(texts: Iterable[str], entities: Sequence[str] = (), *, entity_pattern: str = ENTITY) -> Any:
+    """A transformers tokenizer whose vocabulary is the words of `texts` and the entities.
+
+    Decoding gives back every text whose words are all known; an unknown word becomes `<unk>`. Ids are in
+    alphabetical order after the special tokens, so they do not depend on the order of the texts.
+
+    Args:
+        texts: everything the model will read or write.
+        entities: things that are one token each, with a leading space; their words become tokens as well.
+        entity_pattern: regular expression of an entity, tried before single words; empty for none.
+
+    Raises:
+        ValueError: no text and no entity, or an entity that the pattern does not keep together.
+    """
+    from tokenizers import Tokenizer, decoders, models
+    from transformers import PreTrainedTokenizerFast
+
+    splitter = _splitter(entity_pattern)
+    pieces: set[str] = set()
+    for text in texts:
+        pieces.update(piece for piece, _ in splitter.pre_tokenize_str(text))
+    for entity in entities:
+        kept = [piece for piece, _ in splitter.pre_tokenize_str(f" {entity}")]
+        if kept != [f" {entity}"]:
+            raise ValueError(f"entity {entity!r} is split into {kept}: choose an entity_pattern that matches it")
+        pieces.add(f" {entity}")
+        pieces.update(f" {word}" for word in entity.split(" "))
+    if not pieces:
+        raise ValueError("a word tokenizer needs texts: give the environment's vocabulary")
+    specials = [PAD, UNKNOWN, START, END]
+    vocabulary = {piece: i for i, piece in enumerate(specials + sorted(pieces - set(specials)))}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
+    backend.pre_tokenizer = splitter
+    backend.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token=PAD,
+        unk_token=UNKNOWN,
+        eos_token=END,
+        additional_special_tokens=[START],
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def _splitter(entity_pattern: str) -> Any:
+    """Cuts a text into pieces whose concatenation is the text."""
+    from tokenizers import Regex, pre_tokenizers
+
+    entity = rf" ?(?:{entity_pattern})(?!\w)|" if entity_pattern else ""
+    words = r" ?\p{L}+(?:'\p{L}+)*| ?\p{N}+|\s| ?[^\s\p{L}\p{N}]"
+    return pre_tokenizers.Split(Regex(entity + words), behavior="isolated")
