@@ -1,0 +1,161 @@
+"""The named players of ALFWorld: demonstrators to clone, baselines to compare with.
+
+`expert`            the exploring expert: words only, see `agentrl.envs.alfworld.explorer`.
+`wander:0.6,0.2`    the imperfect demonstrator: the exploring expert, but instead of a deed (take, open, heat, ...) it does
+                    a random admissible command with probability 0.6, and instead of a walk with probability 0.2.
+                    All it does is meant to be cloned, failures included.
+`expert-noisy:0.2`  the exploring expert with random commands injected at that probability; those have weight 0, so
+                    that cloning learns to recover from them and not to make them.
+`oracle`            the shortest plan with full knowledge (native engine only).
+`random`            each admissible command as likely.
+
+Numbers may be left out; those above are the defaults. An expert repeats itself exactly for the same seed and task.
+"""
+
+from typing import Protocol
+
+from agentrl.env import Env, Expert, Move
+from agentrl.envs.alfworld.draw import Draw
+from agentrl.envs.alfworld.engine import Engine
+from agentrl.envs.alfworld.explorer import Explorer
+from agentrl.envs.alfworld.game import State
+from agentrl.envs.alfworld.oracle import plan
+from agentrl.types import Observation, Task
+
+EXPERTS = ("expert", "oracle", "wander", "expert-noisy", "random")
+# Defaults of the numbers in a name: at a deed and at a walk for `wander`, at any step for `expert-noisy`.
+_DEFAULTS = {"wander": (0.6, 0.2), "expert-noisy": (0.2,)}
+_TASK = "Your task is to: "
+
+
+def make_expert(env: Env, name: str, seed: int) -> Expert:
+    """The player of that name for an environment instance.
+
+    Raises:
+        ValueError: no such player, or its numbers are not probabilities.
+    """
+    base, *numbers = _split(name)
+    match base:
+        case "oracle":
+            return Oracle(env)
+        case "random":
+            return RandomPlayer(seed)
+        case "wander":
+            return ExploringExpert(seed, deed=numbers[0], walk=numbers[1], weight=1.0)
+        case "expert-noisy":
+            return ExploringExpert(seed, deed=numbers[0], walk=numbers[0], weight=0.0)
+    return ExploringExpert(seed)
+
+
+def _split(name: str) -> tuple[str, *tuple[float, ...]]:
+    base, _, given = name.partition(":")
+    if base not in EXPERTS:
+        raise ValueError(f"unknown ALFWorld player {name!r}: use one of {', '.join(EXPERTS)}")
+    defaults = _DEFAULTS.get(base, ())
+    try:
+        numbers = tuple(float(word) for word in given.split(",")) if given else defaults
+    except ValueError:
+        numbers = (-1.0,)
+    if len(numbers) != len(defaults) or not all(0 <= number <= 1 for number in numbers):
+        form = ":".join([base, ",".join(map(str, defaults))]) if defaults else base
+        raise ValueError(
+            f"{name!r} is not a player: write {form}, with {len(defaults)} probabilities in [0, 1]"
+        )
+    return (base, *numbers)
+
+
+class ExploringExpert:
+    """The explorer, with random admissible commands in place of some of its own.
+
+    Args:
+        seed: of its tie-breaks and slips.
+        deed, walk: probability of a random command where it would do something or would walk.
+        weight: share of the random commands in cloning.
+    """
+
+    def __init__(self, seed: int, *, deed: float = 0.0, walk: float = 0.0, weight: float = 1.0) -> None:
+        self.seed, self.deed, self.walk, self.weight = seed, deed, walk, weight
+        self.explorer: Explorer | None = None
+        self.slips = Draw("slips")
+        self.key = ""
+
+    def reset(self, task: Task) -> None:
+        """Forget the last game; the next observation must be the first of this task."""
+        self.explorer, self.key = None, task.key
+        self.slips = Draw("slips", self.seed, task.key)
+
+    def act(self, observation: Observation) -> Move:
+        """The command to give now."""
+        if self.explorer is None:
+            self.explorer = Explorer(task_words(observation), Draw("explorer", self.seed, self.key))
+        chosen = self.explorer.act(observation)
+        if self.slips.chance(self.walk if chosen.startswith("go to ") else self.deed):
+            return Move(self.slips.choice(observation.actions), self.weight)
+        return Move(chosen)
+
+
+def task_words(observation: Observation) -> str:
+    """The task's sentence, from the first observation's own field or its text.
+
+    Raises:
+        ValueError: neither states it.
+    """
+    stated = observation.task or observation.text
+    before, found, after = stated.rpartition(_TASK)
+    if not found and not observation.task:
+        raise ValueError(
+            f"the first observation states no task: {observation.text[:80]!r}; call reset(task) first"
+        )
+    return (after if found else before or stated).splitlines()[0].strip().removesuffix(".")
+
+
+class RandomPlayer:
+    """Each admissible command as likely."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.draw = Draw("random")
+
+    def reset(self, task: Task) -> None:
+        """Start the stream of this task."""
+        self.draw = Draw("random", self.seed, task.key)
+
+    def act(self, observation: Observation) -> Move:
+        """Any of the admissible commands."""
+        return Move(self.draw.choice(observation.actions))
+
+
+class ReadsEngine(Protocol):
+    """An environment whose native engine can be read."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+
+class Oracle:
+    """Follows the shortest plan; plans anew when the game is not where its plan left it."""
+
+    def __init__(self, env: Env) -> None:
+        if not hasattr(type(env), "engine"):
+            raise ValueError(
+                f"the oracle reads the native ALFWorld engine, and {type(env).__name__} has none: use expert"
+            )
+        self.env: ReadsEngine = env  # type: ignore[assignment]
+        self.rest: list[str] = []
+        self.expected: State | None = None
+
+    def reset(self, task: Task) -> None:
+        """Drop the plan."""
+        self.rest, self.expected = [], None
+
+    def act(self, observation: Observation) -> Move:
+        """The plan's next command; `look` where nothing is left to do or no plan exists."""
+        engine = self.env.engine
+        if self.expected != engine.state or not self.rest:
+            self.rest = plan(engine.game, engine.state) or ["look"]
+        command = self.rest.pop(0)
+        after = Engine(engine.game)
+        after.restore(engine.state)
+        after.step(command)
+        self.expected = after.state
+        return Move(command)
