@@ -229,30 +229,36 @@ class HfEngine:
             answer.oldest = version if answer.oldest is None else min(answer.oldest, version)
 
     def _admit(self) -> None:
-        """Give waiting requests a slot, in order of session, while slots and the token budget last."""
+        """Give waiting requests a slot, in order of session, while slots and the token budget last.
+
+        Sessions that have a slot come first, and one loses it only while less than half of the slots are at work:
+        with more sessions than slots, taking turns by least recent use would throw every cache away.
+        """
+        running = set(map(id, self._active))
+        waiting = [a for a in self._waiting if id(a) not in running]
+        if not waiting:
+            return
         budget = self.max_batch_tokens - sum(a.length - a.computed for a in self._active)
         busy = {a.slot for a in self._active}
         sessions = {a.request.session for a in self._active}
-        running = set(map(id, self._active))
-        started = bool(self._active)
-        for answer in sorted(self._waiting, key=lambda a: a.request.session):
-            if id(answer) in running or answer.request.session in sessions:
+        for answer in sorted(waiting, key=lambda a: (not self._slots.owned(a.request.session), a.request.session)):
+            session = answer.request.session
+            if session in sessions:
                 continue
-            slot = self._slots.acquire(answer.request.session, busy)
+            slot = self._slots.acquire(session, busy, evict=2 * len(self._active) < self.max_slots)
             if slot < 0:
                 break
             computed = self._prepare(slot, answer.tokens[: answer.length])
             if computed is None:
                 continue  # another request of this batch computes the beginning; copied in the next one
-            need = answer.length - computed
-            if need > budget and started:
+            budget -= answer.length - computed
+            if budget < 0 and self._active:
                 break
-            budget, started = budget - need, True
             answer.slot, answer.computed = slot, computed
             self.stats.reused_tokens += min(computed, answer.start)
             self._slots.plan(slot, computed, answer.pending())
             busy.add(slot)
-            sessions.add(answer.request.session)
+            sessions.add(session)
             self._active.append(answer)
         self.stats.evictions = self._slots.evictions
 

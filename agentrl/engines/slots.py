@@ -49,17 +49,22 @@ class Slots:
         if slot is not None:
             self._owner[slot] = None
 
-    def acquire(self, session: int, busy: set[int]) -> int:
+    def owned(self, session: int) -> bool:
+        """Does the session have a slot?"""
+        return session in self._slot
+
+    def acquire(self, session: int, busy: set[int], *, evict: bool) -> int:
         """The session's slot, else a free one, else the least recently used one that is not busy; -1 if none.
 
         Args:
             session: whose.
             busy: slots that may not be taken away.
+            evict: may another session lose its slot?
         """
         self._clock += 1
         slot = self._slot.get(session)
         if slot is None:
-            slot = self._pick(busy)
+            slot = self._pick(busy, evict)
             if slot < 0:
                 return -1
             owner = self._owner[slot]
@@ -71,12 +76,12 @@ class Slots:
         self._used[slot] = self._clock
         return slot
 
-    def _pick(self, busy: set[int]) -> int:
+    def _pick(self, busy: set[int], evict: bool) -> int:
         free = [s for s in range(self.count) if self._owner[s] is None]
         if free:
             # Empty ones first, so that what released sessions left behind stays available to copies.
             return min(free, key=lambda s: (self.planned[s] > 0, self._used[s], s))
-        idle = [s for s in range(self.count) if s not in busy]
+        idle = [s for s in range(self.count) if s not in busy] if evict else []
         return min(idle, key=lambda s: (self._used[s], s)) if idle else -1
 
     def keep(self, slot: int, prompt: np.ndarray) -> int:

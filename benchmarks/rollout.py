@@ -1,0 +1,214 @@
+"""Tokens per CPU second of the embedded engine against `transformers.generate` that prefills every turn again.
+
+    python benchmarks/rollout.py [--json] [--trajectories 64] [--turns 4] [--prompt 128] [--observation 32] [--answer 16]
+
+Load: greedy multi-turn episodes of a Qwen3-type model with 4.5M random parameters, fp32, one thread. Every answer has
+the same number of tokens and no end token, which is the best case for `generate`: in lock step, no sequence waits for
+a longer one. `generate` gets the whole history left-padded each turn; the engine keeps keys and values across turns.
+Both sides' tokens are counted, and compared token by token (equal but for rounding in ties of random logits).
+
+Roofline: the model's matrix products alone, at the row counts of an ideal schedule (each token once, all trajectories
+in one batch), timed on this machine in the same run. No attention, no norms, no Python.
+"""
+
+import argparse
+import asyncio
+import json
+import platform
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from agentrl.engines.hf import HfEngine
+from agentrl.sampling import Sampling
+from agentrl.types import Observation, Request
+
+VOCAB = 5120
+
+
+@dataclass(frozen=True)
+class Load:
+    """Sizes: trajectories, turns, and tokens of the first prompt, of each observation and of each answer."""
+
+    trajectories: int
+    turns: int
+    prompt: int
+    observation: int
+    answer: int
+
+    def words(self) -> tuple[np.ndarray, np.ndarray]:
+        """First prompts [trajectories, prompt] and observations [trajectories, turns, observation]."""
+        rng = np.random.default_rng(0)
+        return (
+            rng.integers(1, VOCAB, (self.trajectories, self.prompt)),
+            rng.integers(1, VOCAB, (self.trajectories, self.turns, self.observation)),
+        )
+
+
+class Numbers:
+    """A tokenizer of numbers: the load has no words."""
+
+    eos_token_id = None
+
+    def decode(self, ids: list[int], **_: Any) -> str:
+        """The ids as text."""
+        return " ".join(map(str, ids))
+
+
+def make_model() -> Qwen3ForCausalLM:
+    """4.5M parameters, random."""
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=VOCAB, hidden_size=256, intermediate_size=768, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=64, max_position_embeddings=2048, tie_word_embeddings=True,
+        initializer_range=0.06, bos_token_id=None, eos_token_id=None, pad_token_id=0,
+    )  # fmt: skip
+    return Qwen3ForCausalLM(config).eval()
+
+
+def run_generate(model: Qwen3ForCausalLM, load: Load) -> np.ndarray:
+    """[trajectories, turns, answer] tokens, whole history prefilled every turn."""
+    first, observations = load.words()
+    history, answers = torch.from_numpy(first), []
+    for turn in range(load.turns):
+        with torch.inference_mode():
+            out = model.generate(
+                history,
+                attention_mask=torch.ones_like(history),
+                max_new_tokens=load.answer,
+                do_sample=False,
+                eos_token_id=None,
+                pad_token_id=0,
+            )
+        answers.append(out[:, history.shape[1] :].numpy())
+        history = torch.cat([out, torch.from_numpy(observations[:, turn])], 1)
+    return np.stack(answers, 1)
+
+
+def run_engine(engine: HfEngine, load: Load) -> list[list[np.ndarray]]:
+    """Each trajectory's answers, episodes asking at their own pace."""
+    first, observations = load.words()
+
+    async def episode(session: int) -> list[np.ndarray]:
+        engine.open(session)
+        path, answers = first[session], []
+        for turn in range(load.turns):
+            request = Request(
+                session=session,
+                token_ids=path,
+                messages=(),
+                observation=Observation(text=""),
+                max_tokens=load.answer,
+                noise_key=(session, turn),
+            )
+            answers.append((await engine.generate(request)).token_ids)
+            path = np.concatenate([path, answers[-1], observations[session, turn]])
+        engine.release(session)
+        return answers
+
+    async def everyone() -> list[list[np.ndarray]]:
+        return await asyncio.gather(*(episode(s) for s in range(load.trajectories)))
+
+    return asyncio.run(everyone())
+
+
+def gemm_bound(model: Qwen3ForCausalLM, load: Load) -> float:
+    """CPU seconds of the matrix products of an ideal schedule (see the module)."""
+    inner = [m.weight for name, m in model.named_modules() if isinstance(m, torch.nn.Linear) and name != "lm_head"]
+    batch = load.trajectories
+    rows = Counter({batch * load.prompt: 1, batch: load.turns * (load.answer - 1)})
+    rows[batch * (load.observation + 1)] += load.turns - 1
+    total = 0.0
+    for count, forwards in rows.items():
+        for weight in inner:
+            total += forwards * linear_seconds(weight, count)
+        total += forwards * linear_seconds(model.lm_head.weight, batch)
+    return total
+
+
+def linear_seconds(weight: torch.Tensor, rows: int) -> float:
+    """CPU seconds of one product with [rows, in] inputs, the best of 5 rounds of at least 5 ms."""
+    x = torch.randn(rows, weight.shape[1])
+    times = []
+    with torch.inference_mode():
+        for _ in range(6):
+            calls, start = 0, time.process_time()
+            while time.process_time() - start < 0.005:
+                torch.nn.functional.linear(x, weight)
+                calls += 1
+            times.append((time.process_time() - start) / calls)
+    return min(times[1:])
+
+
+def cpu_seconds(run: Any) -> tuple[float, Any]:
+    """CPU seconds of a call, and what it returned."""
+    start = time.process_time()
+    result = run()
+    return time.process_time() - start, result
+
+
+def measure(load: Load, repeats: int) -> dict[str, Any]:
+    """Both sides in turn, `repeats` times after one warm-up; the best of each."""
+    model = make_model()
+    engine = HfEngine(
+        model, Numbers(), Sampling(temperature=0.0), max_slots=load.trajectories, max_context=2048, end_ids=()
+    )
+    bound = gemm_bound(model, load)
+    slow, fast = [], []
+    for _ in range(repeats + 1):
+        seconds, plain = cpu_seconds(lambda: run_generate(model, load))
+        slow.append(seconds)
+        engine.clear()
+        seconds, ours = cpu_seconds(lambda: run_engine(engine, load))
+        fast.append(seconds)
+    wanted = load.trajectories * load.turns * load.answer
+    counted = sum(len(ids) for answers in ours for ids in answers)
+    if plain.size != wanted or counted != wanted:
+        raise SystemExit(f"expected {wanted} tokens, generate returned {plain.size}, the engine {counted}")
+    same = int(sum((np.array(a) == p).all(1).sum() for a, p in zip(ours, plain, strict=True)))
+    a, b = min(slow[1:]), min(fast[1:])
+    return {
+        "benchmark": "rollout",
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "load": vars(load),
+        "tokens": wanted,
+        "generate_cpu_s": round(a, 3),
+        "engine_cpu_s": round(b, 3),
+        "generate_tokens_per_cpu_s": round(wanted / a, 1),
+        "engine_tokens_per_cpu_s": round(wanted / b, 1),
+        "ratio": round(a / b, 2),
+        "equal_answers": same,
+        "answers": load.trajectories * load.turns,
+        "gemm_bound_cpu_s": round(bound, 3),
+        "share_of_bound": round(bound / b, 3),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cpu": platform.processor() or platform.machine(),
+    }
+
+
+def main() -> None:
+    """Print one table, or one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("trajectories", 64), ("turns", 4), ("prompt", 128), ("observation", 32), ("answer", 16)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    given = vars(parser.parse_args())
+    as_json, repeats = given.pop("json"), given.pop("repeats")
+    torch.set_num_threads(1)
+    result = measure(Load(**given), repeats)
+    if as_json:
+        print(json.dumps(result))
+        return
+    for key, value in result.items():
+        print(f"{key:28} {value}")
+
+
+if __name__ == "__main__":
+    main()
