@@ -1,4 +1,4 @@
-"""Random choices that are the same on every machine and Python: a stream is named by words, not by a hash seed."""
+"""Random choices that are the same on every machine and Python; a stream is named by words."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -11,8 +11,8 @@ T = TypeVar("T")
 class Draw:
     """A stream of choices named by its words.
 
-    Everything is derived from `Random.random`, the only method whose values Python promises to keep across versions
-    (NumPy promises none). A choice costs well under a microsecond.
+    Everything is derived from `Random.random`, the only method whose values Python promises to keep across
+    versions (NumPy promises none). A choice costs well under a microsecond.
     """
 
     def __init__(self, *words: str | int) -> None:

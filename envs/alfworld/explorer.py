@@ -1,7 +1,7 @@
-"""The exploring expert: wins as an agent must, from answers and admissible commands, without a look into the engine.
+"""The exploring expert: wins as an agent must, from answers and admissible commands alone.
 
-What it brings along is common sense only: which kinds of receptacles take which kinds of objects, which have doors,
-and where lamps stand. It looks next where the thing it needs is likeliest for the steps it costs.
+What it brings along is common sense only: which kinds of receptacles take which kinds of objects, which have
+doors, and where lamps stand. It looks next where the thing it needs is likeliest for the steps it costs.
 """
 
 import re
@@ -163,7 +163,7 @@ class Explorer:
         return self._reach(spot)
 
     def _goal(self) -> str:
-        """The receptacle of the wanted kind that already holds most of the wanted objects; "" if none holds any."""
+        """The receptacle of the wanted kind that holds most of the wanted objects; "" if none holds any."""
         counts: dict[str, int] = {}
         for _, spot in self.memory.where(self.errand.target):
             if kind(spot) == self.errand.to:
@@ -189,7 +189,7 @@ class Explorer:
         return f"go to {spot}" if spot not in self.memory.here else f"examine {spot}"
 
     def _explore(self, likely: frozenset[str]) -> str:
-        """Look where it was not looked before, likeliest for its cost first; once all was seen, begin again."""
+        """Look where it did not look before, likeliest for its cost first; once all was seen, begin again."""
         memory = self.memory
         unseen = [name for name in memory.receptacles if name not in memory.inside]
         if not unseen:
@@ -198,7 +198,7 @@ class Explorer:
         return self._reach(max(unseen, key=lambda name: self._worth(name, likely)))
 
     def _worth(self, name: str, likely: frozenset[str]) -> tuple[float, float]:
-        """Odds per step of finding something there; kinds are equally likely, so one of many drawers is not."""
+        """Odds per step of finding it there. Kinds are equally likely, so one of many drawers is not."""
         of = kind(name)
         odds = 1.0 if of in likely and of != self.errand.to else _UNLIKELY
         return odds / self.memory.count[of] / max(1, self._effort(name)), self.order.get(name, 0.0)

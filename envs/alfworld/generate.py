@@ -1,13 +1,13 @@
 """`alfworld-gen`: ALFWorld games made on the spot, each named by a key from which it can be made again.
 
 A key reads `alfworld-gen/LEVEL/SPLIT/TASK/SCENE/SEED-INDEX`, for example
-`alfworld-gen/small/train/pick_and_place_simple/12/0-417`. Same rules and same words as the published games; other
-placements and another difficulty, so results are always reported under this name and never beside published ones.
+`alfworld-gen/small/train/pick_and_place_simple/12/0-417`. Rules and words are those of the published games;
+placements and difficulty are not, so results are reported under this name and never beside published ones.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from agentrl.envs.alfworld import levels
 from agentrl.envs.alfworld.compiler import compile_game
@@ -94,7 +94,7 @@ def make(key: str) -> Made:
     raise AssertionError(f"{key}: {_ATTEMPTS} rooms in a row could not be solved")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def make_game(key: str) -> Game:
     """The compiled game of a key; recent ones are kept, since the copies of a task share it."""
     return make(key).game
@@ -111,7 +111,8 @@ def _attempt(key: GameKey, attempt: int) -> Made:
 def trial_name(key: GameKey) -> str:
     """A name like those of published trials, "trial_T20260407_081523_640217"; made from the key."""
     draw = Draw("trial", str(key))
-    return f"trial_T2026{draw.between(1, 12):02}{draw.between(1, 28):02}_{draw.below(10**6):06}_{draw.below(10**6):06}"
+    day = f"2026{draw.between(1, 12):02}{draw.between(1, 28):02}"
+    return f"trial_T{day}_{draw.below(10**6):06}_{draw.below(10**6):06}"
 
 
 def _task(name: str) -> str:
@@ -157,7 +158,13 @@ class Keys(Sequence[str]):
     def __len__(self) -> int:
         return self.size
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self.key(i) for i in range(*index.indices(self.size))]
         i = index + self.size if index < 0 else index

@@ -1,4 +1,4 @@
-"""Named difficulties of generated games. A level's numbers never change: results are reported under its name."""
+"""Named difficulties of generated games. Results are reported by level, so its numbers never change."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ class Level:
         name: what it is called in keys and results.
         about: one line for people.
         kinds: task types unless others are asked for.
-        spots: (fewest, most) receptacles kept; None keeps the whole scene. Those the task needs are always kept.
-        others: (fewest, most) carried objects besides the task's; None fills the scene: 1 to 3 of every kind.
+        spots: (fewest, most) receptacles kept, those the task needs among them; None keeps the whole scene.
+        others: (fewest, most) carried objects of other kinds than the target; None puts 1 to 3 of every kind.
         targets: (fewest, most) objects of the kind asked for; pick-two has at least two.
         apart: keep at most one receptacle of each viewpoint, so that every other one can be walked to.
         scenery: also things that only stand around (chairs, windows), and things inside cups and bowls.
@@ -35,17 +35,7 @@ LEVELS = {
     for level in (
         Level(
             name="small",
-            about="4-8 receptacles, 3-8 other objects, pick-and-place only, every receptacle its own viewpoint",
-            kinds=("pick_and_place_simple",),
-            spots=(4, 8),
-            others=(3, 8),
-            targets=(1, 2),
-            apart=True,
-            scenery=False,
-        ),
-        Level(
-            name="medium",
-            about="8-14 receptacles, 8-16 other objects, six task types",
+            about="4-8 receptacles, each its own viewpoint; 3-8 other objects; pick-and-place only",
             kinds=TASK_TYPES,
             spots=(8, 14),
             others=(8, 16),
@@ -55,7 +45,7 @@ LEVELS = {
         ),
         Level(
             name="full",
-            about="the whole scene with 1-3 objects of every kind, six task types, shared viewpoints",
+            about="the whole scene, viewpoints shared as in ALFRED; 1-3 of every object; six task types",
             kinds=TASK_TYPES,
             spots=None,
             others=None,
@@ -76,3 +66,18 @@ def level(name: str) -> Level:
     if name not in LEVELS:
         raise ValueError(f"unknown level {name!r} of generated games: use one of {', '.join(LEVELS)}")
     return LEVELS[name]
+
+
+def table() -> str:
+    """The levels and their numbers, for people."""
+
+    def span(numbers: tuple[int, int] | None) -> str:
+        return "all" if numbers is None else f"{numbers[0]}-{numbers[1]}"
+
+    lines = [f"{'level':8}{'receptacles':>12}{'targets':>9}{'others':>8}{'task types':>12}  what"]
+    lines += [
+        f"{one.name:8}{span(one.spots):>12}{span(one.targets):>9}{span(one.others):>8}"
+        f"{len(one.kinds):>12}  {one.about}"
+        for one in LEVELS.values()
+    ]
+    return "\n".join(lines)

@@ -1,8 +1,8 @@
 """Plans with full knowledge of a game: proves that a game can be won, and plays the `oracle` policy.
 
-A plan fetches the cheapest objects of the wanted kind, changes them where that is asked, and brings them to the cheapest
-receptacle. It opens what must be open, closes nothing, and is the shortest of its shape from any state: an object that
-is already held, already hot, or already where it belongs is used.
+A plan fetches the cheapest objects of the wanted kind, changes them where that is asked, and brings them to
+the cheapest receptacle. It opens what must be open, closes nothing, and is the shortest of its shape from any
+state: an object that is already held, already hot, or already where it belongs is used.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def plan(game: Game, state: State) -> list[str] | None:
 
 
 def proves(game: Game) -> tuple[str, ...] | None:
-    """A plan from the start that the engine was seen to win with, on its last step and not before; else None."""
+    """A plan from the start that the engine was won with, on its last step and not before; else None."""
     commands = plan(game, game.start)
     if not commands:
         return None

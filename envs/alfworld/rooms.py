@@ -57,23 +57,21 @@ class Room(NamedTuple):
 
 @cache
 def goals(number: int, task: str) -> tuple[Goal, ...]:
-    """Every goal of a task type that a scene can be furnished for; empty if the type is not set in such rooms."""
+    """Every goal of a task type that a scene can be furnished for; none if its room is not for that type."""
     known, here = lore(), scene(number)
     if here.room not in known.goal_rooms[task]:
         return ()
     spots = {spot.kind for spot in here.spots}
-    if task == LOOK:
-        stands = any(spot.kind not in known.openable for spot in here.spots)
-        return tuple(Goal(task, kind, lamp) for kind in here.kinds for lamp in here.lamps if stands)
     tool, quality = TOOLS.get(task, ("", ""))
-    if tool and tool not in spots:
+    if (tool and tool not in spots) or (task == LOOK and spots <= known.openable):
         return ()
     found = []
     for kind in here.kinds:
-        if quality and kind not in known.affords[quality]:
-            continue
         takes = {spot for spot in spots if kind in known.fits.get(spot, ())}
-        found += [Goal(task, kind, to) for to in sorted(takes - {tool}) if takes - {to}]
+        if not takes or (quality and kind not in known.affords[quality]):
+            continue
+        ends = here.lamps if task == LOOK else sorted(takes - {tool})
+        found += [Goal(task, kind, to) for to in ends if takes - {to}]
     return tuple(found)
 
 
@@ -156,7 +154,7 @@ class _Furnisher:
             self.by_kind.setdefault(spot.kind, []).append(i)
 
     def put(self, kind: str, count: int) -> None:
-        """Up to `count` of a kind. A kind of receptacle is chosen first, then one of it: drawers do not swallow all."""
+        """Up to `count` of a kind. A kind of receptacle is chosen first: many drawers do not take all."""
         fits = lore().fits
         takes = [one for one in self.by_kind if kind in fits.get(one, ())]
         if kind == self.goal.target:

@@ -1,7 +1,7 @@
-"""The 120 ALFRED scenes and what is known about kinds of things, read from `scenes.json.gz` beside this module.
+"""The 120 ALFRED scenes, and what is known about kinds of things; from `scenes.json.gz` beside this module.
 
-The layouts name only some of a scene's receptacles. The others (stove burners, toasters, toilets, ...) are known to be
-there but not where: they get coordinates and viewpoints of their own, the same in every game of the scene.
+The layouts name only some of a scene's receptacles. The others (stove burners, toasters, toilets, ...) are
+known to be there but not where: they get coordinates and viewpoints, the same in every game of the scene.
 """
 
 import gzip
@@ -20,7 +20,7 @@ _SEVERAL = {"StoveBurner": 4, "Shelf": 2, "Drawer": 2}
 
 
 class Spot(NamedTuple):
-    """A receptacle of a scene: kind ("SinkBasin"), PDDL name, and PDDL name of the place it is reached from."""
+    """A receptacle of a scene: kind ("SinkBasin"), PDDL name, PDDL name of the place it is reached from."""
 
     kind: str
     id: str
@@ -62,7 +62,7 @@ class Lore:
         openable: receptacle kinds that start closed.
         fits: receptacle (or container) kind -> kinds of objects it takes.
         affords: "heatable", "coolable", "cleanable", "sliceable", "toggleable" -> kinds of objects.
-        goal_pddl, goal_words, goal_rooms: of each task type its goal, its sentences, and the rooms it is set in.
+        goal_pddl, goal_words, goal_rooms: of each task type its goal, its sentences, its rooms.
     """
 
     receptacles: tuple[str, ...]
@@ -111,7 +111,7 @@ def lore() -> Lore:
 
 
 def numbers(split: str) -> tuple[int, ...]:
-    """Scene numbers of a split: the training scenes for `train` and `valid_seen`, ALFRED's test scenes otherwise.
+    """Scene numbers of a split: ALFRED's test scenes for `valid_unseen`, its training scenes otherwise.
 
     Raises:
         ValueError: no such split.

@@ -1,7 +1,8 @@
-"""Makes `scenes.json.gz`, `alfred.pddl` and `alfred.twl2`, the facts of generated games, out of the `alfworld` wheel.
+"""Makes the data files of generated games out of the `alfworld` wheel.
 
-`python -m agentrl.envs.alfworld.wheel` writes the three files beside this module; `NOTICE.txt` holds their licences.
-The wheel is read as files and never imported: importing it creates a folder and sets an environment variable.
+`python -m agentrl.envs.alfworld.wheel` writes `scenes.json.gz`, `alfred.pddl` and `alfred.twl2` beside this
+module; `NOTICE.txt` holds their licences. The wheel is read as files and never imported: importing it creates
+a folder and sets an environment variable.
 """
 
 import gzip
@@ -36,8 +37,8 @@ def read_scene(layouts: Path, number: int) -> dict[str, Any]:
     """One floor plan, lengths in steps of 0.25 m as in the ids of PDDL locations.
 
     Returns:
-        objects: object types seen in the scene, sorted; receptacles: id -> [x, z, quarter turns, camera degrees] of
-        the viewpoint; grid: the reachable [x, z], sorted.
+        objects: object types seen in the scene, sorted; receptacles: id -> viewpoint [x, z, quarter turns,
+        camera degrees]; grid: the reachable [x, z], sorted.
     """
     objects = json.loads((layouts / f"FloorPlan{number}-objects.json").read_text())
     views = json.loads((layouts / f"FloorPlan{number}-openable.json").read_text())
