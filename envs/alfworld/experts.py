@@ -1,9 +1,9 @@
 """The named players of ALFWorld: demonstrators to clone, baselines to compare with.
 
 expert: the exploring expert; words only, see `agentrl.envs.alfworld.explorer`.
-wander:0.6,0.2: the imperfect demonstrator. It is the exploring expert, but in place of a deed (take, open, ...)
-    it gives a random admissible command with probability 0.6, in place of a walk with probability 0.2. All
-    it does is meant to be cloned, failures included.
+wander:0.6,0.2: the imperfect demonstrator. It is the exploring expert, but gives a random admissible command
+    in place of a deed (take, open, heat, ...) with probability 0.6, in place of a walk with probability 0.2.
+    All it does is meant to be cloned, failures included.
 expert-noisy:0.2: the exploring expert with random commands injected at that probability; those have weight 0,
     so that cloning learns to recover from them and not to make them.
 oracle: the shortest plan with full knowledge; native engine only.

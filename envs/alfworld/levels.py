@@ -36,6 +36,16 @@ LEVELS = {
         Level(
             name="small",
             about="4-8 receptacles, each its own viewpoint; 3-8 other objects; pick-and-place only",
+            kinds=("pick_and_place_simple",),
+            spots=(4, 8),
+            others=(3, 8),
+            targets=(1, 2),
+            apart=True,
+            scenery=False,
+        ),
+        Level(
+            name="medium",
+            about="8-14 receptacles, each its own viewpoint; 8-16 other objects; six task types",
             kinds=TASK_TYPES,
             spots=(8, 14),
             others=(8, 16),
