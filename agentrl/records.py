@@ -136,7 +136,7 @@ def _add_rows(columns: dict[str, list[Any]], ids: Mapping[str, _Ids], number: in
             "valid": step.valid,
             "status": step.status,
             "ending": episode.ending if last else Status.OK,
-            "weight": 1.0,
+            "weight": step.generation.weight,
             "version_oldest": step.generation.policy_version[0],
             "version_newest": step.generation.policy_version[1],
         }
@@ -145,14 +145,9 @@ def _add_rows(columns: dict[str, list[Any]], ids: Mapping[str, _Ids], number: in
 
 
 def _info_columns(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
-    """`info.NAME` [N] float64 of every numeric entry, and `loss_weight` where a demonstrator left steps out."""
+    """`info.NAME` [N] float64 of every numeric entry."""
     numeric = sorted({k for s in steps for k, v in s.info.items() if isinstance(v, bool | int | float)})
-    columns = {
-        f"info.{name}": np.array([float(step.info.get(name, np.nan)) for step in steps]) for name in numeric
-    }
-    if any(step.generation.weight != 1.0 for step in steps):
-        columns["loss_weight"] = np.array([step.generation.weight for step in steps])
-    return columns
+    return {f"info.{name}": np.array([float(step.info.get(name, np.nan)) for step in steps]) for name in numeric}
 
 
 def _tokens(steps: Sequence[StepRecord], parent: np.ndarray) -> Tokens | None:

@@ -21,6 +21,7 @@ from agentrl.progress import Progress
 from agentrl.records import build_graph
 from agentrl.rollout import Actor, Player, PolicyActor, play
 from agentrl.runfolder import RunFolder
+from agentrl.sampler import ENDLESS
 from agentrl.sampling import Sampling
 from agentrl.settings import Settings
 from agentrl.types import Task
@@ -152,12 +153,14 @@ class Run:
 
     def _model(self, at: Path | None) -> models.Loaded:
         """The model of the last checkpoint, or a new one with a vocabulary from the environment's own words."""
-        config = self.tables.model
+        config, seed = self.tables.model, self.tables.run.seed
+        if at is not None and config.lora is None:
+            return models.load(config.model_copy(update={"path": str(at / POLICY), "new": None}), seed)
+        vocabulary = self._vocabulary() if config.new is not None else {}
+        loaded = models.load(config, seed, **vocabulary)
         if at is not None:
-            return models.load(config.model_copy(update={"path": str(at / POLICY), "new": None}), self.tables.run.seed)
-        if config.new is None:
-            return models.load(config, self.tables.run.seed)
-        return models.load(config, self.tables.run.seed, **self._vocabulary())
+            models.restore(loaded, at / POLICY)
+        return loaded
 
     def _vocabulary(self) -> dict[str, Sequence[str]]:
         """Texts of some expert episodes, and the entity names that the environment lists."""
@@ -186,7 +189,7 @@ def panel(settings: Settings) -> list[Task]:
 
 def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
     """Raises ValueError if a held-out task is among the training tasks (lists without end are not searched)."""
-    if len(train) > 1 << 20:
+    if len(train) > ENDLESS:
         return
     both = {task.key for task in held_out} & {train[i].key for i in range(len(train))}
     if both:

@@ -11,6 +11,8 @@ from typing import Protocol
 from agentrl.graph import StepGraph
 from agentrl.types import Task
 
+ENDLESS = 100_000  # a longer list of tasks is drawn from at random, never shuffled or searched
+
 
 class Sampler(Protocol):
     """Draws tasks; a function of the seed and of what it was shown."""

@@ -68,8 +68,16 @@ def reinforce(run: Run) -> None:
         with watch.phase("credit"):
             credit = assign(run.settings.credit.module, graph, run.settings.credit.config)
         with watch.phase("update"):
-            loss = run.settings.loss
-            learned = update(run.learner, graph, credit, tables.update, loss.module, loss.config, seed=iteration)
+            learned = update(
+                run.learner,
+                graph,
+                credit,
+                tables.update,
+                run.settings.loss.module,
+                run.settings.loss.config,
+                temperature=tables.sampling.temperature,
+                seed=iteration,
+            )
         run.sync(iteration + 1)
         if tables.run.graphs_every and iteration % tables.run.graphs_every == 0:
             store.write(graph.with_columns(advantage=credit.advantage), run.folder.graph_path(iteration))

@@ -13,6 +13,7 @@ from typing import Any
 
 from agentrl import world
 from agentrl.config import Entry, merge, override, resolve
+from agentrl.sampler import ENDLESS
 from agentrl.types import Task
 
 
@@ -81,7 +82,7 @@ def panel(given: argparse.Namespace, entry: Entry) -> list[Task]:
     if given.panel is not None:
         return world.panel(entry, world.read_panel(given.panel))
     tasks = world.tasks(entry)
-    most = len(tasks) if len(tasks) <= 1 << 20 else 200
+    most = len(tasks) if len(tasks) <= ENDLESS else 200
     return [tasks[i] for i in range(min(most, given.tasks or most))]
 
 

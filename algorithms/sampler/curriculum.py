@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.algorithms.sampler.uniform import ENDLESS
 from agentrl.graph import StepGraph
+from agentrl.sampler import ENDLESS
 from agentrl.types import Task
 
 

@@ -6,9 +6,8 @@ import numpy as np
 from pydantic import BaseModel
 
 from agentrl.graph import StepGraph
+from agentrl.sampler import ENDLESS
 from agentrl.types import Task
-
-ENDLESS = 1 << 20  # a list longer than this is not shuffled but drawn from
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -20,6 +19,7 @@ class Sampler:
 
     def __init__(self, config: Config, tasks: Sequence[Task], seed: int) -> None:
         self._tasks, self._seed, self._drawn = tasks, seed, 0
+        self._order: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int64))  # the latest epoch and its order
 
     def draw(self, count: int) -> list[Task]:
         """The next `count` tasks."""
@@ -32,7 +32,9 @@ class Sampler:
         if n > ENDLESS:
             return int(np.random.default_rng((self._seed, position)).integers(n))
         epoch, place = divmod(position, n)
-        return int(np.random.default_rng((self._seed, epoch)).permutation(n)[place])
+        if self._order[0] != epoch:
+            self._order = (epoch, np.random.default_rng((self._seed, epoch)).permutation(n))
+        return int(self._order[1][place])
 
     def observe(self, graph: StepGraph) -> None:
         """Nothing to learn."""
