@@ -1,0 +1,58 @@
+"""ALFWorld: household tasks in text, by a native engine equal to the genuine one.
+
+Games are generated on the spot, or are the published data, or files of your own: see `Config.source`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentrl.env import Env, Expert
+from agentrl.envs.alfworld.check import check
+from agentrl.envs.alfworld.env import AlfworldEnv
+from agentrl.envs.alfworld.experts import EXPERTS, make_expert
+from agentrl.envs.alfworld.prompts import Compact, VerlAgent
+from agentrl.envs.alfworld.tasks import Config, Opener, benchmark, entities, find, kind, tasks
+from agentrl.envs.alfworld.verbs import about, write
+
+__all__ = [
+    "EXPERTS",
+    "GYMNASIUM_IDS",
+    "HEAVY",
+    "Config",
+    "benchmark",
+    "check",
+    "commands",
+    "entities",
+    "expert",
+    "find",
+    "kind",
+    "make",
+    "prompt",
+    "tasks",
+]
+
+# The native engine takes microseconds a step: episodes stay in the process.
+HEAVY = False
+GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/ALFWorld-v0": {}}
+commands: Mapping[str, Callable[[Sequence[str]], int]] = {"": about, "write": write}
+
+
+def make(config: Config) -> AlfworldEnv:
+    """An instance; any number of them share compiled games."""
+    return AlfworldEnv(
+        Opener(config.engine),
+        state_key=config.state_key,
+        max_steps=config.max_steps,
+        success_reward=config.success_reward,
+        alias_put=config.alias_put,
+    )
+
+
+def prompt(config: Config) -> VerlAgent | Compact:
+    """How it speaks to a model."""
+    return (VerlAgent if config.prompt == "verl_agent" else Compact)(config.require_admissible)
+
+
+def expert(env: Env, name: str, seed: int) -> Expert:
+    """The player called `name` for this instance; see `agentrl.envs.alfworld.experts`."""
+    return make_expert(env, name, seed)

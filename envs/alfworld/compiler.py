@@ -62,13 +62,16 @@ def compile_game(data: Mapping[str, Any], *, key: str) -> Game:
         key: the name to list it under.
 
     Raises:
-        NotNative: its rules are not published ones, or its problem has a shape that the genuine engine may answer
+        NotNative: its rules are not published ones, or its problem has a shape that the genuine engine may
+        answer
             in a way this one does not reproduce; the `textworld` engine plays it.
         ValueError: it is not a game.
     """
     for name in ("pddl_domain", "grammar", "pddl_problem"):
         if not isinstance(data.get(name), str):
-            raise ValueError(f"{key} is not an ALFWorld game: it has no text under {name!r}; take another file")
+            raise ValueError(
+                f"{key} is not an ALFWorld game: it has no text under {name!r}; take another file"
+            )
     try:
         return _compile(data, key)
     except NotNative as error:
@@ -110,7 +113,9 @@ def _rows(problem: Problem) -> dict[str, frozenset[tuple[str, ...]]]:
     for predicate, arguments in problem.facts:
         signature = _SIGNATURE.get(predicate)
         if signature is None or tuple(map(problem.types.get, arguments)) != signature:
-            raise NotNative(f"its PDDL problem starts with ({predicate} {' '.join(arguments)}), which is not expected")
+            raise NotNative(
+                f"its PDDL problem starts with ({predicate} {' '.join(arguments)}), which is not expected"
+            )
         grouped[predicate].add(arguments)
     if len(grouped["atlocation"]) != 1 or list(problem.types.values()).count("agent") != 1:
         raise NotNative("it does not have one agent at one place")
@@ -129,8 +134,8 @@ def _number(problem: Problem, rows: Rows) -> _Numbers:
 def demangle(ids: Iterable[str]) -> dict[str, str]:
     """The names the agent reads ("cabinet 6"), as alfworld's Demangler makes them.
 
-    Instances of one kind are numbered downwards in the order of their ids; an id that was never mangled keeps a
-    trailing blank.
+    Instances of one kind are numbered downwards in the order of their ids; an id that was never mangled keeps
+    a trailing blank.
     """
     left = Counter(_kind(one) for one in ids)
     names = {}
@@ -223,7 +228,9 @@ def _start(rows: Rows, numbers: _Numbers) -> State:
 
 
 def _goal(problem: Problem, rows: Rows, numbers: _Numbers) -> tuple[tuple[Node, ...], ...]:
-    static = {name: found for name, found in rows.items() if name not in _CHANGING and name not in _CONDITIONS}
+    static = {
+        name: found for name, found in rows.items() if name not in _CHANGING and name not in _CONDITIONS
+    }
     clauses = []
     for alternatives in ground(problem.goal, static, problem.types):
         tests = [[_test(atom, numbers) for atom in one] for one in alternatives]
@@ -236,7 +243,7 @@ def _goal(problem: Problem, rows: Rows, numbers: _Numbers) -> tuple[tuple[Node, 
 
 
 def _test(atom: Atom, numbers: _Numbers) -> Test | None:
-    """The atom in numbers; None if it names something that takes no part in the game, so that it never holds."""
+    """The atom in numbers; None if it names something without part in the game, so that it never holds."""
     predicate, *arguments = atom
     signature = {"holds": ("agent", "object"), "holdsany": ("agent",)}.get(predicate) or _SIGNATURE[predicate]
     if len(arguments) != len(signature):

@@ -1,13 +1,15 @@
 """Plays a compiled game as the genuine engine does, byte for byte.
 
-Quirks kept on purpose, all found in the genuine engine: going where one already stands is not possible, nor is going
-to another receptacle of the same place; only the held object can be examined; objects are sliced by where they count
-as lying, hidden ones too; lamps are used inside closed receptacles and can only be turned on; heating, cooling and
-cleaning need no open door; a game goes on after it is won, and may be un-won.
+Quirks kept on purpose, all found in the genuine engine: going where one already stands is not possible, nor
+is going to another receptacle of the same place; only the held object can be examined; objects are sliced by
+where they count as lying, hidden ones too; lamps are used inside closed receptacles and can only be turned
+on; heating, cooling and cleaning need no open door; a game goes on after it is won, and may be un-won.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from agentrl.envs.alfworld.facts import Facts, facts
 from agentrl.envs.alfworld.game import Game, State
 from agentrl.envs.alfworld.goal import Node
 from agentrl.envs.alfworld.rules import EFFECTS, Op, commands
@@ -54,6 +56,10 @@ class Engine:
         """The commands that do something now, sorted."""
         return sorted(self.commands)
 
+    def save(self) -> State:
+        """The current state; later steps do not change it."""
+        return self.state
+
     def restore(self, state: State) -> None:
         """Go to a state of the same game."""
         self.state = state
@@ -65,14 +71,21 @@ class Engine:
         """1 if the goal holds now, else 0."""
         return int(self.won)
 
-    @property
-    def facing(self) -> tuple[int, ...]:
-        """Numbers of the receptacles at the agent's place; none in the middle of the room."""
-        return self.game.at[self.state.place]
+    def facts(self) -> Facts:
+        """The agent-visible state."""
+        return facts(self.game, self.state)
 
-    def visible(self, receptacle: int) -> bool:
-        """Whether its contents can be seen from its place."""
-        return not self.game.receptacles[receptacle].openable or receptacle in self.state.opened
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def __reduce__(self) -> tuple[Callable[..., "Engine"], tuple[Any, ...]]:
+        return _revive, (self.game, self.state)
+
+
+def _revive(game: Game, state: State) -> Engine:
+    engine = Engine(game)
+    engine.restore(state)
+    return engine
 
 
 def _any_holds(nodes: Sequence[Node], state: State) -> bool:

@@ -1,8 +1,8 @@
 """Which published domain and grammar a game file carries, told by hash.
 
-A game file embeds its own rules. The native engine plays those whose rules and words it reproduces exactly, and
-recognises them by SHA-256 after normalising what the genuine parsers ignore: in the domain comments, case and spacing;
-in the grammar line ends, trailing blanks and the task sentence.
+A game file embeds its own rules. The native engine plays those whose rules and words it reproduces exactly,
+and recognises them by SHA-256 after normalising what the genuine parsers ignore: in the domain comments, case
+and spacing; in the grammar line ends, trailing blanks and the task sentence.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """A game compiled once and shared by every engine that plays it.
 
-Objects, receptacles and places are numbered in the order of their mangled ids, which is the order of every listing
-the genuine engine prints; sets of numbers in ascending order are therefore ready to be printed.
+Objects, receptacles and places are numbered in the order of their mangled ids, which is the order of every
+listing the genuine engine prints; sets of numbers in ascending order are therefore ready to be printed.
 """
 
 from dataclasses import dataclass, field
@@ -19,8 +19,9 @@ TASK_TYPES = (
     "pick_two_obj_and_place",
 )
 
+
 class Item(NamedTuple):
-    """An object. `name` is what the agent reads ("mug 2"); `types` are PDDL types ("mugtype"), usually one."""
+    """An object. `name` is what the agent reads ("mug 2"), `types` its PDDL types ("mugtype"), usually one."""
 
     id: str
     name: str

@@ -1,11 +1,12 @@
 """Grounds a game's goal: quantifiers and unchanging facts are worked out once, a small tree of tests remains.
 
-A goal is a conjunction of clauses; each clause is satisfied by any of several conjunctions of changing facts. These
-alternatives become a tree that shares their first tests, so that most are dismissed by one look-up.
+A goal is a conjunction of clauses; each clause is satisfied by any of several conjunctions of changing facts.
+These alternatives become a tree that shares their first tests, so that most are dismissed by one look-up.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from agentrl.envs.alfworld.pddl import Expression, NotNative
@@ -31,7 +32,7 @@ _RANK = {name: rank for rank, name in enumerate(CHANGING)}
 
 
 class Node(NamedTuple):
-    """A test (predicate and numbers) and what must also hold after it; no branches: the alternative is complete."""
+    """A test (predicate and numbers) and what must also hold; no branches: the alternative is complete."""
 
     predicate: str
     first: int
@@ -39,7 +40,8 @@ class Node(NamedTuple):
     branches: tuple["Node", ...]
 
 
-class Wanted(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
     """What a goal asks for, in types as the agent reads them ("mug"); "" where it asks for none.
 
     `condition` is "clean", "hot", "cool" or ""; `count` is how many objects must be brought.
@@ -68,7 +70,7 @@ class _Scope(NamedTuple):
 
 
 def ground(goal: Expression, static: Static, types: Mapping[str, str]) -> list[list[list[Atom]]]:
-    """The clauses of a goal; each is a list of alternatives, each a list of changing facts to test in that order.
+    """The clauses of a goal: lists of alternatives, each a list of changing facts to test in that order.
 
     Args:
         goal: parsed goal.
@@ -88,7 +90,9 @@ def ground(goal: Expression, static: Static, types: Mapping[str, str]) -> list[l
     for part in _parts(goal):
         alternatives = {frozenset(found) for found in _solve(_flatten(part), {}, scope)}
         if not alternatives:
-            raise ValueError("no objects in it could ever satisfy its goal, and the genuine engine refuses it too")
+            raise ValueError(
+                "no objects in it could ever satisfy its goal, and the genuine engine refuses it too"
+            )
         clauses.append(sorted(sorted(one, key=_order) for one in alternatives))
     return clauses
 
@@ -174,9 +178,7 @@ def _solve(flat: _Flat, bound: dict[str, str], scope: _Scope) -> Iterator[list[A
     literals = [(sign, tuple(bound.get(word, word) for word in atom)) for sign, atom in flat.literals]
     remaining = []
     for sign, atom in literals:
-        if any(word.startswith("?") for word in atom[1:]):
-            remaining.append((sign, atom))
-        elif atom[0] in _RANK:
+        if atom[0] in _RANK or any(word.startswith("?") for word in atom[1:]):
             remaining.append((sign, atom))
         elif not _holds(sign, atom, scope):
             return
@@ -186,7 +188,9 @@ def _solve(flat: _Flat, bound: dict[str, str], scope: _Scope) -> Iterator[list[A
             raise NotNative(f"its goal uses {sorted(free)[0]} outside its quantifier")
         yield [atom for _, atom in remaining]
         return
-    options = {name: _options(name, of, remaining, scope) for name, of in flat.variables.items() if name not in bound}
+    options = {
+        name: _options(name, of, remaining, scope) for name, of in flat.variables.items() if name not in bound
+    }
     name = min(options, key=lambda one: len(options[one]))
     for value in options[name]:
         yield from _solve(_Flat(flat.variables, remaining), {**bound, name: value}, scope)

@@ -1,7 +1,7 @@
 """Reads a PDDL problem of the ALFRED domain: declared objects, initial facts, goal.
 
-Everything is lower-cased, as the original translator (fast-downward) does. What this reader does not recognise it
-refuses, so that no game is played by a guess.
+Everything is lower-cased, as the original translator (fast-downward) does. What this reader does not
+recognise it refuses, so that no game is played by a guess.
 """
 
 import re
@@ -24,7 +24,7 @@ class NotNative(ValueError):
 
 
 class Problem(NamedTuple):
-    """A parsed problem: type of each declared object, facts as (predicate, arguments), goal as nested lists."""
+    """A parsed problem: types of declared objects, facts as (predicate, arguments), goal as nested lists."""
 
     types: Mapping[str, str]
     facts: list[tuple[str, tuple[str, ...]]]
@@ -68,7 +68,9 @@ def _types(section: str) -> dict[str, str]:
         of = next(words, "")
         for name in waiting:
             if name in types:
-                raise ValueError(f"the object {name!r} is declared twice, which the genuine engine refuses too")
+                raise ValueError(
+                    f"the object {name!r} is declared twice, which the genuine engine refuses too"
+                )
             types[name] = of
         waiting = []
     if waiting:

@@ -9,8 +9,8 @@ from agentrl.envs.alfworld.game import Game, State
 class Op(NamedTuple):
     """What a command does: a verb, and the numbers of the objects, receptacles or places it is about.
 
-    go (receptacle, place); open, close, examine (receptacle); take, put, clean, heat, cool (object, receptacle);
-    use, examine_object (object); slice (object, knife); look, inventory, help.
+    go (receptacle, place); open, close, examine (receptacle); take, put, clean, heat, cool (object,
+    receptacle); use, examine_object (object); slice (object, knife); look, inventory, help.
     """
 
     verb: str

@@ -41,7 +41,11 @@ def answer(game: Game, state: State, op: Op) -> str:
         case "examine":
             return _receptacle(game, state, op.first)
         case "go":
-            end = game.receptacles[op.first].name if game.form.arrive == "receptacle" else game.places[op.second]
+            end = (
+                game.receptacles[op.first].name
+                if game.form.arrive == "receptacle"
+                else game.places[op.second]
+            )
             return f"You arrive at {end}. {_receptacle(game, state, op.first)}"
         case "open":
             return f"You open the {game.receptacles[op.first].name}. {_receptacle(game, state, op.first)}"
@@ -73,8 +77,8 @@ def _room(seen: str) -> str:
 
 def _facing(game: Game, state: State) -> str:
     here = game.at[state.place]
-    # Beside a receptacle lies what was taken out of it and put into another one of the same place: an oddity of the
-    # original, which lists an object once for each receptacle here that it left.
+    # Beside a receptacle lies what was taken out of it and put into another one of the same place: an oddity
+    # of the original, which lists an object once for each receptacle here that it left.
     beside = [
         game.objects[item].name
         for item, place in sorted(state.lying)
@@ -99,8 +103,11 @@ def _receptacle(game: Game, state: State, number: int) -> str:
 def _object(game: Game, state: State, number: int) -> str:
     item = game.objects[number]
     if item.container:
-        return f"This is a normal {item.name}. In it, you see {_listed([game.objects[one].name for one in item.inside])}."
-    clean, hot, cool, sliced = (number in found for found in (state.clean, state.hot, state.cool, state.sliced))
+        inside = _listed([game.objects[one].name for one in item.inside])
+        return f"This is a normal {item.name}. In it, you see {inside}."
+    clean, hot, cool, sliced = (
+        number in found for found in (state.clean, state.hot, state.cool, state.sliced)
+    )
     warmth = "hot" if hot else "cool" if cool else ""
     # The original's rules in their order: "cold" only where nothing else is told.
     if cool and not (hot or clean or sliced):

@@ -1,0 +1,225 @@
+"""Finds ALFWorld game files: published splits with the official filters, folders, single files, manifests."""
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentrl.envs.alfworld.compiler import compile_game
+from agentrl.envs.alfworld.game import TASK_TYPES, Game
+
+GAME = "game.tw-pddl"
+TRAJECTORY = "traj_data.json"
+# The folder keeps this name in every release of the data.
+RELEASE = "json_2.1.1"
+PUBLISHED: Mapping[str, int] = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
+_ALIASES = {"eval_in_distribution": "valid_seen", "eval_out_of_distribution": "valid_unseen"}
+_TASK_TYPE = re.compile(rb'"task_type"\s*:\s*"([^"]*)"')
+DOWNLOAD = "pip install 'agentrl-stepgraph[alfworld]' && alfworld-download --data-dir DIR"
+
+
+class GameFile(NamedTuple):
+    """A game on disk. `key`: relative path of its folder or of the file; `kind`: task type, "" if unknown."""
+
+    key: str
+    path: Path
+    kind: str
+
+
+class Listing(NamedTuple):
+    """Games that passed the filters in the order of their relative paths, and how many failed each filter."""
+
+    where: Path
+    split: str
+    files: tuple[GameFile, ...]
+    rejected: Mapping[str, int]
+
+    @property
+    def expected(self) -> int | None:
+        """How many games the published split has; None for anything else."""
+        return PUBLISHED.get(self.split)
+
+    def report(self) -> str:
+        """What was found and what was left out; a second line if it is not the published number."""
+        out = ", ".join(f"{count} {reason}" for reason, count in self.rejected.items())
+        line = f"alfworld: {len(self.files)} games in {self.where}; left out: {out or 'none'}"
+        if self.expected is None or len(self.files) == self.expected:
+            return line
+        return (
+            f"{line}\nWARNING: the published split {self.split} has {self.expected} games, this folder gives "
+            f"{len(self.files)}: results on it do not compare; download the data again ({DOWNLOAD} -f)"
+        )
+
+
+def split_name(split: str) -> str:
+    """The folder of a split or of one of its official aliases.
+
+    Raises:
+        ValueError: no such split.
+    """
+    name = _ALIASES.get(split, split)
+    if name not in PUBLISHED:
+        raise ValueError(f"unknown ALFWorld split {split!r}: use one of {', '.join((*PUBLISHED, *_ALIASES))}")
+    return name
+
+
+def data_root(data: str) -> Path:
+    """The folder `data` names, else $ALFWORLD_DATA.
+
+    Raises:
+        ValueError: neither is given, or it is no folder.
+    """
+    given = data or os.environ.get("ALFWORLD_DATA", "")
+    if not given:
+        raise ValueError(
+            f"no ALFWorld data named: set data= or $ALFWORLD_DATA to what this fills: {DOWNLOAD}"
+        )
+    root = Path(os.path.expandvars(given)).expanduser()
+    if not root.is_dir():
+        raise ValueError(
+            f"no ALFWorld data folder {root}: set data= or $ALFWORLD_DATA to what this fills: {DOWNLOAD}"
+        )
+    return root
+
+
+def split_folder(root: Path, split: str) -> Path:
+    """The folder of a split under a data root, or the root itself if it is that split's folder.
+
+    Raises:
+        ValueError: it has no such split.
+    """
+    name = split_name(split)
+    for folder in (root / RELEASE / name, root / name, *([root] if root.name == name else [])):
+        if folder.is_dir():
+            return folder
+    found = ", ".join(one for one in PUBLISHED if (root / RELEASE / one).is_dir() or (root / one).is_dir())
+    hint = f"it has {found}" if found else f"fill it with {DOWNLOAD}"
+    raise ValueError(f"no ALFWorld split {name} in {root}: {hint}")
+
+
+@lru_cache(maxsize=16)
+def list_split(data: str, split: str) -> Listing:
+    """The games of a published split."""
+    folder = split_folder(data_root(data), split)
+    return _filtered(folder, split_name(split))
+
+
+@lru_cache(maxsize=16)
+def list_games(games: str) -> Listing:
+    """The games `games` names: a game file, a folder, or a manifest of paths relative to itself, one a line.
+
+    A folder's games pass the official filters; a file or a manifest is taken at its word.
+
+    Raises:
+        ValueError: nothing is there, or a manifest's line names no file.
+    """
+    path = Path(os.path.expandvars(games)).expanduser()
+    if path.is_dir():
+        return _filtered(path, "")
+    if not path.is_file():
+        raise ValueError(f"no such ALFWorld game, folder or manifest: {path}")
+    if path.suffix in (".tw-pddl", ".json"):
+        named = [path.parent.parent.name, path.parent.name] if path.name == GAME else [path.name]
+        return Listing(path, "", (GameFile("/".join(named), path, _kind(path)),), {})
+    return Listing(path, "", tuple(_manifest(path)), {})
+
+
+def _manifest(path: Path) -> Iterator[GameFile]:
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is neither a game file ({GAME}) nor a manifest of relative paths") from None
+    for number, line in enumerate(lines, 1):
+        name = line.partition("#")[0].strip()
+        if not name:
+            continue
+        file = path.parent / name
+        file = file / GAME if file.is_dir() else file
+        if not file.is_file():
+            raise ValueError(
+                f"{path} line {number}: no such game: {file}; paths are relative to the manifest's folder"
+            )
+        yield GameFile(name.removesuffix(f"/{GAME}"), file, _kind(file))
+
+
+def _kind(path: Path) -> str:
+    """The task type in the name of the folder above the trial's."""
+    name = path.parent.parent.name.partition("-")[0]
+    return name if name in TASK_TYPES else ""
+
+
+def _filtered(folder: Path, split: str) -> Listing:
+    rejected: Counter[str] = Counter()
+    files = []
+    for inside, folders, names in os.walk(folder):
+        folders.sort()
+        if GAME not in names and TRAJECTORY not in names:
+            continue
+        relative = Path(inside).relative_to(folder).as_posix()
+        reason, kind = _verdict(Path(inside), relative, names)
+        if reason:
+            rejected[reason] += 1
+        else:
+            key = f"{split}/{relative}" if split else relative
+            files.append(GameFile(key, Path(inside) / GAME, kind))
+    files.sort()
+    return Listing(folder, split, tuple(files), dict(sorted(rejected.items())))
+
+
+def _verdict(folder: Path, relative: str, names: list[str]) -> tuple[str, str]:
+    """(why the game is left out or "", its task type): the official filters in their order."""
+    if TRAJECTORY not in names:
+        return f"without {TRAJECTORY}", ""
+    if "movable" in relative or "Sliced" in relative:
+        return "with movable receptacles or slices", ""
+    found = _TASK_TYPE.search((folder / TRAJECTORY).read_bytes())
+    kind = found[1].decode() if found else ""
+    if kind not in TASK_TYPES:
+        return "of other task types", kind
+    if GAME not in names:
+        return f"without {GAME}", kind
+    data = read_game(folder / GAME)
+    if "solvable" not in data:
+        return "without the key 'solvable'", kind
+    return ("" if data["solvable"] else "known as unsolvable"), kind
+
+
+def read_game(path: Path) -> dict[str, Any]:
+    """The JSON object of a game file.
+
+    Raises:
+        ValueError: the file is missing, empty, cut off, or no JSON object.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read the ALFWorld game {path}: {error}") from None
+    if not text.strip():
+        raise ValueError(f"the ALFWorld game {path} is empty: write or download it again")
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"the ALFWorld game {path} is not whole JSON ({error}): write or download it again"
+        ) from None
+    if not isinstance(data, dict):
+        raise ValueError(f"the ALFWorld game {path} holds a JSON {type(data).__name__}, expected an object")
+    return data
+
+
+def load_game(path: str) -> Game:
+    """The compiled game of a file; recent ones are kept, since the copies of a task share it."""
+    try:
+        stamp = os.stat(path).st_mtime_ns
+    except OSError:
+        stamp = 0  # read_game says what is wrong with it
+    return _load(path, stamp)
+
+
+@lru_cache(maxsize=512)
+def _load(path: str, stamp: int) -> Game:
+    return compile_game(read_game(Path(path)), key=path)

@@ -1,0 +1,135 @@
+"""How ALFWorld speaks to a model: the form most published work uses, and a short one for small models."""
+
+import re
+from collections.abc import Sequence
+
+from agentrl.envs.alfworld.words import TASK, WELCOME
+from agentrl.prompt import Parsed, Past
+from agentrl.types import Observation, Status
+
+_CJK = re.compile("[\u4e00-\u9fff]")
+_ROLE = "You are an expert agent operating in the ALFRED embodied environment."
+_FORMAT = (
+    "Now it is your turn to take an action.\n"
+    "First reason step by step about the current situation, within <think> </think> tags. "
+    "Then choose one admissible action for the current step and give it within <action> </action> tags."
+)
+# What the released code sends on of an answer without tags.
+_TAIL = 30
+
+
+def task_of(first: Observation) -> str:
+    """The task's words in an opening observation, without "Your task is to: "; "" if it states none."""
+    return first.text.rpartition(TASK)[2] if TASK in first.text else ""
+
+
+def room_of(first: Observation) -> str:
+    """The opening observation without banner and task."""
+    return first.text.removeprefix(WELCOME).rpartition(TASK)[0].strip() if TASK in first.text else first.text
+
+
+class VerlAgent:
+    """The prompt of verl-agent, whose GiGPO results most work compares with (arXiv:2505.10978 and its code).
+
+    The structure is theirs, the wording ours: role, task, number of steps taken, the last turns, the
+    observation, the admissible actions without `help`, and the format. An answer's action is what stands
+    between the first <action> and the first </action>, lower-cased.
+
+    Args:
+        require_admissible: also call an answer invalid if its action is not admissible. The released code
+        does not.
+    """
+
+    system = ""
+
+    def __init__(self, require_admissible: bool = False) -> None:
+        self.require_admissible = require_admissible
+
+    def first(self, observation: Observation) -> str:
+        """Role, observation (it holds the task), admissible actions, format."""
+        return f"{_ROLE}\n{_now('Your current observation is', observation)}\n\n{_FORMAT}"
+
+    def turn(self, observation: Observation) -> str:
+        """Observation, admissible actions, format."""
+        return f"{_now('Your current observation is', observation)}\n\n{_FORMAT}"
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """Role and task, the last turns (each observation before its action), the current one."""
+        if not done:
+            return self.first(observation)
+        start = done - len(past) + 1
+        lines = [
+            f"[Observation {start + i}: '{turn.observation.text}', Action {start + i}: '{turn.action}']"
+            for i, turn in enumerate(past)
+        ]
+        history = f"You have already taken {done} step(s). Your last {len(past)} observations and actions:"
+        now = _now(f"You are now at step {done + 1} and your current observation is", observation)
+        head = f"{_ROLE} {TASK}{task_of(first)}"
+        return "\n".join([head, *([history, *lines] if past else []), now]) + f"\n\n{_FORMAT}"
+
+    def answer(self, action: str) -> str:
+        """The action in the format asked for, with no thought."""
+        return f"<think></think><action>{action}</action>"
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The projection of the released code; without tags the last 30 characters are sent, as invalid."""
+        lowered = text.lower()
+        begin, end = lowered.find("<action>"), lowered.find("</action>")
+        if begin < 0 or end < 0:
+            return Parsed(lowered[-_TAIL:], False, Status.PARSE_ERROR)
+        action = lowered[begin + len("<action>") : end].strip()
+        valid = "<think>" in text and "</think>" in text and not _CJK.search(text)
+        return _judged(action, valid, self.require_admissible, observation)
+
+
+class Compact:
+    """As few words as possible, for small models: no banner, no list of actions, the bare action as answer.
+
+    Actions are not listed because small models are kept to the admissible ones by masking.
+
+    Args:
+        require_admissible: also call an answer invalid if its action is not admissible.
+    """
+
+    system = ""
+
+    def __init__(self, require_admissible: bool = False) -> None:
+        self.require_admissible = require_admissible
+
+    def first(self, observation: Observation) -> str:
+        """A line for the task, then the observation."""
+        return f"{TASK}{task_of(observation)}\n{room_of(observation)}"
+
+    def turn(self, observation: Observation) -> str:
+        """The observation."""
+        return observation.text
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The task, the last turns as observation and "> action" lines, the observation."""
+        if not done:
+            return self.first(observation)
+        lines = [f"{TASK}{task_of(first)}"]
+        for i, turn in enumerate(past):
+            opening = done - len(past) + i == 0
+            lines += [room_of(first) if opening else turn.observation.text, f"> {turn.action}"]
+        return "\n".join([*lines, observation.text])
+
+    def answer(self, action: str) -> str:
+        """The action itself."""
+        return action
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """Valid unless empty."""
+        action = text.strip()
+        return _judged(action, bool(action), self.require_admissible, observation)
+
+
+def _now(lead: str, observation: Observation) -> str:
+    listed = ",\n ".join(f"'{action}'" for action in observation.actions if action != "help")
+    return f"{lead}: {observation.text}\nYour admissible actions of the current situation are: [{listed}]."
+
+
+def _judged(action: str, valid: bool, require_admissible: bool, observation: Observation) -> Parsed:
+    if require_admissible and action not in observation.actions:
+        valid = False
+    return Parsed(action, valid, Status.OK if valid else Status.PARSE_ERROR)

@@ -1,0 +1,249 @@
+"""From a configuration to tasks, and from a task to a game in play."""
+
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from agentrl.envs.alfworld import generate
+from agentrl.envs.alfworld.data import (
+    PUBLISHED,
+    GameFile,
+    Listing,
+    list_games,
+    list_split,
+    load_game,
+    read_game,
+    split_name,
+)
+from agentrl.envs.alfworld.engine import Engine
+from agentrl.envs.alfworld.env import Player, StateKey
+from agentrl.envs.alfworld.game import TASK_TYPES, Game
+from agentrl.envs.alfworld.naming import names_at
+from agentrl.envs.alfworld.pddl import NotNative
+from agentrl.envs.alfworld.textworld_backend import Genuine
+from agentrl.types import Task
+
+# More than any list that is counted out: generated games have no end.
+ENDLESS = 1 << 40
+
+EngineName = Literal["auto", "native", "textworld"]
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """Options of ALFWorld.
+
+    Attributes:
+        source: where games come from: `generated` on the spot (the default), `data` (the published files),
+        `games`
+            (files of your own). Giving `data` or `games` sets it.
+        data: folder of the published data, or of one split; with source = "data" and no folder,
+        $ALFWORLD_DATA.
+        games: a game file, a folder of games, or a manifest of relative paths, one a line.
+        split: train, valid_seen (eval_in_distribution) or valid_unseen (eval_out_of_distribution).
+        task_types: only these of the six; none means all (of a level: its own).
+        level: difficulty of generated games.
+        seed: of generated games; another seed gives other games.
+        size: how many generated games there are; None: no end.
+        engine: `native`, `textworld` (the genuine engine, a thousand times slower), or `auto`: native where
+        the
+            game's rules are known, else textworld with a warning.
+        state_key: what tells two states apart: `facts`, `observation` or `feedback`; see `env.AlfworldEnv`.
+        prompt: `verl_agent` for language models, `compact` for small ones.
+        require_admissible: an answer whose action is not admissible is invalid.
+        max_steps: steps until an episode is truncated; None: no limit.
+        success_reward: reward of winning; published work uses 10.
+        alias_put: take "put X in/on Y" where a game says "move X to Y".
+    """
+
+    source: Literal["generated", "data", "games"] = "generated"
+    data: str = ""
+    games: str = ""
+    split: str = "train"
+    task_types: tuple[str, ...] = ()
+    level: str = "small"
+    seed: int = Field(default=0, ge=0)
+    size: int | None = Field(default=None, ge=1)
+    engine: EngineName = "auto"
+    state_key: StateKey = "facts"
+    prompt: Literal["verl_agent", "compact"] = "verl_agent"
+    require_admissible: bool = False
+    max_steps: int | None = Field(default=50, ge=1)
+    success_reward: float = 1.0
+    alias_put: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _infer_source(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "source" in given:
+            return given
+        named = [name for name in ("games", "data") if given.get(name)]
+        return {**given, "source": named[0]} if named else given
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Config":
+        for name in ("games", "data"):
+            if getattr(self, name) and self.source != name:
+                raise ValueError(
+                    f"{name} = {getattr(self, name)!r} is of no use with source = {self.source!r}: drop one"
+                )
+        if self.source == "games" and not self.games:
+            raise ValueError('source = "games" needs games = a game file, a folder or a manifest')
+        unknown = [one for one in self.task_types if one not in TASK_TYPES]
+        if unknown:
+            raise ValueError(f"unknown ALFWorld task type {unknown[0]!r}: use {', '.join(TASK_TYPES)}")
+        return self
+
+
+@dataclass(frozen=True)
+class Opener:
+    """Opens a task's game with the engine asked for."""
+
+    engine: EngineName = "auto"
+
+    def __call__(self, task: Task) -> Player:
+        """The game, not yet reset.
+
+        Raises:
+            ValueError: the game cannot be read, or the native engine was insisted on and does not play it.
+        """
+        if self.engine == "textworld":
+            return Genuine(_data(task), task.key)
+        try:
+            return Engine(game_of(task))
+        except NotNative as error:
+            if self.engine == "native":
+                raise ValueError(
+                    f"the native engine does not play {error}: set engine=textworld "
+                    "(pip install 'agentrl-stepgraph[textworld]')"
+                ) from None
+            warnings.warn(f"played by the much slower textworld engine: {error}", stacklevel=2)
+            return Genuine(_data(task), task.key)
+
+
+def game_of(task: Task) -> Game:
+    """The compiled game of a task.
+
+    Raises:
+        NotNative: the native engine does not play it.
+        ValueError: it cannot be read.
+    """
+    return load_game(task.params["path"]) if "path" in task.params else generate.make_game(task.key)
+
+
+def _data(task: Task) -> Mapping[str, Any]:
+    if "path" in task.params:
+        return read_game(Path(task.params["path"]))
+    return generate.make(task.key).data
+
+
+class GeneratedTasks(Sequence[Task]):
+    """Tasks of generated games, each made when it is asked for."""
+
+    def __init__(self, keys: generate.Keys) -> None:
+        self.keys = keys
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [_generated(key) for key in self.keys[index]]
+        return _generated(self.keys[index])
+
+
+def _generated(key: str) -> Task:
+    return Task(key=key, env="alfworld", params={"kind": generate.parse_key(key).task})
+
+
+def _from_file(file: GameFile) -> Task:
+    return Task(key=file.key, env="alfworld", params={"path": str(file.path.absolute()), "kind": file.kind})
+
+
+def tasks(config: Config) -> Sequence[Task]:
+    """The tasks of a configuration; what the official filters leave out is told on stderr.
+
+    Raises:
+        ValueError: the games cannot be found, or none are left.
+    """
+    if config.source == "generated":
+        size = config.size or ENDLESS
+        keys = generate.Keys(
+            config.level, split_name(config.split), tasks=config.task_types, seed=config.seed, size=size
+        )
+        return GeneratedTasks(keys)
+    found = listing(config)
+    if found.rejected or found.split:
+        _tell(found.report())
+    files = [file for file in found.files if not config.task_types or file.kind in config.task_types]
+    if not files:
+        raise ValueError(f"no ALFWorld games to play: {found.report()}")
+    return [_from_file(file) for file in files]
+
+
+def listing(config: Config) -> Listing:
+    """The game files of a configuration that has files."""
+    return list_games(config.games) if config.source == "games" else list_split(config.data, config.split)
+
+
+@lru_cache(maxsize=64)
+def _tell(report: str) -> None:
+    print(report, file=sys.stderr)
+
+
+def find(config: Config, key: str) -> Task:
+    """The task of a key; a published game's key tells its split.
+
+    Raises:
+        ValueError: no such game.
+    """
+    if generate.is_generated(key):
+        generate.parse_key(key)
+        return _generated(key)
+    split = key.partition("/")[0]
+    if config.source == "generated":
+        raise ValueError(f"{key!r} is not a generated game: set data= or games= to where it lies")
+    found = (
+        list_split(config.data, split) if config.source == "data" and split in PUBLISHED else listing(config)
+    )
+    for file in found.files:
+        if file.key == key:
+            return _from_file(file)
+    raise ValueError(f"no game {key!r} in {found.where}")
+
+
+def kind(task: Task) -> str:
+    """The task type."""
+    return str(task.params.get("kind") or "other")
+
+
+def benchmark(config: Config) -> str:
+    """`alfworld` for the whole published data, `alfworld-gen` for generated games; anything else says so."""
+    if config.source == "generated":
+        return generate.BENCHMARK
+    if config.source == "games":
+        return "alfworld-custom"
+    found = list_split(config.data, config.split)
+    if len(found.files) == found.expected:
+        return "alfworld"
+    return f"alfworld-incomplete ({len(found.files)} of {found.expected})"
+
+
+def entities(config: Config) -> list[str]:
+    """Names of every object and receptacle its games may hold ("mug 2"); a small model makes each one token.
+
+    Files are read for them; for generated games the list is that of all scenes.
+    """
+    if config.source == "generated":
+        return sorted(names_at(config.level))
+    names: set[str] = set()
+    for file in listing(config).files:
+        game = load_game(str(file.path))
+        names.update(item.name for item in game.objects)
+        names.update(receptacle.name for receptacle in game.receptacles)
+    return sorted(names)
