@@ -114,7 +114,7 @@ def assign(method: ModuleType, graph: StepGraph, config: Any) -> Credit:
     part = graph if len(seen) == len(graph) else select(graph, seen)
     require(method, part)
     on = getattr(method, "ON", "chains")
-    if not part.branched or on == "nodes":
+    if on == "nodes" or not forked(part):
         result: Credit = method.credit(part, config)
     elif on == "chains":
         through = paths(part)
@@ -132,6 +132,13 @@ def assign(method: ModuleType, graph: StepGraph, config: Any) -> Credit:
         metrics={**describe(part, result), **result.metrics},
     )
     return result if part is graph else scatter(result, seen, graph)
+
+
+def forked(graph: StepGraph) -> bool:
+    """Does any path run through several episodes? Then episodes are not the chains that methods want."""
+    inner = graph.parent >= 0
+    crosses = graph.episode[graph.parent[inner]] != graph.episode[inner]
+    return bool(graph.branched or crosses.any())
 
 
 def name_of(method: ModuleType) -> str:

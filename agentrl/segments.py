@@ -200,6 +200,101 @@ def scan(x: np.ndarray, decay: np.ndarray | float, parent: np.ndarray) -> np.nda
     return y
 
 
+def following(x: np.ndarray, parent: np.ndarray, end: np.ndarray | float = 0.0) -> np.ndarray:
+    """x of the next row of each chain, [N] float64; `end` ([N] or one number) on last rows."""
+    y = np.array(np.broadcast_to(np.asarray(end, np.float64), x.shape))  # [N]
+    inner = parent >= 0
+    y[parent[inner]] = x[inner]
+    return y
+
+
+def tree_up(x: np.ndarray, parent: np.ndarray, how: Literal["mean", "sum", "max"] = "mean") -> np.ndarray:
+    """Bottom-up reduction of a forest: a leaf keeps its x, an inner row gets the mean, sum or maximum of its
+    *children's* results (its own x does not count): [N] float64."""
+    y = np.array(x, np.float64)  # [N]
+    for rows in reversed(levels(parent)[1:]):
+        above = parent[rows]
+        inner = np.unique(above)
+        if how == "max":
+            y[inner] = -np.inf
+            np.maximum.at(y, above, y[rows])
+            continue
+        y[inner] = 0.0
+        np.add.at(y, above, y[rows])
+        if how == "mean":
+            y[inner] /= np.bincount(above)[inner]
+    return y
+
+
+def graph_values(
+    u: np.ndarray,
+    v: np.ndarray,
+    fixed: np.ndarray,
+    *,
+    how: Literal["distance", "bellman"] = "distance",
+    gamma: float = 1.0,
+    gain: np.ndarray | None = None,
+    tolerance: float = 1e-8,
+) -> np.ndarray:
+    """Values of the nodes of merged graphs given by their edges u -> v.
+
+    Args:
+        u, v: [E] int64 nodes in 0..K-1; parallel edges count as often as they occur.
+        fixed: [K] float, the value of nodes that are given and NaN elsewhere. For distances the goals are
+        given as 0. how: distance: edges on the shortest path to a goal, inf if there is none;
+            bellman: V(u) = mean over edges out of u of gain + gamma * V(v), nodes without edges 0.
+        gamma, gain, tolerance: of bellman; sweeps end when no value moves by more than `tolerance`.
+
+    Returns:
+        [K] float64.
+    """
+    if how == "distance":
+        return _distances(u, v, np.where(np.isnan(fixed), np.inf, 0.0))
+    free = np.isnan(fixed)  # [K]
+    out = np.maximum(np.bincount(u, minlength=len(fixed)), 1)  # [K]
+    constant = (
+        np.zeros(len(fixed)) if gain is None else np.bincount(u, gain, minlength=len(fixed)) / out
+    )  # [K]
+    value = np.where(free, 0.0, fixed)  # [K]
+    while True:
+        backed_up = constant + gamma * np.bincount(u, value[v], minlength=len(fixed)) / out  # [K]
+        new = np.where(free, backed_up, value)  # [K]
+        moved = np.max(np.abs(new - value), initial=0.0)
+        value = new
+        if moved <= tolerance:
+            return value
+
+
+def _distances(u: np.ndarray, v: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """Breadth-first from the nodes at 0 against the edges; settled edges are dropped level by level."""
+    level = 0
+    while True:
+        reached = u[(d[v] == level) & np.isinf(d[u])]
+        if not len(reached):
+            return d
+        level += 1
+        d[reached] = level
+        open_edges = np.isinf(d[u])
+        u, v = u[open_edges], v[open_edges]
+
+
+def gae(
+    reward: np.ndarray, value: np.ndarray, after: np.ndarray, parent: np.ndarray, gamma: float, lam: float
+) -> np.ndarray:
+    """Generalised advantage estimate along each chain: [N] float64.
+
+    Source: Schulman et al., arXiv:1506.02438, Eq. 16.
+
+    Args:
+        reward: [N], on leaving the row's state.
+        value: [N], V of the row's state.
+        after: [N], V of the state after the row: the next row's value, or the bootstrap value on last rows.
+        parent: [N], the previous row of the chain.
+        gamma, lam: per row.
+    """
+    return scan(reward + gamma * after - value, gamma * lam, parent)
+
+
 def context_key(state: np.ndarray, parent: np.ndarray, k: int) -> np.ndarray:
     """Dense id of the last k states of each row (its own included), [N]; shorter histories never equal longer
     ones.
@@ -220,11 +315,16 @@ def broadcast(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.repeat(x, np.diff(offsets))
 
 
-def whiten(x: np.ndarray, weight: np.ndarray | None = None, eps: float = 1e-8) -> np.ndarray:
-    """(x - mean) / sqrt(sample variance + eps) over all rows; a single row gives 0 (the variance is
-    undefined)."""
+def whiten(
+    x: np.ndarray, weight: np.ndarray | None = None, eps: float = 1e-8, std: Std = "sample"
+) -> np.ndarray:
+    """(x - mean) / sqrt(variance + eps) over all rows, [N]; a single row gives 0 (its sample variance is
+    undefined).
+
+    A row of weight 0 does not count and is whitened by the others' statistics.
+    """
     x = np.asarray(x, np.float64)
     if len(x) == 0:
         return x
-    m = moments(x, np.zeros(len(x), np.int64), weight, "sample")
-    return np.where((m.n <= 1) | m.constant, 0.0, (x - m.mean) / np.sqrt(m.std**2 + eps))
+    m = moments(x, np.zeros(len(x), np.int64), weight, std)
+    return np.where(m.n <= 1, 0.0, centred(x, m) / np.sqrt(m.std**2 + eps))

@@ -1,0 +1,60 @@
+"""Sampled tokens of a graph's steps as rows of their own, for credit per token. Letters: N steps, T sampled
+tokens."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from agentrl.credit import Credit, where
+from agentrl.graph import StepGraph
+from agentrl.segments import mean
+
+
+class TokenRows(NamedTuple):
+    """The sampled tokens in order.
+
+    Attributes:
+        position: [T] in the token table.
+        row: [T] the step of each.
+        first, last: [N] the step's first and last token, in 0..T-1.
+        value: [T] the critic's value before each token.
+    """
+
+    position: np.ndarray
+    row: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    value: np.ndarray
+
+
+def token_rows(graph: StepGraph, method: str) -> TokenRows:
+    """The tokens of a graph that has them.
+
+    Raises:
+        ValueError: there are no tokens, a step has none, or a token has no value.
+    """
+    value = graph.column("token_value", method)  # [S]
+    if graph.tokens is None:
+        raise ValueError(f"{method} needs the tokens of each step, and these steps have none")
+    index = np.flatnonzero(graph.tokens.sampled)  # [T]
+    row = np.repeat(np.arange(len(graph)), np.diff(graph.tokens.offsets))[index]  # [T]
+    counts = np.bincount(row, minlength=len(graph))  # [N]
+    blank = np.bincount(row, np.isnan(value[index]), len(graph)) > 0  # [N]
+    for n, word in ((counts == 0, "no token"), (blank, "no value")):
+        if n.any():
+            raise ValueError(
+                f"{where(graph, int(np.argmax(n)))}: token_value: {method} needs a value for every response "
+                f"token, and here there is {word}"
+            )
+    end = np.cumsum(counts)  # [N]
+    return TokenRows(index, row, end - counts, end - 1, value[index])
+
+
+def token_credit(graph: StepGraph, tokens: TokenRows, advantage: np.ndarray, returns: np.ndarray) -> Credit:
+    """Credit from [T] arrays: 0 on prompt tokens; a step's advantage is the mean of its tokens'."""
+    size = len(graph.column("token_value"))
+    spread = {name: np.zeros(size) for name in ("token_advantage", "token_return")}  # [S] each
+    spread["token_advantage"][tokens.position] = advantage
+    spread["token_return"][tokens.position] = returns
+    average = mean(advantage, tokens.row)[tokens.first] if len(tokens.row) else np.zeros(0)  # [N]
+    return Credit.of(average, token_advantage=spread["token_advantage"], parts=spread)

@@ -1,0 +1,73 @@
+"""Hierarchical GRPO: a main agent and the sub-agents it calls, each normalised with its own kind.
+
+Source: M-GRPO, arXiv:2511.13288, paper form. Main trajectories of a query form one group, all aligned
+sub-trajectories of the query another (not one a rollout); population std, one advantage a trajectory.
+Alignment: a rollout that called a sub-agent d_k times contributes exactly d = `align` sub-trajectories: d -
+d_k uniformly random duplicates are added, or d_k - d are dropped; duplicates count in the statistics and in
+the loss. `kept` is how often a trajectory is used; a dropped one gets no credit. A rollout without calls
+contributes none. The paper states no eps; 1e-6 here. Rewards are composed beforehand by
+`agentrl.algorithms.reward.m_grpo`. The released code (MrlX) has no expert term and no alignment, and groups
+eight consecutive items of a queue, not of a query; it is not reproduced.
+
+Limit: which duplicates are drawn depends on `seed` and on the order of episodes; their distribution does not.
+"""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from agentrl.algorithms.credit.grpo import votes
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph
+from agentrl.segments import Singleton, Std, group_norm, keys
+
+PAPER = "M-GRPO, arXiv:2511.13288"
+
+
+class Config(Options, frozen=True):
+    """align: sub-trajectories a rollout contributes, or off: the episodes as given."""
+
+    align: int | Literal["off"] = Field(8, union_mode="left_to_right")
+    seed: int = Field(0, ge=0)
+    std: Std = "population"
+    eps: float = Field(1e-6, ge=0)
+    singleton: Singleton = "zero"
+
+
+def aligned(graph: StepGraph, align: int, seed: int) -> np.ndarray:
+    """[N] how often each row's episode is used: 1 for main agents, drawn for the called ones.
+
+    Raises:
+        ValueError: align is below 1.
+    """
+    if align < 1:
+        raise ValueError(f"m_grpo align={align}: give at least 1 sub-trajectory a rollout, or align=off")
+    noise = np.random.default_rng(seed)
+    first = np.flatnonzero(graph.first)  # [E]
+    called = graph.caller[first] >= 0  # [E]
+    kept = np.ones(len(first))  # [E]
+    place = keys(graph.rollout, graph.agent)[first]  # [E]
+    order = np.argsort(place, kind="stable")  # [E]
+    for own in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
+        subs = own[called[own]]
+        if len(subs) > align:
+            kept[subs] = np.isin(np.arange(len(subs)), noise.choice(len(subs), align, replace=False))
+        elif len(subs):
+            kept[subs] += np.bincount(noise.integers(len(subs), size=align - len(subs)), minlength=len(subs))
+    on_rows: np.ndarray = kept[np.cumsum(graph.first) - 1]  # [N]
+    return on_rows
+
+
+def credit(graph: StepGraph, config: Config) -> Credit:
+    """GN(score | group, agent) over the aligned trajectories."""
+    kept = np.ones(len(graph)) if config.align == "off" else aligned(graph, config.align, config.seed)  # [N]
+    advantage = group_norm(
+        graph.score,
+        keys(graph.group, graph.agent),
+        std=config.std,
+        eps=config.eps,
+        singleton=config.singleton,
+        weight=votes(graph, "episode") * kept,
+    )  # [N]
+    return Credit.of(advantage, assigned=kept > 0, weight=kept, parts={"kept": kept.astype(np.int64)})

@@ -1,0 +1,43 @@
+"""Token credit inside actions: policy optimisation with action decomposition.
+
+Source: POAD, arXiv:2405.15821, official code (morning9393/ADRL). Inside an action tokens are neither
+discounted nor rewarded: delta_j = V_{j+1} - V_j, carried by lam. The action's last token: delta = r + gamma
+V_0(next step) - V_j, carried by gamma lam into the next step's first token; nothing follows a terminated
+step. V_0 after a truncated last step is `next_value`. The released NTPO and ARCHER baselines are other
+methods. Defaults are the paper's runs'.
+"""
+
+import numpy as np
+from pydantic import Field
+
+from agentrl.algorithms.credit._tokens import token_credit, token_rows
+from agentrl.algorithms.credit.turn_ppo import bootstrap_value
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph
+from agentrl.segments import following, scan
+
+PAPER = "POAD, arXiv:2405.15821"
+NEEDS = ("token_value",)
+ON = "tokens"
+
+
+class Config(Options, frozen=True):
+    """gamma per step, lam per token."""
+
+    gamma: float = Field(0.95, ge=0, le=1)
+    lam: float = Field(0.95, ge=0, le=1)
+
+
+def credit(graph: StepGraph, config: Config) -> Credit:
+    """One backward pass over all the tokens of each episode."""
+    tokens = token_rows(graph, "poad")
+    end = np.zeros(len(tokens.row), bool)
+    end[tokens.last] = True  # [T] an action's last token
+    above = np.arange(len(tokens.row)) - 1  # [T] the token before
+    above[tokens.first] = np.where(graph.parent >= 0, tokens.last[graph.parent], -1)
+    beyond = bootstrap_value(graph, "value", "poad")[tokens.row]  # [T]
+    after = following(tokens.value, above, beyond)  # [T] V of the next token, V_0 of the next step at the end
+    gamma = np.where(end, config.gamma, 1.0)  # [T]
+    reward = np.where(end, graph.reward[tokens.row], 0.0)  # [T]
+    advantage = scan(reward + gamma * after - tokens.value, gamma * config.lam, above)  # [T]
+    return token_credit(graph, tokens, advantage, advantage + tokens.value)

@@ -1,0 +1,35 @@
+"""REINFORCE leave-one-out: the episode's score less the mean score of the other episodes of its group.
+
+Source: RLOO, Ahmadian et al., arXiv:2402.14740, written as (s - mean) * n / (n - 1). Official code (TRL,
+verl): the same over trajectories; a group of one passes its score through in verl (`preset=official`) and
+gets 0 here. verl-agent feeds the function step rows (`unit=step`), which leaves out one row, not one episode.
+"""
+
+from types import MappingProxyType
+from typing import Literal
+
+from pydantic import Field
+
+from agentrl.algorithms.credit.grpo import penalised_score, votes
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph
+from agentrl.segments import Singleton, leave_one_out
+
+PAPER = "RLOO, arXiv:2402.14740"
+
+
+class Config(Options, frozen=True):
+    """unit: what mean and n count. The penalty is subtracted from the row's score first."""
+
+    OFFICIAL = MappingProxyType({"singleton": "pass"})
+
+    unit: Literal["episode", "step"] = "episode"
+    singleton: Singleton = "zero"
+    invalid_penalty: float = Field(0.0, ge=0)
+
+
+def credit(graph: StepGraph, config: Config) -> Credit:
+    """Every step of an episode gets the episode's leave-one-out advantage."""
+    score = penalised_score(graph, config.invalid_penalty)  # [N]
+    counted = votes(graph, config.unit)  # [N]
+    return Credit.of(leave_one_out(score, graph.group, singleton=config.singleton, weight=counted))

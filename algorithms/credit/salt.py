@@ -1,0 +1,60 @@
+"""Step-level assignment on a merged trajectory graph: a group advantage averaged over equal steps.
+
+Source: SALT, arXiv:2510.20022 (EACL 2026 Findings); no official code. Steps of a group are the same edge if
+state, action and next state are equal, and with `history` = h the h (state, action) pairs before them too (a
+shorter history only equals an equally short one); each edge gets the mean of its members' base advantages, so
+that what winners and losers share moves to about 0. Every occurrence counts, also repeats inside an episode;
+nothing is normalised again. The history window is not in the text at hand; h = 0 is the published rule as
+quoted. Where an episode's last step has no next state, a terminal marker that tells success from failure
+stands for it.
+"""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from agentrl.algorithms.credit import grpo, rloo
+from agentrl.credit import Credit
+from agentrl.graph import StepGraph
+from agentrl.segments import context_key, count, keys, mean
+
+PAPER = "SALT, arXiv:2510.20022"
+NEEDS = ("state", "action")
+
+
+class Config(grpo.Config, frozen=True):
+    """base: whose advantage is averaged; the other options are the base's (rloo has no std and eps)."""
+
+    base: Literal["grpo", "rloo"] = "grpo"
+    history: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _base_takes_them(self) -> "Config":
+        if self.base == "rloo" and (self.std, self.eps) != ("sample", 1e-6):
+            raise ValueError("base=rloo takes no std and no eps")
+        return self
+
+
+def base_advantage(graph: StepGraph, config: Config) -> np.ndarray:
+    """[N] the trajectory advantage before merging."""
+    if config.base == "grpo":
+        return grpo.episode_advantage(graph, config)
+    base = rloo.Config(unit=config.unit, singleton=config.singleton, invalid_penalty=config.invalid_penalty)
+    return rloo.credit(graph, base).advantage
+
+
+def credit(graph: StepGraph, config: Config) -> Credit:
+    """Each step gets the mean base advantage of its edge."""
+    base = base_advantage(graph, config)  # [N]
+    marker = np.where(graph.score > 0, -2, -1)  # [N]
+    after = np.where(graph.next_state < 0, marker, graph.next_state)  # [N]
+    step = keys(graph.state, graph.action)  # [N]
+    edge = keys(graph.group, context_key(step, graph.parent, config.history + 1), after)  # [N]
+    average = mean(base, edge, graph.weight)  # [N]
+    merged = count(edge) > 1  # [N]
+    return Credit.of(
+        np.where(np.isnan(average) | ~merged, base, average),
+        parts={"base_advantage": base, "merged": merged},
+        metrics={"merged_steps": float(np.mean(merged)) if len(graph) else 0.0},
+    )

@@ -1,0 +1,87 @@
+"""One rollout a prompt against a persistent estimate of the prompt's value.
+
+Source: SPO (single-stream policy optimisation), arXiv:2509.13232, and its released recipe. `value` on an
+episode's first row is the tracker's estimate *before* the update; A = whiten(score - value) over the whole
+batch of episodes (sample std, (x - mean) / sqrt(variance + 1e-8)); no groups. `Tracker` is the one piece of
+state of the catalogue: the annotate stage asks it for values and updates it, credit stays pure.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from agentrl.credit import Credit, Options, where
+from agentrl.graph import StepGraph
+from agentrl.segments import whiten
+
+PAPER = "SPO (single stream), arXiv:2509.13232"
+READS = ("value",)
+
+
+class Config(Options, frozen=True):
+    """whiten: over the episodes of the batch; false leaves score - value."""
+
+    whiten: bool = True
+
+
+def credit(graph: StepGraph, config: Config) -> Credit:
+    """Every step of an episode gets the episode's advantage.
+
+    Raises:
+        ValueError: an episode's first row has no value.
+    """
+    value = graph.column("value")  # [N]
+    first = np.flatnonzero(graph.first)  # [E]
+    absent = first[np.isnan(value[first])]
+    if len(absent):
+        raise ValueError(
+            f"{where(graph, int(absent[0]))}: value: single_stream needs it on an episode's first step"
+        )
+    surprise = graph.score[first] - value[first]  # [E]
+    if config.whiten:
+        surprise = whiten(surprise, graph.weight[first])
+    return Credit.of(surprise[np.cumsum(graph.first) - 1])
+
+
+class Tracker:
+    """Beta counts of success of each prompt, forgetting faster the more the policy has moved.
+
+    value = alpha / (alpha + beta); after an outcome r in 0..1: alpha <- rho alpha + r, beta <- rho beta + 1 -
+    r with rho = clip(2^(-D / half_life), 0.875, 0.96), D the mean |change of log-probability| of the prompt's
+    last answer.
+    """
+
+    def __init__(self, half_life: float = 0.06, low: float = 0.875, high: float = 0.96) -> None:
+        self.half_life, self.low, self.high = half_life, low, high
+        self._counts: dict[str, tuple[float, float]] = {}
+
+    def start(self, prompt: str, outcomes: np.ndarray) -> None:
+        """Counts from offline samples, [n] in 0..1, smoothed by 0.5 and scaled to the window 1 / (1 -
+        low)."""
+        alpha, beta = float(outcomes.sum()) + 0.5, float((1 - outcomes).sum()) + 0.5
+        scale = 1 / (1 - self.low) / (alpha + beta)
+        self._counts[prompt] = alpha * scale, beta * scale
+
+    def value(self, prompt: str) -> float:
+        """The estimate, 0.5 for a prompt never seen."""
+        alpha, beta = self._counts.get(prompt, (0.5, 0.5))
+        return alpha / (alpha + beta)
+
+    def sampling_weight(self, prompt: str) -> float:
+        """How eagerly to sample the prompt again: its uncertainty, never nothing."""
+        v = self.value(prompt)
+        return float(np.sqrt(v * (1 - v))) + 0.05
+
+    def update(self, prompt: str, outcome: float, policy_change: float) -> None:
+        """One outcome in 0..1; `policy_change` is D in nats."""
+        rho = min(max(2.0 ** (-policy_change / self.half_life), self.low), self.high)
+        alpha, beta = self._counts.get(prompt, (0.5, 0.5))
+        self._counts[prompt] = rho * alpha + outcome, rho * beta + 1 - outcome
+
+    def state_dict(self) -> dict[str, tuple[float, float]]:
+        """What a checkpoint keeps."""
+        return dict(self._counts)
+
+    def load_state_dict(self, counts: Mapping[str, tuple[float, float]]) -> None:
+        """The counterpart of `state_dict`."""
+        self._counts = {prompt: (float(alpha), float(beta)) for prompt, (alpha, beta) in counts.items()}

@@ -1,0 +1,63 @@
+"""Generalised advantage estimation over turns.
+
+Source: turn-PPO, arXiv:2512.17008 (EACL 2026 Findings); no public code. A turn is one action; V(s_k) is the
+critic's value where it has seen the state and none of the action. Released turn GAE (VAGEN, HiPER) never
+bootstraps a truncated episode: that is `bootstrap=none` and `preset=official`. Default here: a truncated last
+row uses `next_value`, a terminated one 0; an episode that ends with neither flag counts as terminated. The
+paper does not state a normalisation; `whiten=true` is HiPER's, over turns (VAGEN whitens over tokens, so that
+long turns weigh more). `return`, the critic's target, is never whitened.
+"""
+
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from agentrl.credit import Credit, Options, where
+from agentrl.graph import StepGraph
+from agentrl.segments import following, gae, whiten
+
+PAPER = "turn-PPO, arXiv:2512.17008"
+NEEDS = ("value",)
+
+
+class Config(Options, frozen=True):
+    """gamma and lam are per turn."""
+
+    OFFICIAL = MappingProxyType({"bootstrap": "none", "whiten": True})
+
+    gamma: float = Field(0.99, ge=0, le=1)
+    lam: float = Field(0.9, ge=0, le=1)
+    bootstrap: Literal["value", "none"] = "value"
+    whiten: bool = False
+
+
+def bootstrap_value(graph: StepGraph, bootstrap: str, needed_by: str) -> np.ndarray:
+    """[N] value of the state after an episode's last row: `next_value` if truncated, else 0; 0 on other rows.
+
+    Raises:
+        ValueError: a truncated last row has no `next_value`.
+    """
+    cut = graph.last & graph.truncated  # [N]
+    if bootstrap != "value" or not cut.any():
+        return np.zeros(len(graph))
+    next_value = graph.columns.get("next_value", np.full(len(graph), np.nan))  # [N]
+    absent = cut & np.isnan(next_value)  # [N]
+    if absent.any():
+        raise ValueError(
+            f"{where(graph, int(np.argmax(absent)))}: next_value: {needed_by} needs the value after a truncated "
+            "episode: give it, or say terminated"
+        )
+    return np.where(cut, next_value, 0.0)
+
+
+def credit(graph: StepGraph, config: Config) -> Credit:
+    """A_k = delta_k + gamma lam A_{k+1}, delta_k = r_k + gamma V_{k+1} - V_k."""
+    value = graph.column("value")  # [N]
+    after = following(value, graph.parent, bootstrap_value(graph, config.bootstrap, "turn_ppo"))  # [N]
+    advantage = gae(graph.reward, value, after, graph.parent, config.gamma, config.lam)  # [N]
+    returns = advantage + value  # [N]
+    if config.whiten:
+        advantage = whiten(advantage, graph.weight)
+    return Credit.of(advantage, returns=returns, parts={"return": returns})

@@ -1,0 +1,37 @@
+"""Step advantages from Monte Carlo values.
+
+Source: VinePPO, Kazemnejad et al., arXiv:2410.01679. `value` is the mean outcome of fresh continuations from
+the step's state; A_k = r_k + V_{k+1} - V_k, 0 beyond the end, no discount, no normalisation. As in the
+official code, `value` may be absent after an episode's last estimate: there V = r + V(next), so the advantage
+is 0.
+"""
+
+import numpy as np
+
+from agentrl.credit import Credit, Options, where
+from agentrl.graph import StepGraph
+from agentrl.segments import following, scan
+
+PAPER = "VinePPO, arXiv:2410.01679"
+READS = ("value",)
+
+
+class Config(Options, frozen=True):
+    """No options."""
+
+
+def credit(graph: StepGraph, config: Config) -> Credit:
+    """A_k = r_k + V_{k+1} - V_k.
+
+    Raises:
+        ValueError: a value is absent before its episode's last estimate.
+    """
+    value = graph.column("value")  # [N]
+    absent = np.isnan(value)  # [N]
+    gap = absent & (scan((~absent).astype(float), 1.0, graph.parent) > 0)  # [N] an estimate follows
+    if gap.any():
+        at = where(graph, int(np.argmax(gap)))
+        raise ValueError(f"{at}: value: missing before the episode's last estimate, vine_ppo needs it there")
+    value = np.where(absent, scan(graph.reward, 1.0, graph.parent), value)  # [N]
+    advantage = graph.reward + following(value, graph.parent) - value  # [N]
+    return Credit.of(advantage, returns=advantage + value)
