@@ -1,0 +1,93 @@
+"""The only stage between rollout and update that calls a model: log-probs of the trainer and of the reference.
+
+It also holds the gate between engine and trainer: how far the log-probs that tokens were sampled with are from the
+trainer's, and, where they differ, a truncated importance correction of the policy-gradient terms (Espeholt et al.,
+arXiv:1802.01561, cap c of Eq. 1, per token).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from agentrl.forward import Network
+from agentrl.graph import PLAYED, StepGraph
+from agentrl.learner import Learner
+from agentrl.logprobs import token_stats
+from agentrl.pack import decisions, microbatches, pack, token_rows
+from agentrl.update import UpdateConfig
+
+
+class Annotated(NamedTuple):
+    """A graph with more columns, and metrics of the annotation."""
+
+    graph: StepGraph
+    metrics: dict[str, float]
+
+
+def annotate(graph: StepGraph, learner: Learner, config: UpdateConfig, temperature: float) -> Annotated:
+    """Add `old_logprob`, `importance` and, if the loss has a KL term, `ref_logprob`: each [S] float64.
+
+    Rows that cannot be trained (not played, ended by an environment error) keep the engine's log-probs. At
+    temperature 0 (greedy) log-probs are those of temperature 1, as the engine's are.
+    """
+    assert graph.tokens is not None, "annotation needs tokens"
+    rows = np.flatnonzero((graph.kind == PLAYED) & ~graph.failed())
+    behaviour = graph.tokens.logprobs  # [S]
+    columns = {"old_logprob": behaviour, "importance": np.ones(len(behaviour))}
+    metrics: dict[str, float] = {}
+    if config.old_logprob == "trainer":
+        old = logprobs(learner.network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)  # [S]
+        old = np.where(np.isnan(old), behaviour, old)
+        columns["old_logprob"] = old
+        counted = decisions(graph.tokens) & np.isin(token_rows(graph.tokens), rows)  # [S]
+        metrics = mismatch(behaviour[counted], old[counted])
+        if config.importance_cap and metrics["mismatch_max"] > config.mismatch_tolerance:
+            columns["importance"] = np.where(counted, np.minimum(np.exp(old - behaviour), config.importance_cap), 1.0)
+            metrics["importance_mean"] = float(columns["importance"][counted].mean())
+            metrics["importance_capped"] = float((columns["importance"][counted] == config.importance_cap).mean())
+    if config.kl_coef > 0:
+        if not learner.has_reference:
+            raise ValueError("update.kl_coef > 0 needs a reference model: make the learner with reference=True")
+        with learner.reference() as network:
+            reference = logprobs(network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)
+        columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
+    return Annotated(graph.with_columns(**columns), metrics)
+
+
+def mismatch(behaviour: np.ndarray, trainer: np.ndarray) -> dict[str, float]:
+    """How far two sets of log-probs [K] of the same tokens are apart, in nats."""
+    if not len(trainer):
+        return {"mismatch_max": 0.0, "mismatch_mean": 0.0}
+    apart = np.abs(behaviour - trainer)  # [K]
+    return {"mismatch_max": float(apart.max()), "mismatch_mean": float(apart.mean())}
+
+
+def logprobs(
+    network: Network, graph: StepGraph, rows: np.ndarray, *, temperature: float, max_tokens: int
+) -> np.ndarray:
+    """[S] float64 log-probs of the sampled tokens of `rows` under a network; NaN elsewhere, 0 where forced."""
+    tokens = graph.tokens
+    assert tokens is not None
+    chosen = np.isin(token_rows(tokens), rows)  # [S]
+    out = np.where(tokens.sampled & chosen, 0.0, np.nan)  # [S]
+    batch = pack(tokens, rows, np.zeros(len(out)), sharing=network.sharing)
+    training = network.model.training
+    network.model.eval()
+    try:
+        with torch.no_grad():
+            for part in microbatches(batch, max_tokens):
+                hidden = network.hidden(part)[torch.from_numpy(part.at).to(network.device)]
+                stats = token_stats(
+                    network.logits,
+                    hidden,
+                    part.target,
+                    part.allowed_offsets,
+                    part.allowed_ids,
+                    vocabulary=network.config.vocab_size,
+                    temperature=temperature or 1.0,
+                )
+                out[part.token] = stats.logprob.double().cpu().numpy()
+    finally:
+        network.model.train(training)
+    return out

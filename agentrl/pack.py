@@ -1,0 +1,239 @@
+"""From rows of a step graph to the batch a model is trained on, and to micro-batches of it.
+
+Letters: N rows, S tokens of the graph, T packed tokens, K targets (the tokens that are trained).
+
+A target is a *decision*: a sampled token that had an alternative. A token whose allowed set has one member has
+log-probability 0 whatever the weights, so it carries no loss and is not counted in any mean over tokens.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from agentrl.graph import StepGraph, Tokens, path_lengths
+from agentrl.layout import MIN_SHARED, Layout, lay_out, unshared
+
+Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
+Sharing = Literal["tree", "paths"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Batch:
+    """What one forward and backward pass takes. Losses of micro-batches are summed, never averaged.
+
+    Attributes:
+        layout: where the T packed tokens lie and who may attend to whom.
+        ids: [T] int64 packed tokens.
+        sharing: "tree", or "paths" for models whose layers need every path as a sequence of its own.
+        target: [K] int64 ids of the trained tokens.
+        at: [K] int64, the packed token whose hidden state predicts the target. At a fork one state predicts several.
+        token: [K] int64, index of the target in the graph's token table.
+        step: [K] int64, its row in the graph.
+        weight: [K] float64, aggregation weight, already divided by the denominator of the whole mini-batch.
+        allowed_offsets: [K+1] int64 into `allowed_ids`; an empty slice means unrestricted.
+        allowed_ids: int64.
+    """
+
+    layout: Layout
+    ids: np.ndarray
+    sharing: Sharing
+    target: np.ndarray
+    at: np.ndarray
+    token: np.ndarray
+    step: np.ndarray
+    weight: np.ndarray
+    allowed_offsets: np.ndarray
+    allowed_ids: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def decisions(tokens: Tokens) -> np.ndarray:
+    """[S] bool, sampled tokens that had an alternative."""
+    chosen: np.ndarray = tokens.sampled & (np.diff(tokens.allowed_offsets) != 1)
+    return chosen
+
+
+def token_rows(tokens: Tokens) -> np.ndarray:
+    """[S] int64, the row of each token."""
+    return np.repeat(np.arange(len(tokens.context)), np.diff(tokens.offsets))
+
+
+def pack(
+    tokens: Tokens,
+    rows: np.ndarray,
+    weight: np.ndarray,
+    *,
+    sharing: Sharing = "tree",
+    min_shared: int = MIN_SHARED,
+) -> Batch:
+    """One batch of all decisions of `rows`.
+
+    Args:
+        tokens: the token table of the graph.
+        rows: ascending rows to train.
+        weight: [S] aggregation weight of each token; read at the decisions of `rows`.
+        sharing: "paths" lays every root-to-leaf path out whole.
+        min_shared: prompts merge where at least this many leading tokens are equal.
+
+    Raises:
+        ValueError: a sampled token has nothing before it.
+    """
+    layout = lay_out(tokens, rows, min_shared) if sharing == "tree" else unshared(tokens, rows)
+    chosen = np.zeros(len(tokens.context), bool)  # [N]
+    chosen[rows] = True
+    row = token_rows(tokens)  # [S]
+    trained = decisions(tokens) & chosen[row]  # [S]
+    place = np.flatnonzero(trained[layout.source])  # packed index of each target, in pre-order
+    if sharing == "paths":  # a token on several paths is trained on the first
+        _, first = np.unique(layout.source[place], return_index=True)
+        place = place[np.sort(first)]
+    token = layout.source[place]  # [K]
+    at = layout.predictor[place]  # [K]
+    if (at < 0).any():
+        raise ValueError(
+            f"row {row[token[at < 0][0]]} begins with a sampled token, which nothing predicts: "
+            "give the prompt at least one token, such as a beginning-of-text token"
+        )
+    offsets, allowed = _take_csr(tokens.allowed_offsets, tokens.allowed_ids, token)
+    whole = Batch(
+        layout=layout,
+        ids=tokens.ids[layout.source],
+        sharing=sharing,
+        target=tokens.ids[token],
+        at=at,
+        token=token,
+        step=row[token],
+        weight=weight[token],
+        allowed_offsets=offsets,
+        allowed_ids=allowed,
+    )
+    return _of_targets(whole, np.arange(len(token)))
+
+
+def microbatches(batch: Batch, max_tokens: int) -> Iterator[Batch]:
+    """Cut a batch between steps so that no piece has more than `max_tokens` packed tokens.
+
+    Targets are taken in pre-order; a piece is a stretch of them with the paths they need, so that a subtree that is
+    cut off takes a copy of its ancestors' path, without targets. Cuts are made where the copy is short.
+
+    Raises:
+        ValueError: a single path is longer than `max_tokens`.
+    """
+    if len(batch) <= max_tokens:
+        if len(batch.target):
+            yield batch
+        return
+    first = np.flatnonzero(np.diff(batch.step, prepend=-1))  # [G] the first target of each step
+    longest = int(batch.layout.position[batch.at].max()) + 1
+    if longest > max_tokens:
+        raise ValueError(
+            f"a path has {longest} tokens, the limit of a micro-batch is {max_tokens}: "
+            "raise update.max_tokens or shorten the episodes"
+        )
+    reach = np.append(0, np.maximum.accumulate(np.maximum.reduceat(batch.at, first)) + 1)  # [G+1] tokens laid before
+    copies = _copies(batch.layout, batch.at[first], reach[:-1])  # [G]
+    start = 0
+    while start < len(first):
+        cost = copies[start] + reach[start + 1 :] - reach[start]  # of a piece up to and with each later step
+        fits = int(np.searchsorted(cost, max_tokens, side="right"))
+        stop = start + fits
+        if stop < len(first):
+            worth = int(np.searchsorted(cost, max_tokens // 4))  # a smaller piece is not worth a launch
+            options = np.arange(min(start + worth + 1, stop), stop + 1)
+            stop = int(options[len(options) - 1 - np.argmin(copies[options][::-1])])
+        end = first[stop] if stop < len(first) else len(batch.target)
+        yield _of_targets(batch, np.arange(first[start], end))
+        start = stop
+
+
+def _copies(layout: Layout, at: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    """[G] int64, how much of each step's path lies before `reach`, the tokens earlier steps needed."""
+    fresh = layout.position[np.minimum(reach, len(layout) - 1)]
+    copies: np.ndarray = np.where(at < reach, layout.position[at] + 1, fresh)
+    return copies
+
+
+def _of_targets(batch: Batch, which: np.ndarray) -> Batch:
+    """The batch of some targets: their tokens are the paths to their predictors, nothing else."""
+    layout = batch.layout
+    at = np.sort(batch.at[which])
+    below = np.searchsorted(at, layout.subtree_end) > np.searchsorted(at, np.arange(len(layout)))  # [T]
+    keep = np.flatnonzero(below)
+    offsets, allowed = _take_csr(batch.allowed_offsets, batch.allowed_ids, which)
+    return Batch(
+        layout=layout.take(keep),
+        ids=batch.ids[keep],
+        sharing=batch.sharing,
+        target=batch.target[which],
+        at=np.searchsorted(keep, batch.at[which]),
+        token=batch.token[which],
+        step=batch.step[which],
+        weight=batch.weight[which],
+        allowed_offsets=offsets,
+        allowed_ids=allowed,
+    )
+
+
+def _take_csr(offsets: np.ndarray, values: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Slices `which` of a CSR array: new offsets and values."""
+    size = offsets[which + 1] - offsets[which]  # [K]
+    end = np.cumsum(size)
+    index = np.repeat(offsets[which] - (end - size), size) + np.arange(size.sum())
+    return np.append(0, end), values[index]
+
+
+def aggregation_weights(
+    graph: StepGraph,
+    multiplicity: np.ndarray,
+    how: Aggregation = "token-mean",
+    sequence: Literal["step", "episode"] = "step",
+    norm_tokens: int | None = None,
+) -> np.ndarray:
+    """What each decision counts in the loss of a mini-batch, its denominator taken over the whole mini-batch.
+
+    Args:
+        graph: with tokens.
+        multiplicity: [N] float, how often each row counts (paths through it, times its weight); 0 leaves it out.
+        how: token-mean: 1 / decisions. seq-mean-token-sum: 1 / sequences. seq-mean-token-mean: 1 / sequences / the
+            sequence's decisions. seq-mean-token-sum-norm: 1 / sequences / norm_tokens (verl divides the sum over
+            sequences by the padded length alone; here it is a mean over sequences, as its name says).
+        sequence: what counts as one: a step (prompt and response, as in verl) or an episode.
+        norm_tokens: decisions a sequence is normalised by; None takes the longest sequence of the mini-batch.
+
+    Returns:
+        [S] float64, to be multiplied by a row's P, M and W (see `agentrl.credit.Credit`); 0 where not a decision.
+
+    Raises:
+        ValueError: episodes are asked for as sequences on a branched graph, where a step lies in several of them.
+    """
+    assert graph.tokens is not None
+    row = token_rows(graph.tokens)  # [S]
+    counted = decisions(graph.tokens) & (multiplicity[row] > 0)  # [S]
+    n_tokens = np.bincount(row[counted], minlength=len(graph))  # [N]
+    if how == "token-mean":
+        total = float((n_tokens * multiplicity).sum())
+        return np.where(counted, 1.0 / max(total, 1e-300), 0.0)
+    key = np.arange(len(graph))  # [N] sequence of each row
+    if sequence == "episode":
+        if graph.branched:
+            raise ValueError("on a branched graph a step lies in several episodes: use sequence=step or token-mean")
+        key = np.unique(graph.episode, return_inverse=True)[1]
+    length = np.bincount(key, n_tokens)  # decisions of each sequence
+    times = np.zeros(len(length))  # how often each sequence counts
+    np.maximum.at(times, key, np.where(n_tokens > 0, multiplicity, 0.0))
+    sequences = max(float(times.sum()), 1e-300)
+    divisor = np.ones(len(length))
+    if how == "seq-mean-token-mean":
+        divisor = np.maximum(length, 1)
+    elif how == "seq-mean-token-sum-norm":
+        divisor = np.full(len(length), norm_tokens or max(length.max(initial=1), 1))
+    return np.where(counted, 1.0 / (sequences * divisor[key[row]]), 0.0)
+
+
+def longest_path(tokens: Tokens) -> int:
+    """Tokens of the longest path: what a micro-batch must at least hold."""
+    return int(path_lengths(tokens).max(initial=0))

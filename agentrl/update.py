@@ -1,0 +1,298 @@
+"""The policy update and behaviour cloning: packed forward passes, one loss a token, sums over the whole mini-batch.
+
+The loss of a mini-batch is sum over decisions of a * (P * l(u, +1) + M * l(u, -1) + W * (KL - entropy bonus)), where a
+is the aggregation weight over the whole mini-batch (`agentrl.pack.aggregation_weights`) and P, M, W are the step's
+credit times the row's weight. Micro-batches are summed, so their number changes nothing but rounding.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import BaseModel, Field
+from torch import Tensor
+
+from agentrl.credit import Credit
+from agentrl.graph import StepGraph
+from agentrl.learner import Learner
+from agentrl.logprobs import EntropyMode, TokenStats, token_stats
+from agentrl.loss import LossInputs, LossOutput
+from agentrl.minibatch import split
+from agentrl.pack import Aggregation, Batch, aggregation_weights, microbatches, pack, token_rows
+
+
+class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
+    """How credit becomes new weights.
+
+    Attributes:
+        kl_coef: weight of the KL term against the reference model.
+        kl_form: k1 = pi - ref; abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10 (all log-probs).
+        entropy_coef: weight of the entropy bonus.
+        aggregation, sequence, norm_tokens: see `agentrl.pack.aggregation_weights`.
+        epochs: passes over the batch.
+        minibatches: optimiser steps a pass, at most as many as there are units.
+        unit: what is never divided between mini-batches: a task's group, or a rollout with all that shares its steps.
+        max_tokens: packed tokens of a micro-batch; at least the longest path.
+        train_invalid: also train steps whose answer was not in the right format.
+        old_logprob: recomputed by the trainer before the update, or the engine's.
+        importance_cap: cap of the correction for tokens sampled under other log-probs than the trainer's; 0 for none.
+        mismatch_tolerance: nats; below it engine and trainer count as equal and nothing is corrected.
+    """
+
+    kl_coef: float = Field(0.0, ge=0)
+    kl_form: Literal["k1", "abs", "k2", "k3"] = "k3"
+    entropy_coef: float = 0.0
+    aggregation: Aggregation = "token-mean"
+    sequence: Literal["step", "episode"] = "step"
+    norm_tokens: int | None = Field(None, ge=1)
+    epochs: int = Field(1, ge=1)
+    minibatches: int = Field(1, ge=1)
+    unit: Literal["group", "rollout"] = "group"
+    max_tokens: int = Field(16384, ge=1)
+    train_invalid: bool = True
+    old_logprob: Literal["trainer", "engine"] = "trainer"
+    importance_cap: float = Field(2.0, ge=0)
+    mismatch_tolerance: float = Field(1e-3, ge=0)
+
+
+class Terms(NamedTuple):
+    """Loss of each target [K], and per-target values whose weighted mean is logged."""
+
+    per_token: Tensor
+    metrics: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Work:
+    """What is trained: `rows` ascending, and the `multiplicity` [N] with which each row counts in means."""
+
+    graph: StepGraph
+    rows: np.ndarray
+    multiplicity: np.ndarray
+    terms: Callable[[TokenStats, Batch], Terms]
+    entropy: EntropyMode
+    temperature: float
+
+
+def update(
+    learner: Learner,
+    graph: StepGraph,
+    credit: Credit,
+    config: UpdateConfig,
+    loss: ModuleType,
+    loss_config: Any,
+    *,
+    temperature: float,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Policy-gradient update of the learner on an annotated graph.
+
+    Args:
+        loss: a file of `algorithms/loss`, with its config.
+        temperature: of the sampling; 0 (greedy) counts as 1, as in the engine.
+        seed: of the order of mini-batches.
+
+    Returns:
+        Metrics of the whole update; means are over decisions, each weighted as in the loss.
+    """
+    weight = credit.weight * graph.weight * credit.assigned  # [N]
+    if not config.train_invalid:
+        weight = weight * graph.valid
+    work = Work(
+        graph=graph,
+        rows=np.flatnonzero(weight > 0),
+        multiplicity=weight,
+        terms=_policy_terms(learner, graph, credit, weight, config, loss, loss_config),
+        entropy="gradient" if config.entropy_coef else "value",
+        temperature=temperature or 1.0,
+    )
+    metrics = _descend(learner, work, config, config.epochs, config.minibatches, seed)
+    return {**metrics, "dropped_rows": float(len(graph) - len(work.rows))}
+
+
+def clone(
+    learner: Learner,
+    graph: StepGraph,
+    config: UpdateConfig,
+    *,
+    minibatches: int | None = None,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Behaviour cloning: cross-entropy on the sampled tokens, each row as often as its `weight` says.
+
+    The learner's distribution is the one it will act with: restricted to allowed sets, at temperature 1.
+    """
+
+    def terms(stats: TokenStats, batch: Batch) -> Terms:
+        weight = _of(graph.weight[batch.step], stats.logprob)
+        return Terms(-weight * stats.logprob, {"probability": stats.logprob.detach().exp()})
+
+    work = Work(
+        graph=graph,
+        rows=np.flatnonzero(graph.weight > 0),
+        multiplicity=graph.weight,
+        terms=terms,
+        entropy="value",
+        temperature=1.0,
+    )
+    metrics = _descend(learner, work, config, config.epochs, minibatches or config.minibatches, seed)
+    return {**metrics, "dropped_rows": float(len(graph) - len(work.rows))}
+
+
+def _policy_terms(
+    learner: Learner,
+    graph: StepGraph,
+    credit: Credit,
+    weight: np.ndarray,
+    config: UpdateConfig,
+    loss: ModuleType,
+    loss_config: Any,
+) -> Callable[[TokenStats, Batch], Terms]:
+    """The loss of each target from its log-prob: policy gradient, KL and entropy bonus."""
+    assert graph.tokens is not None
+    share = graph.weight * (weight > 0)  # [N]
+    row = token_rows(graph.tokens)  # [S]
+    importance = graph.columns["importance"] if graph.has("importance") else np.ones(len(row))  # [S]
+    if credit.token_advantage is None:
+        positive, negative = (share * credit.positive)[row], (share * credit.negative)[row]  # [S]
+    else:
+        advantage = credit.token_advantage * weight[row]  # [S]
+        positive, negative = np.maximum(advantage, 0.0), np.maximum(-advantage, 0.0)
+    positive, negative = positive * importance, negative * importance  # [S]
+    old = graph.column("old_logprob", "a policy update")  # [S]
+    reference = graph.column("ref_logprob", "update.kl_coef > 0") if config.kl_coef > 0 else None
+
+    def terms(stats: TokenStats, batch: Batch) -> Terms:
+        def at(x: np.ndarray) -> Tensor:
+            return _of(x[batch.token], stats.logprob)
+
+        inputs = LossInputs(
+            logprob=stats.logprob,
+            old_logprob=at(old),
+            ref_logprob=None if reference is None else at(reference),
+            entropy=stats.entropy,
+            positive=at(positive),
+            negative=at(negative),
+            weight=_of(weight[batch.step], stats.logprob),
+            step=torch.from_numpy(batch.step).to(stats.logprob.device),
+            path=torch.from_numpy(graph.episode[batch.step]).to(stats.logprob.device),
+        )
+        policy: LossOutput = loss.loss(inputs, loss_config)
+        return _with_penalties(inputs, policy, config)
+
+    return terms
+
+
+def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig) -> Terms:
+    """Add KL and entropy bonus, which the step's W multiplies."""
+    per_token, logged = policy.per_token, dict(policy.metrics)
+    if inputs.ref_logprob is not None:
+        kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [K]
+        per_token = per_token + config.kl_coef * inputs.weight * kl
+        logged["kl_ref"] = kl.detach()
+    if config.entropy_coef and inputs.entropy is not None:
+        per_token = per_token - config.entropy_coef * inputs.weight * inputs.entropy
+    return Terms(per_token, logged)
+
+
+def kl_term(logprob: Tensor, reference: Tensor, form: str) -> Tensor:
+    """Per-token estimate of KL(pi || ref) from one sample, [K].
+
+    Source: Schulman, "Approximating KL divergence" (2020); k3 clamped to +-10 as in verl.
+    """
+    apart = logprob - reference  # [K]
+    if form == "k1":
+        return apart
+    if form == "abs":
+        return apart.abs()
+    if form == "k2":
+        return 0.5 * apart**2
+    return ((-apart).exp() + apart - 1).clamp(-10, 10)
+
+
+def _descend(
+    learner: Learner, work: Work, config: UpdateConfig, epochs: int, minibatches: int, seed: int
+) -> dict[str, float]:
+    """All optimiser steps of one update."""
+    meter = Meter()
+    learner.network.model.train()
+    for epoch in range(epochs):
+        order = np.random.default_rng([seed, epoch])
+        for rows in split(work.graph, work.rows, minibatches, config.unit, order):
+            _minibatch(learner, work, rows, config, meter)
+    learner.network.model.eval()
+    learner.updates += 1
+    return {**meter.means(), "lr_scale": learner.rate}
+
+
+def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateConfig, meter: "Meter") -> None:
+    """One optimiser step on `rows`."""
+    assert work.graph.tokens is not None
+    net = learner.network
+    inside = np.zeros(len(work.graph))  # [N]
+    inside[rows] = work.multiplicity[rows]
+    weight = aggregation_weights(work.graph, inside, config.aggregation, config.sequence, config.norm_tokens)  # [S]
+    batch = pack(work.graph.tokens, rows, weight, sharing=net.sharing)
+    for part in microbatches(batch, config.max_tokens):
+        hidden = net.hidden(part)[torch.from_numpy(part.at).to(net.device)]  # [K, d]
+        stats = token_stats(
+            net.logits,
+            hidden,
+            part.target,
+            part.allowed_offsets,
+            part.allowed_ids,
+            vocabulary=net.config.vocab_size,
+            temperature=work.temperature,
+            entropy=work.entropy,
+        )
+        terms = work.terms(stats, part)
+        share = _of(part.weight, stats.logprob)  # [K]
+        loss = (share * terms.per_token).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        counts = share * _of(inside[part.step], stats.logprob)  # [K]
+        meter.add(len(part), loss, counts, {**terms.metrics, "entropy": stats.entropy})
+    if len(batch.target):
+        meter.step(*learner.step())
+
+
+def _of(x: np.ndarray, like: Tensor) -> Tensor:
+    """A column as a tensor of the log-probs' type and device."""
+    return torch.from_numpy(np.asarray(x, np.float64)).to(like.device, like.dtype)
+
+
+class Meter:
+    """Sums of an update's metrics, kept on the device until they are asked for."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, Tensor] = {}
+        self.counts = {"tokens": 0.0, "decision_tokens": 0.0, "microbatches": 0.0, "optimizer_steps": 0.0}
+        self.norms: list[float] = []
+        self.skipped = 0
+
+    def add(self, tokens: int, loss: Tensor, share: Tensor, values: Mapping[str, Tensor | None]) -> None:
+        """A micro-batch: its loss, each target's share [K] in the mini-batch's means, and values [K]."""
+        named = {"loss": loss.detach(), "share": share.sum()}
+        named |= {name: (share * x.detach()).sum() for name, x in values.items() if x is not None}
+        for name, x in named.items():
+            self.sums[name] = self.sums[name] + x if name in self.sums else x
+        self.counts["tokens"] += tokens
+        self.counts["decision_tokens"] += len(share)
+        self.counts["microbatches"] += 1
+
+    def step(self, grad_norm: float, skipped: bool) -> None:
+        """An optimiser step."""
+        self.counts["optimizer_steps"] += 1
+        self.skipped += skipped
+        if not skipped:
+            self.norms.append(grad_norm)
+
+    def means(self) -> dict[str, float]:
+        """Loss and gradient norm as means over optimiser steps, the rest as means over decisions; and the counts."""
+        share = float(self.sums.pop("share", torch.tensor(0.0)))
+        loss = float(self.sums.pop("loss", torch.tensor(0.0))) / max(self.counts["optimizer_steps"], 1.0)
+        means = {name: float(x) / share for name, x in self.sums.items()} if share else {}
+        norm = sum(self.norms) / len(self.norms) if self.norms else 0.0
+        return {"loss": loss, **means, "grad_norm": norm, "skipped_steps": float(self.skipped), **self.counts}
