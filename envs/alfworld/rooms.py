@@ -128,14 +128,17 @@ def _needed(mixed: list[Spot], goal: Goal) -> set[Spot]:
     sources = [
         spot for spot in mixed if spot.kind != goal.to and goal.target in known.fits.get(spot.kind, ())
     ]
-    needed = {sources[0]}
+    ends = [spot for spot in mixed if spot.kind == goal.to]
     if goal.task == LOOK:
-        needed.add(min((spot for spot in mixed if spot.kind not in known.openable), key=_stand))
-    else:
-        needed.add(next(spot for spot in mixed if spot.kind == goal.to))
+        ends = sorted((spot for spot in mixed if spot.kind not in known.openable), key=_stand)
+    groups = [ends, sources]
     if goal.task in TOOLS:
-        needed.add(next(spot for spot in mixed if spot.kind == TOOLS[goal.task][0]))
-    return needed
+        groups.append([spot for spot in mixed if spot.kind == TOOLS[goal.task][0]])
+    needed: list[Spot] = []
+    for group in groups:
+        # Another viewpoint than those of the others, where the scene has one.
+        needed.append(min(group, key=lambda spot: spot.place in {one.place for one in needed if one != spot}))
+    return set(needed)
 
 
 def _stand(spot: Spot) -> int:
