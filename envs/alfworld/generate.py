@@ -37,12 +37,16 @@ class GameKey(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A generated game: the contents of its game.tw-pddl, what it asks for, and the compiled game."""
+    """A generated game: what it asks for, the contents of its game.tw-pddl, and the compiled game.
+
+    `rejected` counts the rooms made before it that the oracle did not win.
+    """
 
     key: GameKey
     goal: Goal
     data: dict[str, Any]
     game: Game
+    rejected: int
 
 
 def is_generated(key: str) -> bool:
@@ -105,7 +109,7 @@ def _attempt(key: GameKey, attempt: int) -> Made:
     goal = choose_goal(key.scene, key.task, draw)
     room = furnish(key.scene, levels.level(key.level), goal, draw)
     data = game_data(room, goal, trial_name(key), sentence(goal, draw))
-    return Made(key, goal, data, compile_game(data, key=str(key)))
+    return Made(key, goal, data, compile_game(data, key=str(key)), attempt)
 
 
 def trial_name(key: GameKey) -> str:

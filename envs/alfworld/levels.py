@@ -14,7 +14,8 @@ class Level:
         about: one line for people.
         kinds: task types unless others are asked for.
         spots: (fewest, most) receptacles kept, those the task needs among them; None keeps the whole scene.
-        others: (fewest, most) carried objects of other kinds than the target; None puts 1 to 3 of every kind.
+        others: (fewest, most) carried objects besides the target, at most two of a kind; None puts 1 to 3 of
+            every kind.
         targets: (fewest, most) objects of the kind asked for; pick-two has at least two.
         apart: keep at most one receptacle of each viewpoint, so that every other one can be walked to.
         scenery: also things that only stand around (chairs, windows), and things inside cups and bowls.

@@ -96,8 +96,8 @@ def furnish(number: int, level: Level, goal: Goal, draw: Draw) -> Room:
         for kind in others:
             builder.put(kind, draw.between(1, 3))
     else:
-        for _ in range(draw.between(*level.others)):
-            builder.put(draw.choice(others), 1)
+        for kind in draw.sample(others * 2, draw.between(*level.others)):
+            builder.put(kind, 1)
     if level.scenery:
         builder.scenery()
     views = {spot.place for spot in spots}

@@ -122,8 +122,8 @@ def test_weights_of_random_commands():
 
 
 def test_wander_slips_at_deeds_and_walks_with_its_two_probabilities():
-    # A faultless twin is shown the same observations. A random command equals its choice once in len(actions),
-    # so the share of differing moves is the probability times the mean of 1 - 1 / len(actions).
+    # A faultless twin is shown the same observations. A random command is its choice once in len(actions):
+    # the share of differing moves is the probability times the mean of 1 - 1 / len(actions).
     env, task_keys = environment(), Keys("small", seed=27)[:300]
     wanderer, twin = make_expert(env, "wander", 3), make_expert(env, "expert", 3)
     differing: dict[bool, list[bool]] = {True: [], False: []}
