@@ -51,7 +51,7 @@ class Credit:
     Attributes:
         advantage: [N] float64, positive - negative at unit weights: the number to print.
         positive, negative: [N] float64 >= 0, sums over the paths through a step.
-        weight: [N] float64, number of paths through a step (times their weights).
+        weight: [N] float64, number of paths through a step (times how often the method uses each).
         assigned: [N] bool; False means "no credit given", which is not an advantage of 0.
         token_advantage: [S] float64 over the graph's token table, or None: then every token takes its step's.
         returns: [N] float64 value targets, or None.
@@ -104,8 +104,7 @@ def assign(method: ModuleType, graph: StepGraph, config: Any) -> Credit:
 
     Rows that were not played, and rollouts that an environment error ended, are not assigned. On a branched
     graph a method for chains sees the expanded paths; a shared row's positive and negative parts are sums
-    over its paths. The graph's `weight` multiplies positive, negative and weight, and leaves the printed
-    advantage alone.
+    over its paths. The graph's `weight` enters statistics here and the loss in `agentrl.update`.
 
     Raises:
         ValueError: a column the method needs is missing, or absent on some step.
@@ -124,13 +123,7 @@ def assign(method: ModuleType, graph: StepGraph, config: Any) -> Credit:
             f"{name_of(method)} gives credit per token and these steps branch: "
             "give every path as an episode of its own, or choose a method that works per step"
         )
-    result = replace(
-        result,
-        positive=result.positive * part.weight,
-        negative=result.negative * part.weight,
-        weight=result.weight * part.weight,
-        metrics={**describe(part, result), **result.metrics},
-    )
+    result = replace(result, metrics={**describe(part, result), **result.metrics})
     return result if part is graph else scatter(result, seen, graph)
 
 
@@ -217,14 +210,17 @@ def expand(graph: StepGraph, on: Paths) -> StepGraph:
 
     Where a `score` column is given, a path has the score of its leaf's episode.
     """
-    wide = graph.take(on.row)
     start = np.ones(len(on.row), bool)
     start[1:] = on.leaf[1:] != on.leaf[:-1]  # [P rows] first row of its path
     end = np.append(np.flatnonzero(start)[1:], len(on.row)) - 1  # [paths]
-    columns = {"parent": np.where(start, -1, np.arange(len(on.row)) - 1), "episode": on.leaf}
+    per_row = {k: x for k, x in graph.columns.items() if len(x) == len(graph) and not k.startswith("token_")}
+    columns = {name: x[on.row] for name, x in per_row.items()}
+    columns["parent"] = np.where(start, -1, np.arange(len(on.row)) - 1)
+    columns["caller"] = np.full(len(on.row), -1)
+    columns["episode"] = on.leaf
     if graph.has("score"):
         columns["score"] = graph.score[on.row[end]][on.leaf]
-    return wide.with_columns(**columns, caller=np.full(len(on.row), -1))
+    return StepGraph(columns=columns, names=graph.names)
 
 
 def pool(credit: Credit, on: Paths, n: int) -> Credit:

@@ -1,10 +1,11 @@
 """Rewards normalised among the steps that play the same role: same prompt, turn, agent.
 
-Source: AT-GRPO (PettingLLMs), key group, turn, agent: at each turn every agent samples candidates from one
-state and each is scored on its own. mmGRPO (multi-module programs): key group, agent, invocation, where
-`invocation` counts the calls of an agent inside a rollout. The row's own `reward` is normalised. Official
-code (PettingLLMs): sample std, eps 1e-6, a group of one gets 0 unless every group of the batch is a group of
-one, which then pass their rewards through; here `singleton` says it, for all groups alike.
+Source: AT-GRPO, arXiv:2510.11062, key group, turn, agent: at each turn every agent samples candidates from
+one state and each is scored on its own. mmGRPO (multi-module programs), arXiv:2508.04660: key group, agent,
+invocation, where `invocation` counts the calls of an agent inside a rollout. The row's own `reward` is
+normalised. Official code (PettingLLMs): sample std, eps 1e-6, a group of one gets 0 unless every group of the
+batch is a group of one, which then pass their rewards through; here `singleton` says it, for all groups
+alike.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ from agentrl.credit import Credit, Options
 from agentrl.graph import StepGraph
 from agentrl.segments import Singleton, Std, group_norm, keys
 
-PAPER = "AT-GRPO (PettingLLMs); mmGRPO"
+PAPER = "AT-GRPO, arXiv:2510.11062; mmGRPO, arXiv:2508.04660"
 ROLES = ("group", "rollout", "turn", "agent", "policy", "state", "tree", "invocation")
 
 

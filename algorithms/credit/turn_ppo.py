@@ -46,8 +46,8 @@ def bootstrap_value(graph: StepGraph, bootstrap: str, needed_by: str) -> np.ndar
     absent = cut & np.isnan(next_value)  # [N]
     if absent.any():
         raise ValueError(
-            f"{where(graph, int(np.argmax(absent)))}: next_value: {needed_by} needs the value after a truncated "
-            "episode: give it, or say terminated"
+            f"{where(graph, int(np.argmax(absent)))}: next_value: {needed_by} needs the value after a "
+            "truncated episode: give it, or say terminated"
         )
     return np.where(cut, next_value, 0.0)
 

@@ -1,0 +1,164 @@
+"""Methods from stored values: vine_ppo, segment_tree, info_gain, single_stream."""
+
+import math
+
+import numpy as np
+import pytest
+
+from agentrl.algorithms.credit.single_stream import Tracker
+from agentrl.segments import tree_up
+from tests.algorithms.credit.steps import advantage, by, chain, credit_of, forest, normal, scores, tree_rows
+
+
+def test_vine_by_hand():
+    # 0 + 0.5 - 0.2 = 0.3; 0 + 0.25 - 0.5 = -0.25; 1 + 0 - 0.25 = 0.75
+    rows = chain("g", "a", [0, 0, 1], value=[0.2, 0.5, 0.25])
+    np.testing.assert_allclose(advantage("vine_ppo", rows), [0.3, -0.25, 0.75])
+
+
+def test_vine_after_the_last_estimate():
+    # V(2) = 1 and V(1) = 2 + 1 = 3 are filled in, so A_0 = 0 + 3 - 0.5 and the rest 0
+    rows = chain("g", "a", [0, 2, 1], value=[0.5, None, None])
+    assert advantage("vine_ppo", rows).tolist() == [2.5, 0, 0]
+    with pytest.raises(ValueError, match="line 1: value: missing before"):
+        advantage("vine_ppo", chain("g", "a", [0, 2], value=[None, 0.5]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_vine_sums_to_score_minus_first_value(seed):
+    rows = forest(seed)
+    a, score = advantage("vine_ppo", rows), scores(rows)
+    for indices in by(rows, "group", "episode").values():
+        assert sum(a[indices]) == pytest.approx(score[indices[0]] - rows[indices[0]]["value"])
+
+
+def test_segment_tree_by_hand():
+    # root segments: a (leaves 1 and 0 below: value 0.5) and d (leaf, 1). Prompt: 0.75.
+    rows = [
+        {"group": "g", "tree": "t", "episode": "a", "turn": 0, "reward": 7},  # an inner reward does not count
+        {"group": "g", "tree": "t", "episode": "a", "turn": 1, "reward": 1},
+        {"group": "g", "episode": "b", "turn": 1, "reward": 0, "parent": ["a", 0]},
+        {"group": "g", "tree": "t", "episode": "d", "turn": 0, "reward": 1},
+    ]
+    assert advantage("segment_tree", rows).tolist() == [-0.25, 0.5, -0.5, 0.25]
+    # population std of two siblings is half their distance: all +-1
+    np.testing.assert_allclose(advantage("segment_tree", rows, std="population", eps=0), [-1, 1, -1, 1])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_segment_tree_equals_recursion(seed):
+    rows = tree_rows(seed)
+    at = {(row["episode"], row["turn"]): i for i, row in enumerate(rows)}
+    above = [
+        at.get(tuple(row["parent"])) if "parent" in row else at.get((row["episode"], row["turn"] - 1))
+        for row in rows
+    ]
+    children = {p: [i for i, a in enumerate(above) if a == p] for p in set(above)}
+
+    def value(i):
+        below = children.get(i, [])
+        return sum(map(value, below)) / len(below) if below else rows[i]["reward"]
+
+    expected = []
+    for i, row in enumerate(rows):
+        siblings = children[above[i]]
+        if above[i] is None:
+            siblings = [
+                j for j in siblings if (rows[j]["group"], rows[j]["tree"]) == (row["group"], row["tree"])
+            ]
+        expected.append(value(i) - sum(map(value, siblings)) / len(siblings))
+    np.testing.assert_allclose(advantage("segment_tree", rows), expected, atol=1e-12)
+
+
+def test_tree_up_by_hand():
+    # 0 -> {1, 2}, 1 -> {3, 4}
+    parent, x = np.array([-1, 0, 0, 1, 1]), np.array([9.0, 9, 3, 1, 2])
+    assert tree_up(x, parent).tolist() == [2.25, 1.5, 3, 1, 2]
+    assert tree_up(x, parent, "sum").tolist() == [6, 3, 3, 1, 2]
+    assert tree_up(x, parent, "max").tolist() == [3, 2, 3, 1, 2]
+
+
+def test_info_gain_by_hand():
+    # p: 0.25 before, 0.5 after turn 0; the last turn's reward 1 (its p does not matter). r = 0.25, 1.
+    p = [math.log(0.5), None]
+    rows = chain("g", "a", [0, 1], gold_logprob=p, gold_logprob_start=[math.log(0.25), None])
+    rows += chain("g", "b", [0])
+    out = credit_of("info_gain", rows, gamma=0.5, eps=0)
+    np.testing.assert_allclose(out["turn_reward"], [0.25, 1, 0])
+    n = normal([0.25, 1, 0], eps=0)
+    np.testing.assert_allclose(out["advantage"], [n[0] + 0.5 * n[1], n[1], n[2]])
+    # released form, per turn: turn 0 holds 0.25 and 0, mean 0.125; turn 1 is alone
+    released = credit_of("info_gain", rows, preset="official")["advantage"]
+    np.testing.assert_allclose(released, [0.125, 0, -0.125])
+
+
+def test_info_gain_names_what_is_missing():
+    with pytest.raises(ValueError, match="line 1: gold_logprob_start"):
+        advantage(
+            "info_gain", chain("g", "a", [0, 1], gold_logprob=[-1.0, None], gold_logprob_start=[None, -1.0])
+        )
+    with pytest.raises(ValueError, match="line 1: gold_logprob: missing"):
+        advantage(
+            "info_gain", chain("g", "a", [0, 1], gold_logprob=[None, -1.0], gold_logprob_start=[-1.0, None])
+        )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_info_gain_equals_a_loop(seed):
+    rows = forest(seed)
+    reward, expected = np.zeros(len(rows)), np.zeros(len(rows))
+    for indices in by(rows, "group", "episode").values():
+        before = math.exp(rows[indices[0]]["gold_logprob_start"])
+        for i in indices[:-1]:
+            now = math.exp(rows[i]["gold_logprob"])
+            reward[i], before = now - before, now
+        reward[indices[-1]] = rows[indices[-1]]["reward"]
+    for members in by(rows, "group").values():
+        reward[members] = normal(reward[members].tolist())
+    for indices in by(rows, "group", "episode").values():
+        carry = 0.0
+        for i in reversed(indices):
+            carry = expected[i] = reward[i] + 0.7 * carry
+    np.testing.assert_allclose(advantage("info_gain", rows, gamma=0.7), expected, atol=1e-9)
+
+
+def test_single_stream_by_hand():
+    # surprises 1 - 0.5 = 0.5 and 0 - 0.25 = -0.25; mean 0.125, sample std 0.53033
+    rows = chain("g", "a", [0, 1], value=[0.5, None]) + chain("h", "b", [0], value=[0.25])
+    assert advantage("single_stream", rows, whiten=False).tolist() == [0.5, 0.5, -0.25]
+    np.testing.assert_allclose(advantage("single_stream", rows), [0.70710678] * 2 + [-0.70710678], atol=1e-6)
+    with pytest.raises(ValueError, match="line 2: value"):
+        advantage("single_stream", [rows[0], chain("h", "b", [0])[0]])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_single_stream_whitens_over_episodes(seed):
+    rows = forest(seed)
+    a, first = advantage("single_stream", rows), [i[0] for i in by(rows, "group", "episode").values()]
+    assert a[first].mean() == pytest.approx(0, abs=1e-12)
+    assert a[first].std(ddof=1) == pytest.approx(1, abs=1e-6)
+
+
+def test_tracker_by_hand():
+    tracker = Tracker()
+    assert tracker.value("p") == 0.5
+    # D = 0.006: rho = 2^-0.1 = 0.933: alpha = 0.933 * 0.5 + 1, beta = 0.933 * 0.5
+    tracker.update("p", 1.0, 0.006)
+    rho = 2**-0.1
+    assert tracker.value("p") == pytest.approx((0.5 * rho + 1) / (rho + 1))
+    # clipped: 2^-10 -> 0.875 and 2^0 -> 0.96
+    for change, rho in ((0.6, 0.875), (0.0, 0.96)):
+        tracker = Tracker()
+        tracker.update("p", 0.0, change)
+        assert tracker.value("p") == pytest.approx(0.5 * rho / (rho + 1))
+    # 6 of 8 successes: alpha 6.5, beta 2.5, scaled to 8 in all
+    tracker.start("q", np.array([1.0] * 6 + [0.0] * 2))
+    assert tracker.state_dict()["q"] == pytest.approx((6.5 * 8 / 9, 2.5 * 8 / 9))
+    assert tracker.sampling_weight("q") == pytest.approx(math.sqrt(6.5 / 9 * 2.5 / 9) + 0.05)
+
+
+def test_tracker_survives_a_checkpoint():
+    tracker, copy = Tracker(), Tracker()
+    tracker.update("p", 1.0, 0.01)
+    copy.load_state_dict(tracker.state_dict())
+    assert copy.value("p") == tracker.value("p")
