@@ -1,9 +1,9 @@
 """Attention over a packed trie, registered with transformers as "agentrl_tree".
 
 Any causal language model that calls transformers' attention interface takes one packed row [1, T] this way: token q
-sees kv iff kv <= q < subtree_end[kv]. On CUDA this is FlexAttention under a block mask; elsewhere one call of scaled
-dot-product attention per unbranched run of the trie, over the keys of its path (on a CPU faster than padded buckets
-of trees and than dense masks). Everything else in the model works on the flat tokens, without padding.
+sees kv iff kv <= q < subtree_end[kv]. On CUDA this is FlexAttention under a block mask. On the CPU it is at most two
+calls of the flash kernel for each unbranched run of the trie (faster than padded buckets of trees and than masks).
+Everything else in the model works on the flat tokens, without padding.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from agentrl.layout import Layout
@@ -29,35 +28,23 @@ class TreePlan:
     """What the layers need to know of a layout, made once a batch.
 
     Attributes:
-        runs: lengths of the unbranched stretches, in packed order.
-        above: for each run the runs of its path, root first.
-        below_diagonal: additive mask with 0 on and below the diagonal, a window of which serves every run that has a
-            path above it; None if none has.
-        block_mask: for FlexAttention; then the other fields are empty.
+        runs: (start, end, end of its subtree) of each unbranched stretch, in packed order.
+        block_mask: for FlexAttention; then `runs` is empty.
     """
 
-    runs: list[int]
-    above: list[list[int]]
-    below_diagonal: Tensor | None = None
+    runs: list[tuple[int, int, int]]
     block_mask: BlockMask | None = None
 
 
-def make_plan(layout: Layout, device: torch.device, dtype: torch.dtype) -> TreePlan:
+def make_plan(layout: Layout, device: torch.device) -> TreePlan:
     """The plan of a layout on a device. On CUDA the layout's length must be a multiple of `BLOCK`."""
     if device.type == "cuda":
-        return TreePlan(runs=[], above=[], block_mask=block_mask(layout.subtree_end, device))
+        return TreePlan(runs=[], block_mask=block_mask(layout.subtree_end, device))
+    if device.type != "cpu":
+        raise ValueError(f"attention over a tree is made for cpu and cuda, not for {device.type}")
     starts = layout.run_starts()  # [R]
-    runs = np.diff(starts, append=len(layout)).tolist()
-    parent = layout.predictor[starts]  # [R]
-    run_above = np.where(parent >= 0, np.searchsorted(starts, parent, side="right") - 1, -1).tolist()  # [R]
-    above: list[list[int]] = []
-    for run in run_above:
-        above.append([*above[run], run] if run >= 0 else [])
-    longest = max((runs[i] + sum(runs[j] for j in path) for i, path in enumerate(above) if path), default=0)
-    mask = None
-    if longest:
-        mask = torch.full((longest, longest), -torch.inf, dtype=dtype, device=device).triu_(1)
-    return TreePlan(runs=runs, above=above, below_diagonal=mask)
+    ends = np.append(starts[1:], len(layout))[: len(starts)]  # [R]
+    return TreePlan(runs=list(zip(starts.tolist(), ends.tolist(), layout.subtree_end[starts].tolist(), strict=True)))
 
 
 def block_mask(subtree_end: np.ndarray, device: torch.device) -> BlockMask:
@@ -122,28 +109,84 @@ def tree_attention(
         grouped = query.shape[1] != key.shape[1]
         out = _flex()(query, key, value, block_mask=tree_plan.block_mask, scale=scaling, enable_gqa=grouped)
         return out.transpose(1, 2), None
-    return _by_runs(query, key, value, tree_plan, scaling).transpose(1, 2), None
+    out = _RunAttention.apply(query, key, value, tree_plan, scaling)  # type: ignore[no-untyped-call]
+    return out.transpose(1, 2), None
 
 
-def _by_runs(query: Tensor, key: Tensor, value: Tensor, plan: TreePlan, scaling: float | None) -> Tensor:
-    """One attention call a run, over the keys of its path: [1, H, T, D]."""
-    # split, because its backward is one concatenation; slices would each add a zero-filled gradient of all T tokens.
-    queries, keys, values = (torch.split(x, plan.runs, dim=2) for x in (query, key, value))
-    grouped = query.shape[1] != key.shape[1]
-    outs: list[Tensor] = []
-    for i, path in enumerate(plan.above):
-        k, v = keys[i], values[i]
-        mask = None
-        if path:
-            assert plan.below_diagonal is not None
-            k, v = torch.cat([*(keys[j] for j in path), k], 2), torch.cat([*(values[j] for j in path), v], 2)
-            mask = plan.below_diagonal[k.shape[2] - plan.runs[i] : k.shape[2], : k.shape[2]]
-        outs.append(
-            scaled_dot_product_attention(
-                queries[i], k, v, attn_mask=mask, is_causal=not path, scale=scaling, enable_gqa=grouped
+class _RunAttention(torch.autograd.Function):
+    """Attention over a trie from PyTorch's CPU flash kernel, with no mask and no padding.
+
+    Each run attends to itself causally, then everything below a run (one contiguous stretch) attends to all of it;
+    partial results are merged by their log-sum-exp. The backward kernel is exact for each part when it is given the
+    merged output and log-sum-exp (Dao et al., arXiv:2205.14135, section B.2: both enter it only as row constants).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: TreePlan, scaling: float | None) -> Tensor:
+        out = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
+        total = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32))  # [1, H, T]
+        for start, end, _ in plan.runs:
+            own = slice(start, end)
+            out[:, :, own], total[:, :, own] = _flash(query, key, value, own, own, True, scaling)
+        for start, end, below in plan.runs:
+            if below > end:
+                rest = slice(end, below)
+                part, weight = _flash(query, key, value, rest, slice(start, end), False, scaling)
+                both = torch.logaddexp(total[:, :, rest], weight)
+                old_share, share = (total[:, :, rest] - both).exp_(), (weight - both).exp_()
+                out[:, :, rest] = out[:, :, rest] * old_share[..., None] + part * share[..., None]
+                total[:, :, rest] = both
+        ctx.save_for_backward(query, key, value, out, total)
+        ctx.plan, ctx.scaling = plan, scaling
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, out, total = ctx.saved_tensors
+        grads = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+
+        def part(rows: slice, seen: slice, causal: bool) -> tuple[Tensor, Tensor, Tensor]:
+            found: tuple[Tensor, Tensor, Tensor] = _KERNELS._scaled_dot_product_flash_attention_for_cpu_backward(
+                grad[:, :, rows],
+                query[:, :, rows],
+                key[:, :, seen],
+                value[:, :, seen],
+                out[:, :, rows],
+                total[:, :, rows],
+                0.0,
+                causal,
+                scale=ctx.scaling,
             )
-        )
-    return torch.cat(outs, 2)
+            return found
+
+        for start, end, _ in ctx.plan.runs:
+            own = slice(start, end)
+            for whole, piece in zip(grads, part(own, own, True), strict=True):
+                whole[:, :, own] = piece
+        for start, end, below in ctx.plan.runs:
+            if below > end:
+                for whole, piece, at in zip(
+                    grads,
+                    part(slice(end, below), slice(start, end), False),
+                    (slice(end, below), slice(start, end), slice(start, end)),
+                    strict=True,
+                ):
+                    whole[:, :, at] += piece
+        return *grads, None, None
+
+
+_KERNELS = torch.ops.aten
+
+
+def _flash(
+    query: Tensor, key: Tensor, value: Tensor, rows: slice, seen: slice, causal: bool, scaling: float | None
+) -> tuple[Tensor, Tensor]:
+    """Output [1, H, rows, D] and log-sum-exp [1, H, rows] of some queries over some keys."""
+    found: tuple[Tensor, Tensor] = _KERNELS._scaled_dot_product_flash_attention_for_cpu(
+        query[:, :, rows], key[:, :, seen], value[:, :, seen], 0.0, causal, scale=scaling
+    )
+    return found
 
 
 _compiled: list[Callable[..., Tensor]] = []

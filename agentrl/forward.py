@@ -65,7 +65,7 @@ class Network:
         layout, ids = batch.layout, batch.ids
         if self.device.type == "cuda":
             layout, ids = _whole_blocks(layout, ids)
-        plan = make_plan(layout, self.device, next(self.model.parameters()).dtype)
+        plan = make_plan(layout, self.device)
         row, position = (torch.from_numpy(x).to(self.device)[None] for x in (ids, layout.position))
         with attending_over_trees(self.model):
             return self._decoder(row, position_ids=position, tree_plan=plan)[0, : len(batch)]
@@ -136,7 +136,7 @@ def _probe_tree(model: Any) -> str:
     network = Network(model=model, sharing="tree")
     try:
         packed = network.hidden(_batch_of(tree, ids, "tree"))  # [8, d]
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RuntimeError, AttributeError) as error:  # whatever refuses, it cannot be used
         return f"{model.config.model_type}: {error}"
     for path in ([0, 1, 2, 3, 4], [0, 1, 2, 5, 6, 7]):
         plain = network._decoder(torch.from_numpy(ids[path]).to(network.device)[None])[0]

@@ -1,0 +1,324 @@
+"""How much the packed update saves: one gradient of the same loss, computed in four layouts, on named shapes.
+
+    python benchmarks/update.py [--shape NAME ...] [--repeats N] [--json]
+    python benchmarks/update.py --crossover
+
+CPU seconds of one thread, best of the repeats. Every layout must give the same loss and gradient. The bound is what
+the packed tokens' matrix products would take at the speed of the model's largest one, measured in the same run.
+`--crossover` finds from how many equal tokens on it pays to share a prompt.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, Qwen3Config
+
+from agentrl.graph import Tokens, path_lengths
+from agentrl.learner import Learner, OptimConfig
+from agentrl.logprobs import token_stats
+from agentrl.pack import Batch, microbatches, pack, token_rows
+
+VOCABULARY = 2048
+ROOM = 8192  # packed tokens of a micro-batch
+NEVER = 1 << 30  # no prompt has so many tokens in common
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A batch of multi-turn episodes.
+
+    Attributes:
+        turns: of each episode.
+        prompt: tokens before the first answer.
+        answer: sampled tokens a turn, in total over the batch.
+        seen: observation tokens before every later answer.
+        shared: leading tokens of the prompt that all episodes have in common.
+        window: every prompt is fresh: the shared part, then `window` times (seen + an answer's) tokens of history.
+        branches: episodes after the first branch off its middle turn.
+    """
+
+    turns: tuple[int, ...]
+    prompt: int
+    answer: int
+    seen: int
+    shared: int = 0
+    window: int = 0
+    branches: bool = False
+
+
+SHAPES = {
+    "44-steps": Shape(turns=(8, 11, 12, 13), prompt=200, answer=2840, seen=63),
+    "44-steps-shared-prompt": Shape(turns=(8, 11, 12, 13), prompt=200, answer=2840, seen=63, shared=200),
+    "long-prompt": Shape(turns=(2,) * 8, prompt=1500, answer=1024, seen=64, shared=1500),
+    "windows": Shape(turns=(10,) * 4, prompt=400, answer=1600, seen=60, shared=350, window=2),
+    "tree": Shape(turns=(8,) * 8, prompt=300, answer=2560, seen=60, shared=300, branches=True),
+}
+
+
+def token_table(shape: Shape) -> Tokens:
+    """The shape's steps as the rows of a token table, with random ids."""
+    rng = np.random.default_rng(0)
+    steps = sum(shape.turns)
+    answers = np.diff(np.linspace(0, shape.answer, steps + 1).astype(int))  # [N], sums to shape.answer
+    shared = rng.integers(1, VOCABULARY, shape.shared).tolist()
+    ids: list[int] = []
+    sampled: list[bool] = []
+    offsets, context, kept, length = [0], [], [], []
+    first_branch = shape.turns[0] // 2
+    for episode, turns in enumerate(shape.turns):
+        start = first_branch if shape.branches and episode else 0
+        for turn in range(start, turns):
+            row = len(context)
+            fresh = turn == 0 or shape.window > 0
+            above = -1 if fresh else first_branch - 1 if turn == start and start else row - 1
+            size = shape.prompt - shape.shared if turn == 0 else shape.seen
+            if shape.window and turn:
+                size = shape.prompt - shape.shared + min(turn, shape.window) * (shape.seen + int(answers[row]))
+            prompt = (shared if fresh else []) + rng.integers(1, VOCABULARY, size).tolist()
+            ids += prompt + rng.integers(1, VOCABULARY, answers[row]).tolist()
+            sampled += [False] * len(prompt) + [True] * int(answers[row])
+            offsets.append(len(ids))
+            context.append(above)
+            kept.append(0 if fresh else length[above])
+            length.append(kept[-1] + offsets[-1] - offsets[-2])
+    return Tokens(
+        offsets=np.array(offsets),
+        ids=np.array(ids),
+        sampled=np.array(sampled),
+        logprobs=np.zeros(len(ids)),
+        allowed_offsets=np.zeros(len(ids) + 1, np.int64),
+        allowed_ids=np.zeros(0, np.int64),
+        context=np.array(context),
+        context_tokens=np.array(kept),
+    )
+
+
+def one_row_a_step(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
+    """Every step with its whole path as a prompt of its own; and the original index of each token, [S']."""
+    source = [np.arange(tokens.offsets[n], tokens.offsets[n + 1]) for n in range(len(tokens.context))]
+    paths = [tokens.path(n) for n in range(len(tokens.context))]
+    history = [len(path) - len(own) for path, own in zip(paths, source, strict=True)]
+    offsets = np.cumsum([0] + [len(path) for path in paths])
+    wide = Tokens(
+        offsets=offsets,
+        ids=np.concatenate(paths),
+        sampled=np.concatenate(
+            [np.append(np.zeros(h, bool), tokens.sampled[own]) for h, own in zip(history, source, strict=True)]
+        ),
+        logprobs=np.zeros(offsets[-1]),
+        allowed_offsets=np.zeros(offsets[-1] + 1, np.int64),
+        allowed_ids=np.zeros(0, np.int64),
+        context=np.full(len(paths), -1),
+        context_tokens=np.zeros(len(paths), np.int64),
+    )
+    back = [np.append(np.full(h, -1), own) for h, own in zip(history, source, strict=True)]
+    return wide, np.concatenate(back)
+
+
+def packed_loss(learner: Learner, tokens: Tokens, gain: np.ndarray, min_shared: int | None = None) -> tuple[float, int]:
+    """Backward of -sum(gain * log-prob) through the product's own packing: loss and tokens computed."""
+    rows = np.arange(len(tokens.context))
+    options = {} if min_shared is None else {"min_shared": min_shared}
+    batch = pack(tokens, rows, gain, sharing="tree", **options)
+    total, computed = 0.0, 0
+    for part in microbatches(batch, ROOM):
+        loss = -(torch.from_numpy(part.weight).float() * target_logprobs(learner, part)).sum()
+        loss.backward()
+        total, computed = total + float(loss.detach()), computed + len(part)
+    return total, computed
+
+
+def target_logprobs(learner: Learner, part: Batch) -> Tensor:
+    """[K] log-probs of a batch's targets."""
+    net = learner.network
+    hidden = net.hidden(part)[torch.from_numpy(part.at)]
+    return token_stats(
+        net.logits, hidden, part.target, part.allowed_offsets, part.allowed_ids, vocabulary=VOCABULARY
+    ).logprob
+
+
+def padded_loss(model: Any, rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, int]:
+    """The same through transformers' plain forward pass, rows padded to the widest, logits everywhere.
+
+    Args:
+        rows: ids [L] and gain [L] of each row; gain is 0 where a token is not trained.
+    """
+    width = max(len(ids) for ids, _ in rows)
+    total = 0.0
+    at_once = max(1, ROOM // width)
+    for start in range(0, len(rows), at_once):
+        part = rows[start : start + at_once]
+        ids, gain = torch.zeros(len(part), width, dtype=torch.long), torch.zeros(len(part), width)
+        for i, (row_ids, row_gain) in enumerate(part):
+            ids[i, : len(row_ids)], gain[i, : len(row_ids)] = torch.from_numpy(row_ids), torch.from_numpy(row_gain)
+        logprobs = model(input_ids=ids, use_cache=False).logits[:, :-1].log_softmax(-1)
+        loss = -(gain[:, 1:] * logprobs.gather(2, ids[:, 1:, None])[..., 0]).sum()
+        loss.backward()
+        total += float(loss.detach())
+    return total, len(rows) * width
+
+
+def trajectories(tokens: Tokens, gain: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """One row a leaf path; a step on several paths is trained in the first."""
+    continued = np.zeros(len(tokens.context), bool)
+    continued[tokens.context[tokens.context >= 0]] = True
+    rows, done = [], np.zeros(len(tokens.ids), bool)
+    for leaf in np.flatnonzero(~continued):
+        source, row = [], int(leaf)
+        while row >= 0:
+            source.append(np.arange(tokens.offsets[row], tokens.offsets[row + 1]))
+            row = int(tokens.context[row])
+        path = np.concatenate(source[::-1])
+        rows.append((tokens.ids[path], np.where(done[path], 0.0, gain[path])))
+        done[path] = True
+    return rows
+
+
+def layouts(learner: Learner, tokens: Tokens, gain: np.ndarray) -> dict[str, Callable[[], tuple[float, int]]]:
+    """What is compared, by name; the first is ours and the last is what most trainers do."""
+    wide, source = one_row_a_step(tokens)
+    wide_gain = np.where(source >= 0, gain[source], 0.0)
+    rows = token_rows(wide)
+    steps = [(wide.ids[rows == n], wide_gain[rows == n]) for n in range(len(wide.context))]
+    model = learner.network.model
+    return {
+        "packed": lambda: packed_loss(learner, tokens, gain),
+        "packed, prompts not shared": lambda: packed_loss(learner, tokens, gain, NEVER),
+        "one padded row a trajectory": lambda: padded_loss(model, trajectories(tokens, gain)),
+        "one packed row a step": lambda: packed_loss(learner, wide, wide_gain, NEVER),
+        "one padded row a step": lambda: padded_loss(model, steps),
+    }
+
+
+def make_learner() -> Learner:
+    """A Qwen3-type model of 4 million parameters."""
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=VOCABULARY,
+        hidden_size=256,
+        intermediate_size=768,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        tie_word_embeddings=True,
+    )
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    return Learner(SimpleNamespace(model=model, tokenizer=None), OptimConfig())
+
+
+def gradient(model: Any) -> Tensor:
+    """All gradients in one vector."""
+    return torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
+
+
+def gemm_bound(learner: Learner, tokens: Tokens) -> float:
+    """Seconds the packed update's matrix products would take at the measured speed of the largest one."""
+    config = learner.network.config
+    rows = np.arange(len(tokens.context))
+    batch = pack(tokens, rows, np.ones(len(tokens.ids)))
+    a = torch.randn(2048, config.hidden_size)
+    b = torch.randn(config.hidden_size, config.intermediate_size)
+    torch.mm(a, b)
+    rates = []
+    for _ in range(5):
+        start = time.process_time()
+        for _ in range(20):
+            torch.mm(a, b)
+        rates.append(20 * 2 * a.numel() * b.shape[1] / (time.process_time() - start))
+    layers: Any = learner.network.model.model.layers
+    linear = sum(p.numel() for p in layers.parameters() if p.ndim == 2)
+    head = config.hidden_size * config.vocab_size
+    width = config.num_attention_heads * config.head_dim * config.num_hidden_layers
+    seen = float((batch.layout.position + 1).sum())  # (query, key) pairs
+    return float(6 * (linear * len(batch) + head * len(batch.target) + 2 * width * seen) / max(rates))
+
+
+def measure(name: str, repeats: int, learner: Learner) -> Iterator[dict[str, object]]:
+    """One line for each layout of a shape."""
+    tokens = token_table(SHAPES[name])
+    rng = np.random.default_rng(1)
+    advantage = rng.normal(size=len(tokens.context))[token_rows(tokens)]
+    gain = np.where(tokens.sampled, advantage, 0.0) / tokens.sampled.sum()
+    bound = gemm_bound(learner, tokens)
+    ours: tuple[float, float, Tensor] | None = None
+    for layout, run in layouts(learner, tokens, gain).items():
+        seconds = np.inf
+        for _ in range(repeats):
+            learner.network.model.zero_grad()
+            start = time.process_time()
+            loss, computed = run()
+            seconds = min(seconds, time.process_time() - start)
+        found = gradient(learner.network.model)
+        ours = ours or (seconds, loss, found)
+        apart = float((found - ours[2]).norm() / ours[2].norm())
+        assert abs(loss - ours[1]) < 1e-4 * max(1, abs(ours[1])) and apart < 1e-3, f"{layout}: another gradient"
+        yield {
+            "shape": name,
+            "layout": layout,
+            "steps": len(tokens.context),
+            "response_tokens": int(tokens.sampled.sum()),
+            "longest": int(path_lengths(tokens).max()),
+            "tokens": computed,
+            "cpu_s": round(seconds, 3),
+            "ratio": round(seconds / ours[0], 2),
+            "share_of_bound": round(bound / seconds, 3),
+            "loss": loss,
+            "gradient_apart": apart,
+        }
+
+
+def crossover(learner: Learner, repeats: int) -> Iterator[dict[str, object]]:
+    """Sharing a prompt against computing it for every episode, by its length."""
+    for shared in (8, 16, 32, 64, 128, 256, 512):
+        tokens = token_table(Shape(turns=(3,) * 8, prompt=shared, answer=960, seen=60, shared=shared))
+        gain = np.where(tokens.sampled, 1.0 / tokens.sampled.sum(), 0.0)
+        best = {1: np.inf, NEVER: np.inf}
+        for _ in range(max(3, repeats)):
+            for min_shared in best:
+                start = time.process_time()
+                packed_loss(learner, tokens, gain, min_shared)
+                best[min_shared] = min(best[min_shared], time.process_time() - start)
+        yield {
+            "shape": "crossover",
+            "shared": shared,
+            "cpu_s_shared": round(best[1], 3),
+            "cpu_s_copied": round(best[NEVER], 3),
+            "ratio": round(best[NEVER] / best[1], 2),
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", action="append", choices=sorted(SHAPES))
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--crossover", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    learner = make_learner()
+    lines: list[dict[str, object]] = []
+    wanted = options.shape or list(SHAPES)
+    rows = (
+        crossover(learner, options.repeats)
+        if options.crossover
+        else (line for name in wanted for line in measure(name, options.repeats, learner))
+    )
+    for line in rows:
+        lines.append(line)
+        if not options.json:
+            print("  ".join(f"{key}={value}" for key, value in line.items() if key not in ("loss", "gradient_apart")))
+    if options.json:
+        print(json.dumps(lines))
+
+
+if __name__ == "__main__":
+    main()
