@@ -1,6 +1,6 @@
 """Tokens per CPU second of the embedded engine against `transformers.generate` that prefills every turn again.
 
-    python benchmarks/rollout.py [--json] [--trajectories 64] [--turns 4] [--prompt 128] [--observation 32] [--answer 16]
+    python benchmarks/rollout.py [--json] [--repeats 3] [--trajectories 64] [--turns 4] ...  (see --help)
 
 Load: greedy multi-turn episodes of a Qwen3-type model with 4.5M random parameters, fp32, one thread. Every answer has
 the same number of tokens and no end token, which is the best case for `generate`: in lock step, no sequence waits for

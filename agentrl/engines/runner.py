@@ -1,5 +1,6 @@
 """Forwards of the embedded engine: new tokens of many sequences in, logits of each sequence's last token out."""
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
@@ -81,7 +82,8 @@ class PackedRunner:
                     use_cache=True,
                     logits_to_keep=plan.last,
                 ).logits
-        return logits[0]
+        # A model that does not know logits_to_keep has answered for every token.
+        return logits[0] if logits.shape[1] == len(chunks) else logits[0, plan.last]
 
     def copy(self, source: int, target: int, tokens: int) -> None:
         """See Runner."""
@@ -96,7 +98,8 @@ class PlainRunner:
     """One sequence after the other with the model's own cache, which lives as long as the turn.
 
     For layers whose cache cannot be cut at any token (sliding window, linear attention, state space). Every turn
-    computes its whole prompt.
+    computes its whole prompt. After it the model is fed one token at a time, because the recurrent layers of some
+    models start from nothing when they get several.
     """
 
     reuses = False
@@ -104,26 +107,32 @@ class PlainRunner:
     def __init__(self, model: Any) -> None:
         self.model, self.device = model, model.device
         self.guard = inference_guard(base_config(model))
-        self._caches: dict[int, Any] = {}
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        known = inspect.signature(inner.forward).parameters
+        self._cache_name = next((n for n in ("past_key_values", "cache_params", "state") if n in known), "")
+        self._options = {"logits_to_keep": 1} if "logits_to_keep" in known else {}
+        self._held: dict[int, Any] = {}  # a slot's cache, or its tokens where the model has none
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """See Runner."""
-        rows = []
         with evaluating(self.model, self.guard):
-            for slot, start, ids in chunks:
-                past = self._caches.get(slot) if start else None
-                given = torch.from_numpy(ids)[None].to(self.device)  # [1, L]
-                positions = torch.arange(start, start + len(ids), device=self.device)[None]  # [1, L]
-                out = self.model(
-                    input_ids=given,
-                    position_ids=positions,
-                    past_key_values=past,
-                    use_cache=True,
-                    logits_to_keep=1,
-                )
-                self._caches[slot] = out.past_key_values
-                rows.append(out.logits[0, -1])
-        return torch.stack(rows)
+            return torch.stack([self._last(chunk) for chunk in chunks])
+
+    def _last(self, chunk: Chunk) -> Tensor:
+        """[V] logits of the chunk's last token."""
+        held = self._held.get(chunk.slot) if chunk.start else None
+        if isinstance(held, np.ndarray):
+            parts, held = [np.concatenate([held, chunk.ids])], None
+        else:
+            parts = [chunk.ids] if held is None else list(chunk.ids[:, None])
+        for part in parts:
+            ids = torch.from_numpy(part)[None].to(self.device)  # [1, L]
+            given = {} if held is None else {self._cache_name: held}
+            out = self.model(input_ids=ids, use_cache=True, **given, **self._options)
+            held = getattr(out, self._cache_name, None) if self._cache_name else None
+        self._held[chunk.slot] = parts[0] if held is None else held
+        logits: Tensor = out.logits[0, -1]
+        return logits
 
     def copy(self, source: int, target: int, tokens: int) -> None:
         """Never asked for: slots hold nothing between turns."""
@@ -131,7 +140,7 @@ class PlainRunner:
 
     def clear(self) -> None:
         """See Runner."""
-        self._caches.clear()
+        self._held.clear()
 
 
 def inference_guard(config: Any) -> Any:

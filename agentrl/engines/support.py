@@ -18,8 +18,6 @@ def unsupported(model: Any) -> str:
     """Why this model's keys and values cannot be kept in slots, read from its configuration; empty if they can."""
     config = base_config(model)
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    if not getattr(inner, "_supports_attention_backend", False):
-        return f"{type(inner).__name__} does not take a registered attention function"
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "attention"}
     if kinds:
         return f"{type(inner).__name__} has layers that are not plain attention: {', '.join(sorted(kinds))}"
@@ -28,6 +26,8 @@ def unsupported(model: Any) -> str:
     for name in ("attn_logit_softcapping", "attention_chunk_size", "kv_lora_rank", "state_size", "ssm_cfg"):
         if getattr(config, name, None):
             return f"{type(inner).__name__} sets {name}, which plain attention does not have"
+    if not getattr(inner, "_supports_attention_backend", False):
+        return f"{type(inner).__name__} does not take a registered attention function"
     if getattr(config, "alibi", False) or getattr(config, "is_encoder_decoder", False):
         return f"{type(inner).__name__} does not place tokens by position ids alone"
     return ""
