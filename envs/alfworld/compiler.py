@@ -2,12 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from agentrl.envs.alfworld.formats import recognise
 from agentrl.envs.alfworld.game import Game, Item, Receptacle, State
 from agentrl.envs.alfworld.goal import Atom, Node, Test, ground, tree, wanted
 from agentrl.envs.alfworld.pddl import NotNative, Problem, parse_problem
+from agentrl.envs.alfworld.reach import Reach
 
 # Argument types of each predicate of the domain.
 _SIGNATURE = {
@@ -62,9 +64,8 @@ def compile_game(data: Mapping[str, Any], *, key: str) -> Game:
         key: the name to list it under.
 
     Raises:
-        NotNative: its rules are not published ones, or its problem has a shape that the genuine engine may
-        answer
-            in a way this one does not reproduce; the `textworld` engine plays it.
+        NotNative: its rules are not published ones, or its problem has a shape that this engine may not
+            answer as the genuine one does; the `textworld` engine plays it.
         ValueError: it is not a game.
     """
     for name in ("pddl_domain", "grammar", "pddl_problem"):
@@ -90,7 +91,7 @@ def _compile(data: Mapping[str, Any], key: str) -> Game:
     at: list[list[int]] = [[] for _ in numbers.location]
     for receptacle, place in sorted(rows["receptacleatlocation"]):
         at[numbers.location[place]].append(numbers.receptacle[receptacle])
-    return Game(
+    game = Game(
         key=key,
         kind=asked.kind,
         task=task,
@@ -101,10 +102,11 @@ def _compile(data: Mapping[str, Any], key: str) -> Game:
         at=tuple(map(tuple, at)),
         fits=frozenset((rtype, otype) for rtype, otype in rows["cancontain"]),
         wanted=asked,
-        goal=_goal(problem, rows, numbers),
+        goal=(),
         start=_start(rows, numbers),
         walkthrough=tuple(data.get("walkthrough") or ()),
     )
+    return replace(game, goal=_goal(problem, rows, numbers, Reach(game)))
 
 
 def _rows(problem: Problem) -> dict[str, frozenset[tuple[str, ...]]]:
@@ -227,18 +229,21 @@ def _start(rows: Rows, numbers: _Numbers) -> State:
     )
 
 
-def _goal(problem: Problem, rows: Rows, numbers: _Numbers) -> tuple[tuple[Node, ...], ...]:
-    static = {
-        name: found for name, found in rows.items() if name not in _CHANGING and name not in _CONDITIONS
-    }
+def _goal(problem: Problem, rows: Rows, numbers: _Numbers, reach: Reach) -> tuple[tuple[Node, ...], ...]:
+    changing = {*_CHANGING, *_CONDITIONS, "ison"}  # whether a lamp is on changes too, but is not followed
+    static = {name: found for name, found in rows.items() if name not in changing}
     clauses = []
     for alternatives in ground(problem.goal, static, problem.types):
-        tests = [[_test(atom, numbers) for atom in one] for one in alternatives]
-        possible = [[test for test in one if test] for one in tests if None not in one]
+        possible = []
+        for atoms, real in alternatives:
+            tests = [_test(atom, numbers) for atom in atoms]
+            known = [test for test in tests if test and reach.possible(test)]
+            if len(known) == len(tests):
+                possible.append((known, real))
         if not possible:
             raise ValueError("its goal can never hold, and the genuine engine refuses it too")
-        if [] not in possible:
-            clauses.append(tree(possible))
+        if ([], True) not in possible:
+            clauses.append(tree([tests for tests, real in possible if real]))
     return tuple(clauses)
 
 

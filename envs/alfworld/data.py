@@ -101,14 +101,11 @@ def split_folder(root: Path, split: str) -> Path:
     raise ValueError(f"no ALFWorld split {name} in {root}: {hint}")
 
 
-@lru_cache(maxsize=16)
 def list_split(data: str, split: str) -> Listing:
-    """The games of a published split."""
-    folder = split_folder(data_root(data), split)
-    return _filtered(folder, split_name(split))
+    """The games of a published split; a folder is read once a process."""
+    return _filtered(split_folder(data_root(data), split), split_name(split))
 
 
-@lru_cache(maxsize=16)
 def list_games(games: str) -> Listing:
     """The games `games` names: a game file, a folder, or a manifest of paths relative to itself, one a line.
 
@@ -152,6 +149,7 @@ def _kind(path: Path) -> str:
     return name if name in TASK_TYPES else ""
 
 
+@lru_cache(maxsize=16)
 def _filtered(folder: Path, split: str) -> Listing:
     rejected: Counter[str] = Counter()
     files = []

@@ -61,13 +61,11 @@ class AlfworldEnv:
     Args:
         play: opens a task's game. It must be picklable for the environment to be.
         state_key: what tells two states apart. `feedback`: the last answer's text, as in GiGPO's released
-        code;
-            `observation`: the answer and the admissible actions; `facts`: the agent-visible state (place,
-            held object and its condition, what is open and seen there).
+            code; `observation`: the answer and the admissible actions; `facts`: the agent-visible state
+            (place, held object and its condition, what is open and seen there).
         max_steps: steps after which an episode is truncated; None for no limit.
         success_reward: reward of winning. The reward of a step is the change of the score (0 or 1) times
-        this, so
-            that undoing a win takes it back; published work uses 10.
+            this, so that undoing a win takes it back; published work uses 10.
         alias_put: also take the older release's "put X in/on Y" where a game says "move X to Y".
     """
 

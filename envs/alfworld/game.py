@@ -21,7 +21,7 @@ TASK_TYPES = (
 
 
 class Item(NamedTuple):
-    """An object. `name` is what the agent reads ("mug 2"), `types` its PDDL types ("mugtype"), usually one."""
+    """An object. `name` is what the agent reads ("mug 2"); `types`: PDDL types ("mugtype"), usually one."""
 
     id: str
     name: str
@@ -80,7 +80,7 @@ class Game:
     Attributes:
         key: the name it is listed under.
         kind: one of TASK_TYPES, or "" if its goal is of another shape.
-        task: the task's words, without the leading "Your task is to: ".
+        task: the task as printed after "Your task is to: ", full stop included.
         form: the words of its release.
         objects, receptacles: by number.
         places: names of the places ("loc 12"), by number.

@@ -56,12 +56,18 @@ class Wanted:
     @property
     def kind(self) -> str:
         """The task type; "" if the goal has another shape."""
-        if self.lamp:
-            return "look_at_obj_in_light" if not self.receptacle else ""
-        if not self.object or not self.receptacle or self.count > 1:
-            return "pick_two_obj_and_place" if self.count == 2 and not self.condition else ""
-        changed = {"clean": "pick_clean", "hot": "pick_heat", "cool": "pick_cool"}.get(self.condition)
-        return f"{changed}_then_place_in_recep" if changed else "pick_and_place_simple"
+        shape = (bool(self.object), bool(self.receptacle), bool(self.lamp), self.count)
+        match shape, self.condition:
+            case (True, False, True, 1), "":
+                return "look_at_obj_in_light"
+            case (True, True, False, 2), "":
+                return "pick_two_obj_and_place"
+            case (True, True, False, 1), "":
+                return "pick_and_place_simple"
+            case (True, True, False, 1), ("clean" | "hot" | "cool") as condition:
+                verb = {"clean": "clean", "hot": "heat", "cool": "cool"}[condition]
+                return f"pick_{verb}_then_place_in_recep"
+        return ""
 
 
 class _Scope(NamedTuple):
@@ -69,8 +75,19 @@ class _Scope(NamedTuple):
     by_type: Mapping[str, Sequence[str]]
 
 
-def ground(goal: Expression, static: Static, types: Mapping[str, str]) -> list[list[list[Atom]]]:
-    """The clauses of a goal: lists of alternatives, each a list of changing facts to test in that order.
+class Alternative(NamedTuple):
+    """Changing facts that satisfy a clause together, in the order to test them.
+
+    `real` is False if two variables that must differ are bound to one object. Nothing satisfies such an
+    alternative, but the genuine engine counts it when it asks whether a goal can be reached.
+    """
+
+    atoms: tuple[Atom, ...]
+    real: bool
+
+
+def ground(goal: Expression, static: Static, types: Mapping[str, str]) -> list[list[Alternative]]:
+    """The clauses of a goal, each a list of its alternatives.
 
     Args:
         goal: parsed goal.
@@ -79,22 +96,13 @@ def ground(goal: Expression, static: Static, types: Mapping[str, str]) -> list[l
 
     Raises:
         NotNative: the goal uses something other than and, exists, =, not = and known facts.
-        ValueError: no objects could ever satisfy it; the genuine engine refuses such a game too.
     """
     by_type: dict[str, list[str]] = defaultdict(list)
     for name, of in types.items():
         by_type[of].append(name)
     by_type["object"] = list(types)
     scope = _Scope(static, by_type)
-    clauses = []
-    for part in _parts(goal):
-        alternatives = {frozenset(found) for found in _solve(_flatten(part), {}, scope)}
-        if not alternatives:
-            raise ValueError(
-                "no objects in it could ever satisfy its goal, and the genuine engine refuses it too"
-            )
-        clauses.append(sorted(sorted(one, key=_order) for one in alternatives))
-    return clauses
+    return [sorted(set(_solve(_flatten(part), {}, scope))) for part in _parts(goal)]
 
 
 def wanted(goal: Expression) -> Wanted:
@@ -134,10 +142,11 @@ def tree(alternatives: list[list[Test]]) -> tuple[Node, ...]:
 
 
 class _Flat(NamedTuple):
-    """A conjunction with its existential variables pulled to the front."""
+    """A conjunction with its existential variables pulled to the front; `real` as in `Alternative`."""
 
     variables: dict[str, str]
     literals: list[tuple[bool, Atom]]
+    real: bool = True
 
 
 def _flatten(part: Expression) -> _Flat:
@@ -173,33 +182,36 @@ def _typed(declared: Sequence[Expression]) -> Iterator[tuple[str, str]]:
     return zip(words[::3], words[2::3], strict=True)
 
 
-def _solve(flat: _Flat, bound: dict[str, str], scope: _Scope) -> Iterator[list[Atom]]:
+def _solve(flat: _Flat, bound: dict[str, str], scope: _Scope) -> Iterator[Alternative]:
     """The changing facts of each binding of the variables under which everything unchanging holds."""
+    real = flat.real
     literals = [(sign, tuple(bound.get(word, word) for word in atom)) for sign, atom in flat.literals]
     remaining = []
     for sign, atom in literals:
         if atom[0] in _RANK or any(word.startswith("?") for word in atom[1:]):
             remaining.append((sign, atom))
-        elif not _holds(sign, atom, scope):
+        elif not sign:
+            real = real and atom[1] != atom[2]
+        elif not _holds(atom, scope):
             return
     if len(bound) == len(flat.variables):
         free = {word for _, atom in remaining for word in atom[1:] if word.startswith("?")}
         if free:
             raise NotNative(f"its goal uses {sorted(free)[0]} outside its quantifier")
-        yield [atom for _, atom in remaining]
+        yield Alternative(tuple(sorted({atom for _, atom in remaining}, key=_order)), real)
         return
     options = {
         name: _options(name, of, remaining, scope) for name, of in flat.variables.items() if name not in bound
     }
     name = min(options, key=lambda one: len(options[one]))
     for value in options[name]:
-        yield from _solve(_Flat(flat.variables, remaining), {**bound, name: value}, scope)
+        yield from _solve(_Flat(flat.variables, remaining, real), {**bound, name: value}, scope)
 
 
-def _holds(sign: bool, atom: Atom, scope: _Scope) -> bool:
+def _holds(atom: Atom, scope: _Scope) -> bool:
     predicate, *arguments = atom
     if predicate == "=":
-        return (arguments[0] == arguments[1]) == sign
+        return arguments[0] == arguments[1]
     return tuple(arguments) in _relation(predicate, scope)
 
 

@@ -37,7 +37,7 @@ class VerlAgent:
 
     Args:
         require_admissible: also call an answer invalid if its action is not admissible. The released code
-        does not.
+            does not.
     """
 
     system = ""

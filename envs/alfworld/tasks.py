@@ -40,10 +40,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         source: where games come from: `generated` on the spot (the default), `data` (the published files),
-        `games`
-            (files of your own). Giving `data` or `games` sets it.
-        data: folder of the published data, or of one split; with source = "data" and no folder,
-        $ALFWORLD_DATA.
+            `games` (files of your own). Giving `data` or `games` sets it.
+        data: folder of the published data, or of one split; with source = "data" alone, $ALFWORLD_DATA.
         games: a game file, a folder of games, or a manifest of relative paths, one a line.
         split: train, valid_seen (eval_in_distribution) or valid_unseen (eval_out_of_distribution).
         task_types: only these of the six; none means all (of a level: its own).
@@ -51,8 +49,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         seed: of generated games; another seed gives other games.
         size: how many generated games there are; None: no end.
         engine: `native`, `textworld` (the genuine engine, a thousand times slower), or `auto`: native where
-        the
-            game's rules are known, else textworld with a warning.
+            the game's rules are known, else textworld with a warning.
         state_key: what tells two states apart: `facts`, `observation` or `feedback`; see `env.AlfworldEnv`.
         prompt: `verl_agent` for language models, `compact` for small ones.
         require_admissible: an answer whose action is not admissible is invalid.

@@ -15,8 +15,7 @@ from agentrl.envs.alfworld.facts import Facts, from_propositions
 
 _LOCK = threading.RLock()
 # Engines to play the next game with. Each holds a copy of the planner library (33 MB of temporary disk) that
-# can be
-# used again but not unloaded: unloading it crashes the interpreter at exit.
+# can be used again but not unloaded: unloading it crashes the interpreter at exit.
 _IDLE: list[Any] = []
 
 
