@@ -67,7 +67,8 @@ TWO_APPLES = """(exists (?r - receptacle) (exists (?o1 - object) (and (objectTyp
     (receptacleType ?r CounterTopType) (inReceptacle ?o1 ?r) (exists (?o2 - object) (and (not (= ?o1 ?o2))
     (objectType ?o2 AppleType) (receptacleType ?r CounterTopType) (inReceptacle ?o2 ?r))))))"""
 LOOK_AT_MUG = """(exists (?ot - object ?r - receptacle ?a - agent ?l - location) (and
-    (objectType ?ot DeskLampType) (toggleable ?ot) (isToggled ?ot) (receptacleAtLocation ?r ?l) (atLocation ?a ?l) (inReceptacle ?ot ?r)))
+    (objectType ?ot DeskLampType) (toggleable ?ot) (isToggled ?ot) (receptacleAtLocation ?r ?l)
+    (atLocation ?a ?l) (inReceptacle ?ot ?r)))
     (exists (?o - object ?a - agent) (and (objectType ?o MugType) (holds ?a ?o)))"""
 
 
