@@ -1,0 +1,255 @@
+"""`agentrl envs webshop prepare`: raw files into a store, streaming, in shards that a later run goes on from."""
+
+import argparse
+import json
+import os
+import pickle
+import shutil
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from agentrl.envs.webshop import catalogue as stock
+from agentrl.envs.webshop import goals, json_stream, nouns, products, store
+from agentrl.envs.webshop.analysis import terms
+from agentrl.envs.webshop.merge import merge
+from agentrl.envs.webshop.nouns import Extractor
+from agentrl.envs.webshop.products import Product, Source
+from agentrl.store import write_atomically
+
+SHARD = 20_000  # rows of the products file
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; try {self.prog} --help")
+
+
+def _ints() -> "array[int]":
+    return array("i")
+
+
+@dataclass(kw_only=True)
+class Shard:
+    """What is kept of some rows until all are merged. D its products.
+
+    Attributes:
+        start, end: bytes of the products file it covers. rows: rows it covers, products or not.
+        asins, queries, categories: [D].
+        low, high: [D] prices, high None where there is one.
+        wishful: [D] has human instructions.
+        variants: [D] number of synthetic goals; asked: [D] their attributes.
+        lengths: [D] index terms of each. words: its distinct terms; rows_of, documents, counts: one entry a posting.
+        sizes: [D] bytes of each encoded product.
+    """
+
+    start: int
+    end: int = 0
+    rows: int = 0
+    asins: list[str] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
+    categories: list[str] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+    high: list[float | None] = field(default_factory=list)
+    wishful: list[bool] = field(default_factory=list)
+    variants: list[int] = field(default_factory=list)
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    words: dict[str, int] = field(default_factory=dict)
+    rows_of: "array[int]" = field(default_factory=_ints)
+    documents: "array[int]" = field(default_factory=_ints)
+    counts: "array[int]" = field(default_factory=_ints)
+    sizes: list[int] = field(default_factory=list)
+
+    def add(self, product: Product) -> bytes:
+        """Take one product in; its encoded form."""
+        document = len(self.asins)
+        self.asins.append(product.asin)
+        self.queries.append(product.query)
+        self.categories.append(product.category)
+        self.low.append(product.prices[0])
+        self.high.append(product.prices[1] if len(product.prices) > 1 else None)
+        self.wishful.append(bool(product.wishes))
+        self.variants.append(goals.variants(product))
+        self.asked.append(product.instruction_attributes)
+        found = terms(products.indexed_text(product))
+        self.lengths.append(len(found))
+        for word, count in Counter(found).items():
+            self.rows_of.append(self.words.setdefault(word, len(self.words)))
+            self.documents.append(document)
+            self.counts.append(count)
+        encoded = store.encode(product)
+        self.sizes.append(len(encoded))
+        return encoded
+
+
+class _Packed(Mapping[str, Any]):
+    """A JSON object of many small entries, kept as bytes: a tenth of the memory of Python objects."""
+
+    def __init__(self, path: Path) -> None:
+        self._entries = {e.key: json.dumps(e.value).encode() for e in json_stream.entries(path)}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __getitem__(self, key: str) -> Any:
+        return json.loads(self._entries[key])
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command; ValueError for bad arguments or data, after which nothing half-built is left."""
+    parser = _Parser(prog="agentrl envs webshop prepare", description="Build the store that all workers share.")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the original's files")
+    parser.add_argument("--out", type=Path, help=f"folder of the store; default: {store.FOLDER}/ beside the files")
+    parser.add_argument("--num-products", type=int, help="only so many rows of the products file")
+    parser.add_argument("--tagger", choices=("auto", "spacy", "built-in"), default="auto", help="of title nouns")
+    parser.add_argument("--skip-faulty", action="store_true", help="leave faulty products out, as strict=false does")
+    given = parser.parse_args(list(argv))
+    taggers: dict[str, Callable[[], Extractor]] = {
+        "auto": nouns.default,
+        "spacy": nouns.spacy,
+        "built-in": nouns.built_in,
+    }
+    extract = taggers[given.tagger]()
+    out = given.out or given.data / store.FOLDER
+    prepare(given.data, out, extract, given.num_products, strict=not given.skip_faulty)
+    print(f"prepared {out}")
+    return 0
+
+
+def prepare(
+    data: Path,
+    out: Path,
+    extract: Extractor,
+    num_products: int | None = None,
+    *,
+    strict: bool = True,
+    shard: int = SHARD,
+) -> None:
+    """Build the store `out` from the raw files in `data`.
+
+    It is built in `out` + ".partial" and renamed when complete. Killed and started again with the same arguments, it
+    goes on after the last whole shard; bad data removes what was built.
+
+    Raises:
+        ValueError: the data is missing or faulty, or `out` exists already.
+    """
+    if out.exists():
+        raise ValueError(f"{out} exists already: remove it to prepare again")
+    recipe = {
+        "format": store.FORMAT,
+        "sources": store.fingerprints(data),
+        "num_products": num_products,
+        "tagger": extract.name,
+        "strict": strict,
+        "shard": shard,
+    }
+    partial = out.with_name(f"{out.name}.partial")
+    _begin(partial, recipe)
+    try:
+        shards = _build_shards(data, partial, extract, num_products, strict=strict, shard=shard)
+        merge(partial, shards, recipe, load_shard)
+    except ValueError:
+        shutil.rmtree(partial)
+        raise
+    for leftover in partial.glob("shard-*"):
+        leftover.unlink()
+    (partial / "recipe.json").unlink()
+    os.replace(partial, out)
+
+
+def _begin(partial: Path, recipe: Mapping[str, Any]) -> None:
+    """Make the working folder, or keep that of the same recipe."""
+    note = partial / "recipe.json"
+    if note.is_file() and note.read_text("utf-8") == json.dumps(recipe):
+        return
+    if partial.exists():
+        shutil.rmtree(partial)
+    partial.mkdir(parents=True)
+    note.write_text(json.dumps(recipe), "utf-8")
+
+
+def _build_shards(
+    data: Path, partial: Path, extract: Extractor, num_products: int | None, *, strict: bool, shard: int
+) -> list[Path]:
+    """Every shard's file, those of an earlier run included."""
+    path = stock.raw_file(data, stock.PRODUCTS)
+    done = sorted(partial.glob("shard-*.pickle"))
+    seen: set[str] = set()
+    start = rows = 0
+    for file in done:
+        earlier = load_shard(file)
+        seen.update(earlier.asins)
+        start, rows = earlier.end, rows + earlier.rows
+    source = Source(_Packed(stock.raw_file(data, stock.ATTRIBUTES)), _Packed(stock.raw_file(data, stock.WISHES)))
+    bar = _Bar(path.stat().st_size)
+    while num_products is None or rows < num_products:
+        limit = shard if num_products is None else min(shard, num_products - rows)
+        made, blob = _shard(path, start, limit, source, seen, extract, strict=strict)
+        if not made.rows:
+            break
+        name = partial / f"shard-{len(done):05d}"
+        name.with_suffix(".bin").write_bytes(blob)
+        write_atomically(name.with_suffix(".pickle"), pickle.dumps(made))
+        done.append(name.with_suffix(".pickle"))
+        start, rows = made.end, rows + made.rows
+        bar.show(start, rows)
+    bar.close()
+    if not seen:
+        raise ValueError(f"{path} holds no product")
+    return done
+
+
+def _shard(
+    path: Path, start: int, limit: int, source: Source, seen: set[str], extract: Extractor, *, strict: bool
+) -> tuple[Shard, bytes]:
+    """The next `limit` rows as a shard and its encoded products."""
+    made = Shard(start=start, end=start)
+
+    def rows() -> Iterator[Mapping[str, Any]]:
+        for entry in json_stream.entries(path, start):
+            made.rows, made.end = made.rows + 1, entry.end
+            yield entry.value
+            if made.rows == limit:
+                return
+
+    built = stock.build_all(rows(), source, strict=strict, seen=seen)
+    blob = b"".join(made.add(replace(product, nouns=tuple(extract(product.title)))) for product in built)
+    return made, blob
+
+
+def load_shard(path: Path) -> Shard:
+    """A shard written by this process or an earlier one."""
+    made: Shard = pickle.loads(path.read_bytes())
+    return made
+
+
+class _Bar:
+    """A progress bar on a terminal; nothing elsewhere."""
+
+    def __init__(self, total: int) -> None:
+        self._bar: Any = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self._bar = Progress(console=Console(stderr=True))
+            self._bar.start()
+            self._task = self._bar.add_task("reading products", total=total)
+
+    def show(self, done: int, rows: int) -> None:
+        """Bytes read, rows read."""
+        if self._bar:
+            self._bar.update(self._task, completed=done, description=f"{rows:,} rows")
+
+    def close(self) -> None:
+        """Leave the bar as it stands."""
+        if self._bar:
+            self._bar.stop()

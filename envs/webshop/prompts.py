@@ -1,0 +1,146 @@
+"""How WebShop speaks to a model: the plain form, a compact one for small models, and the published ones.
+
+Sources: verl-agent (arXiv:2505.10978) for `verl_agent`, axon-rl/gem for `gem`; structure and parsing rules are theirs,
+the sentences are ours.
+"""
+
+import re
+from collections.abc import Sequence
+
+from agentrl.envs.webshop.config import Config
+from agentrl.envs.webshop.views import SEPARATOR
+from agentrl.prompt import Parsed, Past, Plain, Prompt
+from agentrl.types import Observation, Status
+
+LONGEST_WITH_HISTORY = 13_000  # characters; beyond it verl-agent drops the history
+LAST_CHARACTERS = 20  # of a reply without action tags become the action
+_CJK = re.compile("[\u4e00-\u9fff]")
+_BOXED = re.compile(r"\\boxed\{(.*?)\}", re.S)
+
+
+def choose(config: Config) -> Prompt:
+    """The prompt a configuration names."""
+    prompts: dict[str, Prompt] = {
+        "plain": ShopPlain(),
+        "compact": Compact(),
+        "verl_agent": VerlAgent(),
+        "gem": Gem(),
+    }
+    return prompts[config.prompt]
+
+
+class ShopPlain(Plain):
+    """Page and admissible actions; the page already holds the task, so it is not said twice."""
+
+    system = ""
+
+    def first(self, observation: Observation) -> str:
+        """The page and its actions; the task only where the page does not show it."""
+        shown = observation.task in observation.text
+        return self.turn(observation) if shown else f"{observation.task}\n{self.turn(observation)}"
+
+    def turn(self, observation: Observation) -> str:
+        """Page, then one action a line."""
+        searches = [] if any(a.startswith("search[") for a in observation.actions) else ["search[your words]"]
+        return f"{observation.text}\nActions:\n" + "\n".join([*searches, *observation.actions])
+
+
+class Compact(Plain):
+    """Task and page without the list of actions, for small models whose answers are restricted to it."""
+
+    system = ""
+
+    def first(self, observation: Observation) -> str:
+        """Task, then the page."""
+        return f"{observation.task}\n{observation.text}"
+
+    def turn(self, observation: Observation) -> str:
+        """The page."""
+        return observation.text
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """Task, the last actions, the page."""
+        lines = [first.task, *(f"> {p.action}" for p in past), observation.text]
+        return "\n".join(lines)
+
+
+class VerlAgent:
+    """verl-agent's prompt and action projection: one user message a step, `<think>` and `<action>` tags."""
+
+    system = ""
+    _FORMAT = (
+        "Reason about the situation step by step inside <think> </think> tags. Then choose one admissible action for "
+        "this step and give it inside <action> </action> tags."
+    )
+
+    def first(self, observation: Observation) -> str:
+        """The prompt without history."""
+        return self._write(observation, observation, (), 0)
+
+    def turn(self, observation: Observation) -> str:
+        """Page and actions, where the whole chat is kept."""
+        return f"{self._page(observation)}\nYour admissible actions are:\n{self._actions(observation)}\n{self._FORMAT}"
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The prompt with history; without it where it grows too long."""
+        text = self._write(first, observation, past, done)
+        return text if len(text) <= LONGEST_WITH_HISTORY else self._write(first, observation, (), 0)
+
+    def _write(self, first: Observation, observation: Observation, past: Sequence[Past], done: int) -> str:
+        lines = [f"You are an expert shopping agent on the WebShop site. Your task is: {first.task}."]
+        if done and past:
+            start = done - len(past) + 1
+            lines.append(f"You have taken {done} step(s). The last {len(past)} observations and actions were:")
+            for i, step in enumerate(past, start):
+                page = self._page(step.observation)
+                lines.append(f"[Observation {i}: '{page}', Action {i}: '{step.action}']")
+            lines.append(f"You are now at step {done + 1}. Your current observation is: {self._page(observation)}.")
+        else:
+            lines.append(f"Your current observation is: {self._page(observation)}.")
+        lines += ["Your admissible actions are:", self._actions(observation), self._FORMAT]
+        return "\n".join(lines)
+
+    def _page(self, observation: Observation) -> str:
+        """What follows the instruction, each part in single quotes."""
+        head, found, rest = observation.text.partition(f"{observation.task}{SEPARATOR}")
+        return SEPARATOR.join(f"'{part}'" for part in (rest if found else head).split(SEPARATOR))
+
+    def _actions(self, observation: Observation) -> str:
+        clicks = [action for action in observation.actions if action.startswith("click[")]
+        search = ["search[<your query>]"] if len(clicks) < len(observation.actions) or not clicks else []
+        return "\n".join(f"'{action}'," for action in [*search, *clicks])
+
+    def answer(self, action: str) -> str:
+        """An action with its tags."""
+        return f"<think></think><action>{action}</action>"
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """verl-agent's projection: the format flag does not ask whether the action is admissible."""
+        reply = text.lower()
+        start, end = reply.find("<action>"), reply.find("</action>")
+        if start < 0 or end < 0:
+            return Parsed(reply[-LAST_CHARACTERS:], False, Status.PARSE_ERROR)
+        action = reply[start + len("<action>") : end].strip()
+        valid = "<think>" in text and "</think>" in text and not _CJK.search(text)
+        return Parsed(action, bool(valid), Status.OK if valid else Status.PARSE_ERROR)
+
+
+class Gem(ShopPlain):
+    """gem's reply format: the last `\\boxed{...}` is the action, its case kept."""
+
+    system = ""
+
+    def turn(self, observation: Observation) -> str:
+        """Page, actions, and the format."""
+        return f"{super().turn(observation)}\nGive your action as \\boxed{{search[words]}} or \\boxed{{click[name]}}."
+
+    def answer(self, action: str) -> str:
+        """A boxed action."""
+        return f"\\boxed{{{action}}}"
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The last box; none is a parse error."""
+        boxes = _BOXED.findall(text)
+        if not boxes or not boxes[-1].strip():
+            return Parsed(text.strip(), False, Status.PARSE_ERROR)
+        return Parsed(boxes[-1].strip(), True, Status.OK)

@@ -1,0 +1,103 @@
+"""The shop's search bar: ranked search and the original's prefix words."""
+
+import importlib.util
+import random
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from agentrl.envs.webshop import bm25
+from agentrl.envs.webshop.catalogue import Catalogue
+
+RETURNED = 50
+CACHED_QUERIES = 8192  # a few megabytes; the rollouts of a group repeat each other's queries
+
+Ranker = Callable[[str], np.ndarray]
+
+
+class Refused(ValueError):
+    """An action on which the original crashes; the page stays as it is."""
+
+
+class Search:
+    """Finds products by number.
+
+    Args:
+        catalogue: the stock.
+        strict: refuse what crashes the original; else answer it sensibly.
+        ranker: query -> product numbers, best first; the native engine if None.
+    """
+
+    def __init__(self, catalogue: Catalogue, *, strict: bool = True, ranker: Ranker | None = None) -> None:
+        self._catalogue, self._strict = catalogue, strict
+        self._ranked = lru_cache(maxsize=CACHED_QUERIES)(ranker or self._native)
+
+    def _native(self, query: str) -> np.ndarray:
+        hits = bm25.search(self._catalogue.postings, query, RETURNED)
+        return np.array([hit.document for hit in hits], np.int32)  # [<= RETURNED]
+
+    def find(self, keywords: Sequence[str], rng: random.Random) -> Sequence[int] | np.ndarray:
+        """Product numbers in page order.
+
+        Args:
+            keywords: the search text split at blanks; the first may be a prefix word.
+            rng: for `<r>`.
+
+        Raises:
+            Refused: the original crashes on it.
+        """
+        first, rest = keywords[0], " ".join(keywords[1:]).strip()
+        if first == "<r>":
+            return self._random(rng)
+        if first == "<q>":
+            return self._catalogue.with_query(rest)
+        if first == "<c>":
+            return self._by_category(keywords)
+        if first == "<a>":
+            if self._strict:
+                raise Refused("search by attribute crashes the original: search without <a>, or set strict=false")
+            return self._catalogue.with_attribute(rest)
+        return self._ranked(" ".join(keywords))
+
+    def _random(self, rng: random.Random) -> Sequence[int]:
+        stock = len(self._catalogue.products)
+        if stock < RETURNED and self._strict:
+            raise Refused(f"<r> draws {RETURNED} products and the shop has {stock}: search for words instead")
+        return rng.sample(range(stock), min(RETURNED, stock))
+
+    def _by_category(self, keywords: Sequence[str]) -> Sequence[int]:
+        if len(keywords) == 1:
+            if self._strict:
+                raise Refused("<c> needs a category behind it, as in search[<c> garden]")
+            return ()
+        return self._catalogue.with_category(keywords[1].strip())
+
+
+def have_pyserini() -> bool:
+    """Is pyserini installed? Looks without starting Java."""
+    return importlib.util.find_spec("pyserini") is not None
+
+
+def pyserini_ranker(index: str, catalogue: Catalogue) -> Ranker:
+    """Ranks with an existing Lucene index of the original.
+
+    Args:
+        index: folder of the index.
+        catalogue: hits that it does not sell are dropped.
+
+    Raises:
+        ValueError: pyserini is not installed.
+    """
+    if not have_pyserini():
+        raise ValueError("search=pyserini needs the package pyserini and Java: install them, or use search=native")
+    from pyserini.search.lucene import LuceneSearcher
+
+    searcher: Any = LuceneSearcher(index)
+
+    def rank(query: str) -> np.ndarray:
+        numbers = (catalogue.numbers.get(hit.docid) for hit in searcher.search(query, k=RETURNED))
+        return np.array([n for n in numbers if n is not None], np.int32)  # [<= RETURNED]
+
+    return rank

@@ -1,0 +1,79 @@
+"""One shopper: a goal, a place in the shop, a random generator. Below the environment, above the page machine."""
+
+import random
+import string
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from agentrl.envs.webshop.market import Market
+from agentrl.envs.webshop.pages import INDEX, Outcome, State
+from agentrl.envs.webshop.products import Product
+from agentrl.envs.webshop.render import FORMS
+from agentrl.envs.webshop.search import Refused
+
+
+class Mark(NamedTuple):
+    """A session's whole changeable state."""
+
+    state: State
+    rng: tuple[Any, ...]
+    error: str
+
+
+class Session:
+    """Plays one goal.
+
+    Args:
+        market: what is shared.
+        goal: its index after the shuffle, also the session's id; None draws both an id and a goal by weight, a string
+            is the id and only the goal is drawn.
+        seed: of the session's random generator.
+        form: of the observations.
+    """
+
+    def __init__(self, market: Market, goal: int | str | None, seed: int, form: str) -> None:
+        self.rng = random.Random(seed)
+        self.id = "".join(self.rng.choices(string.ascii_lowercase, k=10)) if goal is None else str(goal)
+        self.number = goal if isinstance(goal, int) else market.goals.draw(self.rng)
+        self.market, self.goal = market, market.goals[self.number]
+        self._scorer, self._form = market.scorer(self.goal), FORMS[form]
+        self.state = State()
+        self.error = ""
+
+    def observe(self, form: str = "") -> str:
+        """The page in the session's form, or another."""
+        write = FORMS[form] if form else self._form
+        return write(self.market.shop, self.state, self.goal.instruction, self.id)
+
+    def clickables(self) -> tuple[str, ...]:
+        """What can be clicked."""
+        return self.market.shop.clickables(self.state)
+
+    @property
+    def has_search_bar(self) -> bool:
+        """Is this the page with the search bar? (Searching works everywhere.)"""
+        return self.state.kind == INDEX
+
+    def step(self, action: str) -> Outcome:
+        """Carry out one action; `error` says why one was refused, the page then stays."""
+        self.error = ""
+        try:
+            outcome = self.market.shop.step(self.state, action, self.id, self.rng, self._scorer)
+        except Refused as refusal:
+            self.error = str(refusal)
+            return Outcome(self.state, accepted=False)
+        self.state = outcome.state
+        return outcome
+
+    def score(self, product: Product, options: Mapping[str, str]) -> float:
+        """What buying a product with these options would score; for demonstrators and audits."""
+        return self._scorer(product, options)[0]
+
+    def mark(self) -> Mark:
+        """The state, to come back to."""
+        return Mark(self.state, self.rng.getstate(), self.error)
+
+    def back_to(self, mark: Mark) -> None:
+        """Go back to a mark of a session of the same goal."""
+        self.state, self.error = mark.state, mark.error
+        self.rng.setstate(mark.rng)

@@ -1,0 +1,75 @@
+"""Train, eval and test goals that share neither a product nor an instruction, and panels to name them by."""
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from agentrl.envs.webshop.config import Config
+from agentrl.envs.webshop.goals import Goals
+from agentrl.envs.webshop.market import Market, open_market
+
+TEST, EVAL = 500, 1000  # goals of the original's test and eval splits; train is the rest
+
+
+class Splits(NamedTuple):
+    """Goal indices, ascending. `dropped`: goals left out of eval or train for what they share with test or eval."""
+
+    train: np.ndarray
+    eval: np.ndarray
+    test: np.ndarray
+    dropped: int
+
+
+def sizes(goals: Goals) -> tuple[int, int]:
+    """Goals in the test and eval ranges.
+
+    Human goals: the original's ranges, or a fifth and a tenth of a small shop's. Synthetic goals: verl-agent's 500 for
+    test and none for eval, because a product's many goals would leave little to train on.
+    """
+    n = len(goals)
+    if goals.mode == "synthetic":
+        return min(TEST, n // 5), 0
+    return (TEST, EVAL) if n >= 4 * (TEST + EVAL) else (n // 5, n // 10)
+
+
+def split(goals: Goals, test: int, evaluation: int) -> Splits:
+    """Cut the shuffled goals at `test` and `test + evaluation`, as the original does, then drop from the later parts
+    every goal that shares a product or an instruction (price clause aside) with an earlier one."""
+    # Limit: puts every goal into words, about 10 microseconds each; synthetic goals of the full catalogue take minutes.
+    used: set[tuple[str, object]] = set()
+    parts: list[list[int]] = []
+    for first, end in ((0, test), (test, test + evaluation), (test + evaluation, len(goals))):
+        marks = [(i, (("product", goals.variant(i).product), ("wish", goals[i].wish))) for i in range(first, end)]
+        kept = [(i, mark) for i, mark in marks if used.isdisjoint(mark)]
+        used.update(key for _, mark in kept for key in mark)
+        parts.append([i for i, _ in kept])
+    found = [np.array(part, np.int64) for part in parts]
+    return Splits(found[2], found[1], found[0], len(goals) - sum(map(len, found)))
+
+
+@lru_cache(maxsize=4)
+def _splits(market: Market) -> Splits:
+    return split(market.goals, *sizes(market.goals))
+
+
+def goal_numbers(config: Config) -> np.ndarray:
+    """[n] int64, the goals of a configuration's split and levels, ascending."""
+    market = open_market(config)
+    if config.split == "all":
+        numbers = np.arange(len(market.goals))  # [G]
+    else:
+        numbers = getattr(_splits(market), config.split)  # [n]
+    if config.levels:
+        chosen: tuple[str, ...] = config.levels
+        stock, goals = market.catalogue.products, market.goals
+        keep = [stock[goals.variant(i).product].level in chosen for i in numbers.tolist()]
+        numbers = numbers[np.array(keep, bool)]  # [n]
+    return numbers
+
+
+def panel_hash(keys: Sequence[str]) -> str:
+    """Twelve hex digits that name a list of goal keys."""
+    return hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]

@@ -1,0 +1,23 @@
+"""An instruction's own words, and search queries made from them."""
+
+import re
+
+from agentrl.envs.webshop.nouns import built_in_nouns
+
+_PRICE_CLAUSE = re.compile(r",? and price lower than [\d.]+ dollars$")
+_OPENING = re.compile(r"^(i am looking for|i need|find me|i want to buy|i want|looking for)( an?| some)? ", re.I)
+
+
+def instruction_words(instruction: str) -> str:
+    """An instruction without its price clause and its opening words, lower case, only words."""
+    bare = _OPENING.sub("", _PRICE_CLAUSE.sub("", instruction)).lower()
+    return " ".join(re.findall(r"[\w'-]+", bare))
+
+
+def suggested_queries(instruction: str, most: int) -> list[str]:
+    """At most `most` different queries from the instruction's own words: all of them, its nouns, its first and last
+    words. They are a bounded set for models that choose among listed actions; any other query works too."""
+    words = instruction_words(instruction).split(" ")
+    nouns = [word for word in built_in_nouns(" ".join(words)) if word in words]
+    candidates = (" ".join(words), " ".join(words[:3]), " ".join(nouns), " ".join(words[-3:]), " ".join(words[:6]))
+    return [query for query in dict.fromkeys(candidates) if query][:most]
