@@ -190,7 +190,7 @@ def scan(x: np.ndarray, decay: np.ndarray | float, parent: np.ndarray) -> np.nda
     y = np.array(x, np.float64)  # [N]
     d = np.broadcast_to(np.asarray(decay, np.float64), y.shape)  # [N]
     rows_at = levels(parent)
-    branches = len(np.unique(parent[parent >= 0])) < int((parent >= 0).sum())
+    branches = bool(np.bincount(parent[parent >= 0]).max(initial=0) > 1)
     for rows in reversed(rows_at[1:]):
         above = parent[rows]
         if branches:

@@ -1,18 +1,20 @@
 """Clipped policy-gradient loss with asymmetric range and dual clip.
 
-Source: PPO, Schulman et al., arXiv:1707.06347, Eq. 7; asymmetric range ("clip-higher"), DAPO, arXiv:2503.14476, Eq. 10;
-dual clip, Ye et al., arXiv:1912.09729, Eq. 5.
+Source: PPO, Schulman et al., arXiv:1707.06347, Eq. 7; dual clip, Ye et al., arXiv:1912.09729, Eq. 5;
+asymmetric range, see `dapo`. l(u, A) = max(-A u, -A clip(u, 1 - clip_low, 1 + clip_high)), at most -A
+dual_clip where A < 0, u the token ratio pi_new / pi_old. Aggregation of the released verl-agent: token-mean.
 """
 
-import torch
 from pydantic import BaseModel, Field
 
+from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
+
+ZERO_WITHOUT_CREDIT = True  # steps of credit 0 need no forward pass
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """clip_low, clip_high: the ratio stays in [1 - clip_low, 1 + clip_high]. dual_clip: cap c > 1 of the loss at
-    negative advantage, or None for none."""
+    """clip_low, clip_high: range of the ratio. dual_clip: cap of the loss at negative advantage, or None."""
 
     clip_low: float = Field(0.2, ge=0, le=1)
     clip_high: float = Field(0.2, ge=0)
@@ -20,15 +22,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """P * l(u, +1) + M * l(u, -1), with u the token ratio pi_new / pi_old: the same as max(-A u, -A clip(u)) on a chain."""
-    ratio = torch.exp(inputs.logprob - inputs.old_logprob)  # [T]
-    clipped = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)  # [T]
-    gain = -torch.minimum(ratio, clipped)  # [T] at advantage +1
-    pain = torch.maximum(ratio, clipped)  # [T] at advantage -1
-    if config.dual_clip is not None:
-        pain = pain.clamp(max=config.dual_clip)
-    with torch.no_grad():
-        cut = ((ratio > clipped) & (inputs.positive > 0)) | ((ratio < clipped) & (inputs.negative > 0))  # [T]
-    per_token = inputs.positive * gain + inputs.negative * pain  # [T]
-    metrics = {"clip_fraction": cut.float(), "ratio": ratio.detach(), "approx_kl": (ratio - 1 - torch.log(ratio)).detach()}
-    return LossOutput(per_token, metrics)
+    """Per token; no two tokens depend on each other."""
+    chosen = Surrogate(
+        gate="clip", clip_low=config.clip_low, clip_high=config.clip_high, dual_clip=config.dual_clip
+    )
+    return surrogate(inputs, chosen)

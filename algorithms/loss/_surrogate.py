@@ -1,0 +1,162 @@
+"""The one routine behind every policy loss: a ratio of some granularity, a gate on it, and the sign of the
+advantage.
+
+The loss of a token is P * l(u, +1) + M * l(u, -1) with P, M >= 0 the step's positive and negative advantage
+mass and l(u, s) the loss at advantage s; on a chain one of P and M is 0 and this is the usual loss at A = P -
+M. Aggregation (token mean, sequence mean of token means or sums, constant length) is
+`agentrl.pack.aggregation_weights`, whose denominator is counted over the whole mini-batch, so that
+micro-batches are summed; a preset's docstring names its own.
+
+Letters: T tokens, K groups of tokens (steps, segments or episodes).
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import BaseModel, Field
+from torch import Tensor
+
+from agentrl.loss import LossInputs, LossOutput
+
+Granularity = Literal["token", "turn_mean", "turn_product", "segment", "sequence_mean", "sequence_product"]
+Gate = Literal["clip", "sigmoid", "weight_clip", "quadratic", "smooth", "geometric", "log_prob", "none"]
+
+LIMIT = 20.0  # of a log-ratio: exp(20) is far beyond any gate, and its square still is a float32
+
+
+class Surrogate(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """What a loss file's `Config` chooses from.
+
+    Attributes:
+        granularity: what shares one ratio: a token; a turn (a step's tokens), as the geometric mean of its
+            token ratios or their product; a segment of `segment_tokens` tokens inside a step (geometric
+            mean); an episode.
+        gate: clip: pessimistic minimum of u and clip(u). sigmoid: 4/tau sigmoid(tau (u - 1)). weight_clip:
+            clipped u without gradient times log-probability. quadratic: u minus its squared distance from 1.
+            smooth: u -> (1 - a) u + a. geometric: clipped token log-ratios, averaged over the granularity
+            before exp. log_prob: no ratio. none: u.
+        clip_low, clip_high: the ratio stays in [1 - clip_low, 1 + clip_high]; in log space for `geometric`.
+        negative_low, negative_high: the same bounds at negative advantage; None takes the former.
+        dual_clip: cap c > 1 of the loss at negative advantage (clip gate), None for none.
+        straight_through: the shared ratio's value with each token's own gradient.
+        spread: share a group's loss among its tokens (each takes 1/n), so that their sum is the group's.
+    """
+
+    granularity: Granularity = "token"
+    gate: Gate = "clip"
+    clip_low: float = Field(0.2, ge=0)
+    clip_high: float = Field(0.2, ge=0)
+    negative_low: float | None = Field(None, ge=0)
+    negative_high: float | None = Field(None, ge=0)
+    dual_clip: float | None = Field(None, gt=1)
+    tau_positive: float = Field(1.0, gt=0)
+    tau_negative: float = Field(1.05, gt=0)
+    smoothing: float = Field(0.1, ge=0, le=1)
+    segment_tokens: int = Field(16, ge=1)
+    straight_through: bool = False
+    spread: bool = False
+
+
+class Groups(NamedTuple):
+    """Which tokens share a ratio: dense ids [T] int64 and group sizes [T] float (each token's own group)."""
+
+    key: Tensor
+    size: Tensor
+
+
+def surrogate(inputs: LossInputs, config: Surrogate) -> LossOutput:
+    """P * l(u, +1) + M * l(u, -1) per token, with metrics."""
+    groups = grouping(inputs, config)
+    ratio = torch.exp(log_ratio(inputs, config, groups).clamp(-LIMIT, LIMIT))  # [T]
+    gain, pain = (
+        gated(inputs, config, groups, ratio, +1),
+        gated(inputs, config, groups, ratio, -1),
+    )  # [T] each
+    per_token = inputs.positive * gain + inputs.negative * pain  # [T]
+    if config.spread:
+        per_token = per_token / groups.size
+    return LossOutput(per_token, metrics(inputs, config, ratio))
+
+
+def grouping(inputs: LossInputs, config: Surrogate) -> Groups:
+    """The groups of the configured granularity. All tokens of a group must be in one micro-batch."""
+    if config.granularity == "token":
+        return Groups(
+            torch.arange(len(inputs.step), device=inputs.step.device), torch.ones_like(inputs.logprob)
+        )
+    key = torch.unique(inputs.path if "sequence" in config.granularity else inputs.step, return_inverse=True)[
+        1
+    ]
+    if config.granularity == "segment":
+        order = torch.argsort(key, stable=True)  # [T]
+        size = torch.bincount(key)  # [K]
+        start = torch.cumsum(size, 0) - size  # [K]
+        place = torch.empty_like(key)  # [T] index of each token inside its step
+        place[order] = torch.arange(len(key), device=key.device) - start[key[order]]
+        key = torch.unique(key * (len(key) + 1) + place // config.segment_tokens, return_inverse=True)[1]
+    return Groups(key, torch.bincount(key)[key].to(inputs.logprob.dtype))
+
+
+def total(x: Tensor, groups: Groups) -> Tensor:
+    """Sum of x over each token's group, on each of its tokens: [T]."""
+    sums = torch.zeros(int(groups.key.max()) + 1 if len(x) else 0, dtype=x.dtype, device=x.device)  # [K]
+    return sums.index_add(0, groups.key, x)[groups.key]
+
+
+def log_ratio(inputs: LossInputs, config: Surrogate, groups: Groups) -> Tensor:
+    """[T] log of the ratio that each token's loss uses."""
+    own = inputs.logprob - inputs.old_logprob  # [T]
+    if config.granularity == "token":
+        return own
+    shared = total(own, groups)  # [T]
+    if not config.granularity.endswith("product"):
+        shared = shared / groups.size
+    return shared.detach() + inputs.logprob - inputs.logprob.detach() if config.straight_through else shared
+
+
+def bounds(config: Surrogate, sign: int) -> tuple[float, float]:
+    """(low, high) distances from 1 at this sign of the advantage."""
+    if sign > 0:
+        return config.clip_low, config.clip_high
+    low, high = config.negative_low, config.negative_high
+    return config.clip_low if low is None else low, config.clip_high if high is None else high
+
+
+def gated(inputs: LossInputs, config: Surrogate, groups: Groups, ratio: Tensor, sign: int) -> Tensor:
+    """[T] l(u, sign): the loss at advantage `sign`, before P and M."""
+    low, high = bounds(config, sign)
+    if config.gate == "clip":
+        clipped = ratio.clamp(1 - low, 1 + high)
+        if sign > 0:
+            return -torch.minimum(ratio, clipped)
+        worst = torch.maximum(ratio, clipped)
+        return worst if config.dual_clip is None else worst.clamp(max=config.dual_clip)
+    if config.gate == "sigmoid":
+        tau = config.tau_positive if sign > 0 else config.tau_negative
+        return -sign * 4 / tau * torch.sigmoid(tau * (ratio - 1))
+    if config.gate == "weight_clip":
+        return -sign * ratio.detach().clamp(1 - low, 1 + high) * inputs.logprob
+    if config.gate == "quadratic":
+        return -sign * ratio + (ratio - 1) ** 2 / (2 * (high if sign > 0 else low))
+    if config.gate == "smooth":
+        return -sign * ((1 - config.smoothing) * ratio + config.smoothing)
+    if config.gate == "geometric":
+        own = inputs.logprob - inputs.old_logprob  # [T]
+        kept = own.clamp(max=high) if sign > 0 else own.clamp(min=-low)
+        return -sign * torch.exp((total(kept, groups) / groups.size).clamp(-LIMIT, LIMIT))
+    return -sign * (inputs.logprob if config.gate == "log_prob" else ratio)
+
+
+@torch.no_grad()
+def metrics(inputs: LossInputs, config: Surrogate, ratio: Tensor) -> Mapping[str, Tensor]:
+    """[T] each: was the ratio beyond the bound that its sign feels, the ratio, and the k3 estimate of KL(old
+    || new)."""
+    own = inputs.logprob - inputs.old_logprob  # [T]
+    above = (ratio > 1 + bounds(config, +1)[1]) & (inputs.positive > 0)  # [T]
+    below = (ratio < 1 - bounds(config, -1)[0]) & (inputs.negative > 0)  # [T]
+    return {
+        "clip_fraction": (above | below).to(ratio.dtype),
+        "ratio": ratio.detach(),
+        "approx_kl": torch.exp(own.clamp(-LIMIT, LIMIT)) - 1 - own,
+    }

@@ -1,0 +1,31 @@
+"""Clipped importance weights with bounds of their own for each sign of the advantage.
+
+Source: DISPO, arXiv:2602.00983: CISPO's weight, with four bounds: weights above and below 1, at positive and
+at negative advantage. The defaults are ours: the values of the paper were tuned per model.
+"""
+
+from pydantic import BaseModel, Field
+
+from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
+from agentrl.loss import LossInputs, LossOutput
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """positive_low, positive_high, negative_low, negative_high: distances from 1."""
+
+    positive_low: float = Field(1.0, ge=0, le=1)
+    positive_high: float = Field(1.0, ge=0)
+    negative_low: float = Field(0.5, ge=0, le=1)
+    negative_high: float = Field(0.2, ge=0)
+
+
+def loss(inputs: LossInputs, config: Config) -> LossOutput:
+    """Per token; no two tokens depend on each other."""
+    chosen = Surrogate(
+        gate="weight_clip",
+        clip_low=config.positive_low,
+        clip_high=config.positive_high,
+        negative_low=config.negative_low,
+        negative_high=config.negative_high,
+    )
+    return surrogate(inputs, chosen)

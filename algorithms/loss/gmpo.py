@@ -1,0 +1,32 @@
+"""Geometric mean of clipped token ratios.
+
+Source: GMPO, arXiv:2507.20673: the sequence's loss is -A (prod_t rho_t)^(1/T), each token's log-ratio clipped
+against the advantage's sign before the mean (at A > 0 from above, at A < 0 from below), range (e^-0.4,
+e^0.4). Aggregation: sequence mean, that is "seq-mean-token-mean".
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
+from agentrl.loss import LossInputs, LossOutput
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """clip_low, clip_high: in log space. sequence: what shares the mean."""
+
+    clip_low: float = Field(0.4, ge=0)
+    clip_high: float = Field(0.4, ge=0)
+    sequence: Literal["step", "episode"] = "step"
+
+
+def loss(inputs: LossInputs, config: Config) -> LossOutput:
+    """All tokens of what shares a ratio must be in one micro-batch."""
+    chosen = Surrogate(
+        granularity="turn_mean" if config.sequence == "step" else "sequence_mean",
+        gate="geometric",
+        clip_low=config.clip_low,
+        clip_high=config.clip_high,
+    )
+    return surrogate(inputs, chosen)

@@ -1,0 +1,35 @@
+"""Clipped loss on the geometric-mean ratio of a whole response.
+
+Source: GSPO, arXiv:2507.18071, Eq. 5-7 (sequence form) and GSPO-token: s = exp(mean of token log-ratios),
+clipped in [1 - 3e-4, 1 + 4e-4]. The token form (`form=token`, and verl-agent's) has the same value and lets
+each token keep its own gradient; with one advantage a sequence both have the same gradient. Aggregation:
+"seq-mean-token-mean". A sequence is a step's response (`sequence=step`, as in verl-agent, where each step is
+a row) or an episode.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
+from agentrl.loss import LossInputs, LossOutput
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """form: sequence or token (straight-through). sequence: what shares a ratio."""
+
+    clip_low: float = Field(3e-4, ge=0, le=1)
+    clip_high: float = Field(4e-4, ge=0)
+    form: Literal["sequence", "token"] = "sequence"
+    sequence: Literal["step", "episode"] = "step"
+
+
+def loss(inputs: LossInputs, config: Config) -> LossOutput:
+    """All tokens of what shares a ratio must be in one micro-batch."""
+    chosen = Surrogate(
+        granularity="turn_mean" if config.sequence == "step" else "sequence_mean",
+        clip_low=config.clip_low,
+        clip_high=config.clip_high,
+        straight_through=config.form == "token",
+    )
+    return surrogate(inputs, chosen)
