@@ -14,12 +14,19 @@ from agentrl.rollout import Player, play
 from agentrl.stats import wilson
 from agentrl.types import Status, Task
 
-LIMITS = (Status.TURN_LIMIT, Status.TOKEN_LIMIT, Status.TURN_TOKEN_LIMIT, Status.CALL_LIMIT, Status.TIME_LIMIT)
+LIMITS = (
+    Status.TURN_LIMIT,
+    Status.TOKEN_LIMIT,
+    Status.TURN_TOKEN_LIMIT,
+    Status.CALL_LIMIT,
+    Status.TIME_LIMIT,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One episode of a report. `tokens` are sampled ones; `invalid` counts steps whose answer had no valid action."""
+    """One episode of a report. `tokens` are sampled ones; `invalid` counts steps whose answer had no valid
+    action."""
 
     task: str
     kind: str
@@ -57,7 +64,6 @@ class Report:
         scored = self.scored
         won = sum(o.success for o in scored)
         kinds = sorted({o.kind for o in scored})
-        mean = lambda values: float(np.mean(values)) if len(values) else 0.0  # noqa: E731
         usage: Counter[str] = Counter()
         for outcome in self.outcomes:
             usage.update(outcome.usage)
@@ -68,13 +74,13 @@ class Report:
             "episodes": len(scored),
             "success_rate": won / len(scored) if scored else 0.0,
             "interval": list(wilson(won, len(scored))),
-            "mean_reward": mean([o.reward for o in scored]),
+            "mean_reward": _mean([o.reward for o in scored]),
             "per_type": {k: _rate([o for o in scored if o.kind == k]) for k in kinds},
-            "mean_steps": mean([o.steps for o in scored]),
-            "mean_steps_success": mean([o.steps for o in scored if o.success]),
+            "mean_steps": _mean([o.steps for o in scored]),
+            "mean_steps_success": _mean([o.steps for o in scored if o.success]),
             "invalid_share": sum(o.invalid for o in scored) / max(1, sum(o.steps for o in scored)),
             "endings": dict(sorted(Counter(o.ending for o in self.outcomes).items())),
-            "truncated_share": mean([o.ending in {s.name.lower() for s in LIMITS} for o in scored]),
+            "truncated_share": _mean([o.ending in {s.name.lower() for s in LIMITS} for o in scored]),
             "env_errors": len(self.outcomes) - len(scored),
             "tokens": sum(o.tokens for o in scored),
             "usage": dict(usage),
@@ -82,9 +88,14 @@ class Report:
         }
 
 
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else 0.0
+
+
 def _rate(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     won = sum(o.success for o in outcomes)
-    return {"episodes": len(outcomes), "success_rate": won / len(outcomes), "interval": list(wilson(won, len(outcomes)))}
+    n = len(outcomes)
+    return {"episodes": n, "success_rate": won / n, "interval": list(wilson(won, n))}
 
 
 def outcome(record: EpisodeRecord, kind: str) -> Outcome:

@@ -80,5 +80,5 @@ class ExpertActor(Wordless):
         ids = self.chat.answer(text)
         allowed = None
         if request.choices is not None:
-            allowed = self._tries.get(request.choices).sets(ids)
+            allowed = self._tries.get(request.choices).sets(ids.tolist())
         return Generation(text=text, token_ids=ids, logprobs=np.zeros(len(ids)), allowed=allowed, weight=move.weight)

@@ -1,5 +1,6 @@
 """What a rollout writes down, and the step graph made from it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,11 +10,13 @@ import numpy as np
 from agentrl.graph import COLUMNS, PLAYED, StepGraph, Tokens
 from agentrl.types import Generation, Observation, Status, Task
 
+NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
+
 
 @dataclass(kw_only=True, eq=False)
 class StepRecord:
-    """One played step. `added` [T] are the prompt tokens this step adds; `continues` says whether they extend the
-    episode's previous path."""
+    """One played step. `added` [T] are the prompt tokens this step adds; `continues` says whether they extend
+    the episode's previous path."""
 
     observation: Observation
     added: np.ndarray
@@ -96,7 +99,9 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     for number, episode in enumerate(episodes):
         ids["episode"](f"{episode.task.key}#{episode.copy}", number)
         _add_rows(columns, ids, number, episode)
-    arrays = {name: np.asarray(values, COLUMNS[name]) for name, values in columns.items()}
+    arrays: dict[str, np.ndarray] = {
+        name: np.asarray(values, COLUMNS[name]) for name, values in columns.items()
+    }
     steps = [step for episode in episodes for step in episode.steps]
     return StepGraph(
         columns={**arrays, **_info_columns(steps)},
@@ -110,7 +115,9 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     )
 
 
-def _add_rows(columns: dict[str, list[Any]], ids: Mapping[str, _Ids], number: int, episode: EpisodeRecord) -> None:
+def _add_rows(
+    columns: dict[str, list[Any]], ids: Mapping[str, _Ids], number: int, episode: EpisodeRecord
+) -> None:
     group = ids["group"](episode.task.key, episode.group)
     final = same_state(episode.final) if episode.final else ""
     for turn, step in enumerate(episode.steps):
@@ -145,9 +152,20 @@ def _add_rows(columns: dict[str, list[Any]], ids: Mapping[str, _Ids], number: in
 
 
 def _info_columns(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
-    """`info.NAME` [N] float64 of every numeric entry."""
-    numeric = sorted({k for s in steps for k, v in s.info.items() if isinstance(v, bool | int | float)})
-    return {f"info.{name}": np.array([float(step.info.get(name, np.nan)) for step in steps]) for name in numeric}
+    """`info.NAME` [N] float64 of every numeric entry, NaN where it is absent or no number."""
+    numeric = sorted(
+        {name for step in steps for name, value in step.info.items() if isinstance(value, NUMERIC)}
+    )
+    return {f"info.{name}": np.array([_number(step.info.get(name)) for step in steps]) for name in numeric}
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, NUMERIC):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond the floats
+        return math.inf if value > 0 else -math.inf
 
 
 def _tokens(steps: Sequence[StepRecord], parent: np.ndarray) -> Tokens | None:

@@ -1,7 +1,8 @@
 """Plays episodes: independent coroutines, no lock step, so a finished episode costs nothing.
 
-A failure is data. What the agent caused becomes a status and is scored; what the environment caused is retried from
-the task's start and, if it persists, becomes `Status.ENV_ERROR`: in the graph for the report, in no statistic.
+A failure is data. What the agent caused becomes a status and is scored; what the environment caused is
+retried from the task's start and, if it persists, becomes `Status.ENV_ERROR`: in the graph for the report, in
+no statistic.
 """
 
 import asyncio
@@ -25,10 +26,10 @@ from agentrl.types import Generation, Message, Request, Status, Task
 class Limits(BaseModel, frozen=True, extra="forbid"):
     """Budgets of an episode; reaching one ends it with a status of its own.
 
-    turns: steps. turn_tokens: sampled in one turn. episode_tokens: sampled in all. seconds: wall clock of the episode.
-    call_seconds: of one environment call. retries: new tries after an environment fault. fault_share: share of rollouts
-    lost to faults above which the run stops. cut_turn: what becomes of an answer cut off by turn_tokens, parsed as it
-    is or the end of the episode. concurrency: episodes in flight, 0 for all.
+    turns: steps. turn_tokens: sampled in one turn. episode_tokens: sampled in all. seconds: wall clock of the
+    episode. call_seconds: of one environment call. retries: new tries after an environment fault.
+    fault_share: share of rollouts lost to faults above which the run stops. cut_turn: what becomes of an answer cut off by
+    turn_tokens, parsed as it is or the end of the episode. concurrency: episodes in flight, 0 for all.
     """
 
     turns: int = Field(50, ge=1)
@@ -66,8 +67,8 @@ class Actor(Protocol):
 class Player:
     """Everything an episode needs besides its task.
 
-    `admissible` restricts answers to the observation's actions where it lists any; `seed` and `stage` go into every
-    noise key, so that training, cloning and evaluation draw different noise.
+    `admissible` restricts answers to the observation's actions where it lists any; `seed` and `stage` go into
+    every noise key, so that training, cloning and evaluation draw different noise.
     """
 
     actor: Actor
@@ -141,7 +142,9 @@ async def _with_retries(
 ) -> EpisodeRecord:
     started = time.monotonic()
     for attempt in range(player.limits.retries + 1):
-        record = EpisodeRecord(task=task, group=group, copy=copy, policy=player.actor.name, attempts=attempt + 1)
+        record = EpisodeRecord(
+            task=task, group=group, copy=copy, policy=player.actor.name, attempts=attempt + 1
+        )
         key = (player.seed, player.stage, iteration, group, copy, attempt)
         handle = player.pool.acquire()
         broken = True
@@ -183,7 +186,9 @@ class _Episode:
             ending = await self.turn(history, ask, room)
         self.record.ending = ending
         self.record.final = history.now
-        if history.chat is not None and self.record.steps:
+        # An answer that was cut off has no observation after it: `history` still holds the one before.
+        reached = len(history.past) == len(self.record.steps)
+        if history.chat is not None and self.record.steps and reached:
             ask = self.ask(history)
             self.record.tail = ask.token_ids[len(ask.token_ids) - ask.added :]
 
@@ -205,8 +210,8 @@ class _Episode:
         """The prompt leaves no token to answer with: the end of an episode, or a setting that cannot work."""
         if not self.record.steps:
             raise ValueError(
-                f"the first prompt of task {self.record.task.key} has {len(ask.token_ids)} tokens and the model's "
-                f"context is {self.player.actor.context_limit}: raise the model's context, or use a shorter prompt"
+                f"the first prompt of task {self.record.task.key} has {len(ask.token_ids)} tokens and the "
+                f"model's context is {self.player.actor.context_limit}: raise the context, or shorten the prompt"
             )
         self.cut()
         return Status.TOKEN_LIMIT
@@ -249,7 +254,8 @@ class _Episode:
 
     def request(self, history: History, ask: Ask, room: int) -> Request:
         """The question to the policy."""
-        choices, texts = None, ()
+        choices: list[np.ndarray] | None = None
+        texts: tuple[str, ...] = ()
         if self.player.admissible and history.now.actions:
             texts = history.now.actions
             choices = answers(self.player.prompt, history.chat, texts)
@@ -303,4 +309,3 @@ class PolicyActor:
     def release(self, session: int) -> None:
         """See Actor."""
         self.policy.release(session)
-

@@ -3,31 +3,41 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from agentrl.graph import StepGraph, Tokens
 
-VERSION = 1
+FORMAT, VERSION = "agentrl.step_graph", 1
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """All or nothing: a temporary name beside the target, then a rename. A full disk leaves the old file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """All or nothing: a temporary name beside the target, then a rename. A full disk leaves the old file.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with part.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
     except OSError as error:
-        part.unlink(missing_ok=True)
-        raise ValueError(f"cannot write {path}: {error.strerror or error}; free some space or choose another folder") from error
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        reason = error.strerror or error
+        raise ValueError(
+            f"cannot write {path}: {reason}; free some space or choose another folder"
+        ) from error
 
 
 def _blob(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -38,11 +48,11 @@ def _blob(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 def _words(blob: np.ndarray, offsets: np.ndarray) -> tuple[str, ...]:
     data, ends = blob.tobytes(), offsets.tolist()
-    return tuple(data[a:b].decode("utf-8", "surrogatepass") for a, b in zip(ends, ends[1:], strict=False))
+    return tuple(data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends))
 
 
 def to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> bytes:
-    """The graph as one safetensors file; equal graphs give equal bytes. `note` is a small JSON-able remark."""
+    """The graph as one safetensors file; equal graphs give equal bytes. `note` is a small JSON value."""
     tensors = {f"column/{name}": x for name, x in graph.columns.items()}
     if graph.tokens is not None:
         tensors |= {f"tokens/{f.name}": getattr(graph.tokens, f.name) for f in fields(Tokens)}
@@ -52,8 +62,9 @@ def to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> byte
             tensors |= {f"{kind}/{name}/blob": blob, f"{kind}/{name}/offsets": offsets}
     tensors |= {f"tails/{name}": x for name, x in graph.tails.items()}
     ordered = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
-    head = {"format": "agentrl.step_graph", "version": str(VERSION), "note": json.dumps(note or {}, sort_keys=True)}
-    return save(ordered, metadata=head)
+    head = {"format": FORMAT, "version": str(VERSION), "note": json.dumps(note or {}, sort_keys=True)}
+    data: bytes = save(ordered, metadata=head)
+    return data
 
 
 def write(graph: StepGraph, path: Path, note: Mapping[str, object] | None = None) -> None:
@@ -66,15 +77,25 @@ def read(path: Path) -> StepGraph:
     if not path.is_file():
         raise ValueError(f"no such graph file: {path}")
     try:
-        tensors = load_file(path)
-    except (SafetensorError, ValueError) as error:
+        with safe_open(path, "numpy") as file:
+            head = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dict
+    except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{path} is not a step graph, or it is cut short: {error}") from None
+    if head.get("format") != FORMAT:
+        raise ValueError(f"{path} holds no step graph")
+    if head.get("version") != str(VERSION):
+        raise ValueError(
+            f"{path} is a step graph of format {head.get('version')}, this agentrl reads {VERSION}"
+        )
+    return _from_tensors(tensors)
+
+
+def _from_tensors(tensors: Mapping[str, np.ndarray]) -> StepGraph:
     parts: dict[str, dict[str, np.ndarray]] = {}
     for name, x in tensors.items():
         kind, _, rest = name.partition("/")
         parts.setdefault(kind, {})[rest] = x
-    if "column" not in parts:
-        raise ValueError(f"{path} holds no step graph: it has no columns")
     return StepGraph(
         columns=parts["column"],
         tokens=Tokens(**parts["tokens"]) if "tokens" in parts else None,

@@ -88,8 +88,10 @@ class UnicodeText(Text):
         return f"UnicodeText({self.min_length}, {self.max_length})"
 
 
-@flatten.register(UnicodeText)  # type: ignore[misc]
-def _flatten(space: UnicodeText, x: str) -> np.ndarray:
+@flatten.register(UnicodeText)
+def _flatten(  # type: ignore[misc]
+    space: UnicodeText, x: str
+) -> np.ndarray:
     """[max_length] int32 code points, padded as `Text` does with the size of the character set."""
     flat = np.full(space.max_length, len(CodePoints()), np.int32)
     flat[: len(x)] = np.frombuffer(x.encode("utf-32-le", "surrogatepass"), "<i4")
