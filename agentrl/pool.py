@@ -1,18 +1,23 @@
 """Where environments run: in this process (light ones), or in pinned worker processes (heavy ones).
 
-Both answer through `Handle`s: one environment instance playing one episode at a time. A call that raises, hangs or
-returns something that is not an observation becomes `EnvFault`, which costs that episode only.
+Both answer through `Handle`s: one environment instance playing one episode at a time. A call that raises,
+hangs or returns something that is not an observation becomes `EnvFault`, which costs that episode only.
 """
 
 import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
 
 from agentrl.env import Env, Move
-from agentrl.types import Observation, StepResult, Task
+from agentrl.types import Observation, Status, StepResult, Task
+
+STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # what an environment may say of a step
 
 
 class EnvFault(Exception):
@@ -42,8 +47,8 @@ class Pool(Protocol):
         """An idle instance, or a new one."""
         ...
 
-    def release(self, handle: Handle, *, broken: bool) -> None:
-        """Take it back; a broken one is thrown away."""
+    def release(self, handle: Any, *, broken: bool) -> None:
+        """Take back a handle of this pool; a broken one is thrown away."""
         ...
 
     def close(self) -> None:
@@ -51,55 +56,107 @@ class Pool(Protocol):
         ...
 
 
+class _Expired(BaseException):
+    """Time is up; not an Exception, so that an environment's own `except Exception` does not swallow it."""
+
+
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Raise EnvFault inside the block after `seconds`, where the platform can: main thread, POSIX.
+    """Raise EnvFault out of the block after `seconds`, where the platform can: main thread, POSIX.
 
-    Limit: it interrupts Python code and system calls, not a loop inside a C extension; worker processes cover those.
+    A timer of the caller's is put back afterwards with the time it has left.
+
+    Limit: it interrupts Python code and system calls, not a loop inside a C extension; worker processes cover
+        those.
     """
     usable = seconds < math.inf and threading.current_thread() is threading.main_thread()
     if not usable or not hasattr(signal, "setitimer"):
         yield
         return
 
-    def expire(signum: int, frame: object) -> None:
-        raise EnvFault(f"no answer in {seconds:g} s")
+    def expire(signum: int, frame: object) -> NoReturn:
+        raise _Expired
 
-    before = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    handler = signal.signal(signal.SIGALRM, expire)
+    started = time.monotonic()
+    left, interval = signal.setitimer(
+        signal.ITIMER_REAL, seconds, 1.0
+    )  # again each second, should it be swallowed
     try:
         yield
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except _Expired:
+        raise EnvFault(f"no answer in {seconds:g} s") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(1e-3, left - (time.monotonic() - started)), interval)
 
 
-def checked_observation(value: object) -> Observation:
-    """The value if it is an observation, else EnvFault."""
-    if not isinstance(value, Observation) or not isinstance(value.text, str):
-        raise EnvFault(f"reset returned {type(value).__name__}, not an Observation")
+def checked_observation(value: object, call: str = "reset") -> Observation:
+    """The value if it is an observation whose words a tokenizer takes, else EnvFault."""
+    if not isinstance(value, Observation):
+        raise EnvFault(f"{call} returned {type(value).__name__}, not an Observation")
+    words = (
+        (value.text, value.state_key, value.task, *value.actions)
+        if isinstance(value.actions, tuple)
+        else (None,)
+    )
+    if not all(isinstance(word, str) for word in words):
+        raise EnvFault(f"{call} returned an observation whose text, state_key, task or actions are not texts")
+    try:
+        "".join(words).encode()  # type: ignore[arg-type]
+    except UnicodeEncodeError:
+        raise EnvFault(
+            f"{call} returned an observation with half of a surrogate pair, which is not text"
+        ) from None
     return value
 
 
 def checked_result(value: object) -> StepResult:
-    """A step result with terminated winning over truncated, else EnvFault."""
+    """A step result with terminated winning over truncated and an `info` of its own, else EnvFault."""
+    if not isinstance(value, tuple) or len(value) != 5:
+        raise EnvFault(f"step returned {type(value).__name__}, not the 5 values of a StepResult")
+    observation, reward, terminated, truncated, info = value
+    checked_observation(observation, "step")
+    if not all(isinstance(flag, bool | np.bool_) for flag in (terminated, truncated)):
+        raise EnvFault("step returned terminated or truncated that is not a bool")
+    over = bool(truncated) and not terminated
+    return StepResult(observation, _checked_reward(reward), bool(terminated), over, _checked_info(info))
+
+
+def _checked_reward(value: object) -> float:
     try:
-        observation, reward, terminated, truncated, info = value  # type: ignore[misc]
-        number = float(reward)  # type: ignore[has-type]
-    except (TypeError, ValueError):
-        raise EnvFault(f"step returned {value!r:.80}, not observation, reward, terminated, truncated, info") from None
-    checked_observation(observation)
+        if isinstance(value, str | bytes):
+            raise TypeError
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise EnvFault(f"step returned a reward of type {type(value).__name__} that is no number") from None
     if not math.isfinite(number):
         raise EnvFault(f"step returned reward {number}")
-    if not isinstance(info, dict):
-        raise EnvFault(f"step returned info of type {type(info).__name__}, not dict")
-    return StepResult(observation, number, bool(terminated), bool(truncated) and not terminated, info)
+    return number
+
+
+def _checked_info(info: object) -> dict[str, Any]:
+    """A copy, since an environment may use one dict for all its steps."""
+    if not isinstance(info, dict) or not all(isinstance(key, str) for key in info):
+        raise EnvFault(f"step returned info of type {type(info).__name__}, not a dict with texts as keys")
+    if not isinstance(info.get("success", False), bool | np.bool_):
+        raise EnvFault(f"step returned info['success'] of type {type(info['success']).__name__}, not bool")
+    if info.get("status", Status.OK) not in STEP_STATUS:
+        raise EnvFault(
+            f"step returned info['status'] = {info['status']!r}: it must be OK, PARSE_ERROR or TOOL_ERROR"
+        )
+    return dict(info)
 
 
 class Slot:
     """One environment instance and its expert, called synchronously with every fault turned into EnvFault."""
 
-    def __init__(self, make: Callable[[], Env], expert: Callable[[Env, str, int], Any] | None, timeout_s: float) -> None:
+    def __init__(
+        self, make: Callable[[], Env], expert: Callable[[Env, str, int], Any] | None, timeout_s: float
+    ) -> None:
         self._make, self._make_expert, self._timeout_s = make, expert, timeout_s
         self._env: Env | None = None
         self._expert: Any = None
@@ -123,18 +180,18 @@ class Slot:
         if self._make_expert is None:
             raise ValueError("this environment has no expert: its file has no expert(env, name, seed)")
         if self._expert is None:
-            self._expert = self._make_expert(self._instance(), name, seed)
-            self._expert.reset(self._task)
-        move: Move = self._guard(lambda: self._expert.act(self._last))
+            self._expert = self._make_expert(self._instance(), name, seed)  # ValueError: no such expert
+            self._guard(lambda: self._expert.reset(self._task))
+        move = self._guard(lambda: self._expert.act(self._last))
+        if not isinstance(move, Move) or not isinstance(move.action, str):
+            raise EnvFault(f"the expert returned {type(move).__name__}, not a Move")
         return move
 
     def close(self) -> None:
         """Close the instance; a fault while closing is no longer anybody's concern."""
         if self._env is not None:
-            try:
+            with suppress(EnvFault):
                 self._guard(self._env.close)
-            except EnvFault:
-                pass
             self._env = None
 
     def _instance(self) -> Env:
@@ -148,7 +205,10 @@ class Slot:
                 return call()
         except EnvFault:
             raise
-        except Exception as error:  # noqa: BLE001  an environment may raise anything; it must cost one episode only
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # an environment may raise anything; it must cost one episode only
             raise EnvFault(f"{type(error).__name__}: {error}") from error
 
 
@@ -175,7 +235,10 @@ class InlinePool:
     """Instances in this process, reused between episodes."""
 
     def __init__(
-        self, make: Callable[[], Env], expert: Callable[[Env, str, int], Any] | None = None, timeout_s: float = 60.0
+        self,
+        make: Callable[[], Env],
+        expert: Callable[[Env, str, int], Any] | None = None,
+        timeout_s: float = 60.0,
     ) -> None:
         """timeout_s: seconds one call may take."""
         self._make, self._expert, self._timeout_s = make, expert, timeout_s
@@ -183,7 +246,9 @@ class InlinePool:
 
     def acquire(self) -> InlineHandle:
         """See Pool."""
-        return self._idle.pop() if self._idle else InlineHandle(Slot(self._make, self._expert, self._timeout_s))
+        return (
+            self._idle.pop() if self._idle else InlineHandle(Slot(self._make, self._expert, self._timeout_s))
+        )
 
     def release(self, handle: InlineHandle, *, broken: bool) -> None:
         """See Pool."""

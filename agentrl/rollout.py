@@ -28,8 +28,9 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
 
     turns: steps. turn_tokens: sampled in one turn. episode_tokens: sampled in all. seconds: wall clock of the
     episode. call_seconds: of one environment call. retries: new tries after an environment fault.
-    fault_share: share of rollouts lost to faults above which the run stops. cut_turn: what becomes of an answer cut off by
-    turn_tokens, parsed as it is or the end of the episode. concurrency: episodes in flight, 0 for all.
+    fault_share: share of rollouts lost to faults above which the run stops. cut_turn: what becomes of an
+    answer cut off by turn_tokens, parsed as it is or the end of the episode. concurrency: episodes in flight,
+    0 for all.
     """
 
     turns: int = Field(50, ge=1)
@@ -210,8 +211,8 @@ class _Episode:
         """The prompt leaves no token to answer with: the end of an episode, or a setting that cannot work."""
         if not self.record.steps:
             raise ValueError(
-                f"the first prompt of task {self.record.task.key} has {len(ask.token_ids)} tokens and the "
-                f"model's context is {self.player.actor.context_limit}: raise the context, or shorten the prompt"
+                f"the first prompt of task {self.record.task.key} has {len(ask.token_ids)} tokens, the model's "
+                f"context is {self.player.actor.context_limit}: raise the context, or shorten the prompt"
             )
         self.cut()
         return Status.TOKEN_LIMIT

@@ -1,8 +1,10 @@
-"""Environment pool of pinned worker processes with batched pipes, for environments that are heavy or may hang in C.
+"""Environment pool of pinned worker processes with batched pipes, for environments that are heavy or may hang
+in C.
 
-Each worker holds many instances and answers a list of calls with a list of answers, so a busy pipe costs one message a
-batch. A call that hangs in Python fails alone, inside the worker; a worker that stops answering is killed, the hung
-episode fails, and its siblings are rebuilt elsewhere by replaying their actions and comparing what they observe.
+Each worker holds many instances and answers a list of calls with a list of answers, so a busy pipe costs one
+message a batch. A call that hangs in Python fails alone, inside the worker; a worker that stops answering is
+killed, the hung episode fails, and its siblings are rebuilt elsewhere by replaying their actions and
+comparing what they observe.
 """
 
 import asyncio
@@ -10,38 +12,72 @@ import itertools
 import math
 import multiprocessing
 import os
+import pickle
+import signal
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from agentrl.env import Env, Move
 from agentrl.pool import EnvFault, Slot
 from agentrl.types import Observation, StepResult, Task
 
+LOSSES = 10  # workers an episode may lose to its siblings during one call
+PATIENCE_S = 2.0  # for the processes of a closed pool to end by themselves
 GRACE_S = 5.0  # a worker that has not answered this long after a call's own deadline is hung outside Python
 
 
+class Answer(NamedTuple):
+    """What a worker says to one call: pickled value, or the words of a fault or of a mistake in the settings.
+
+    Values are pickled one by one: one that cannot be pickled must not take the other answers with it.
+    """
+
+    call: int
+    kind: Literal["value", "fault", "mistake"]
+    content: Any
+
+
 def serve(pipe: Connection, now: Any, make: Callable[[], Env], expert: Any, timeout_s: float) -> None:
-    """A worker's loop: lists of (call id, slot, method, arguments) in, lists of (call id, fault or None, value) out.
+    """A worker's loop: lists of (call id, slot, method, pickled arguments) in, lists of `Answer` out.
 
     `now` is a shared integer that names the call being carried out: whose fault it is if the process dies.
     """
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the parent ends the workers
     slots: dict[int, Slot] = {}
     while True:
         try:
             calls = pipe.recv()
-        except (EOFError, KeyboardInterrupt):
-            return
-        answers = []
+        except (EOFError, OSError):
+            break
+        answers: list[Answer] = []
         for call, number, method, arguments in calls:
             now.value = call
             slot = slots.setdefault(number, Slot(make, expert, timeout_s))
-            try:
-                answers.append((call, None, getattr(slot, method)(*arguments)))
-            except EnvFault as fault:
-                answers.append((call, str(fault), None))
+            answer = _answer(call, slot, method, arguments)
+            if method == "close" or answer.kind != "value":
                 slots.pop(number).close()
+            answers.append(answer)
         pipe.send(answers)
+    for slot in slots.values():
+        slot.close()
+
+
+def _answer(call: int, slot: Slot, method: str, arguments: bytes) -> Answer:
+    try:
+        value = getattr(slot, method)(*pickle.loads(arguments))
+    except EnvFault as fault:
+        return Answer(call, "fault", str(fault))
+    except ValueError as mistake:
+        return Answer(call, "mistake", str(mistake))
+    try:
+        return Answer(call, "value", pickle.dumps(value))
+    except Exception as error:  # noqa: BLE001  pickling runs the environment's code, which may raise anything
+        return Answer(call, "fault", f"{method} returned something that cannot be pickled: {error}")
 
 
 class Worker:
@@ -51,13 +87,16 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.now = context.RawValue("q", -1)
-        self.process = context.Process(target=serve, args=(theirs, self.now, make, expert, timeout_s), daemon=True)
+        self.process = context.Process(
+            target=serve, args=(theirs, self.now, make, expert, timeout_s), daemon=True
+        )
         self.process.start()
         theirs.close()
         if cpu is not None and self.process.pid and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(self.process.pid, {cpu})
+            with suppress(OSError):  # it may have died already, which its pipe will tell
+                os.sched_setaffinity(self.process.pid, {cpu})
         self.timeout_s = timeout_s
-        self.waiting: list[tuple[int, int, str, tuple[Any, ...]]] = []
+        self.waiting: list[tuple[int, int, str, bytes]] = []
         self.sent: set[int] = set()
         self.futures: dict[int, asyncio.Future[Any]] = {}
         self.handles = 0
@@ -68,20 +107,37 @@ class Worker:
 
     def call(self, slot: int, method: str, arguments: tuple[Any, ...]) -> "asyncio.Future[Any]":
         """Queue a call; it leaves with the next batch."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.dead:
             future.set_exception(WorkerLost())
             return future
+        try:
+            pickled = pickle.dumps(arguments)
+        except Exception as error:  # noqa: BLE001  pickling runs the task's code, which may raise anything
+            future.set_exception(
+                ValueError(f"{arguments[0]!r:.80} cannot be sent to a worker process: {error}")
+            )
+            return future
+        self.futures[self._queue(slot, method, pickled)] = future
+        return future
+
+    def forget(self, slot: int) -> None:
+        """Close an instance, now or when the worker next answers; nobody waits for it."""
+        if not self.dead:
+            self._queue(slot, "close", pickle.dumps(()))
+
+    def _queue(self, slot: int, method: str, arguments: bytes) -> int:
+        loop = asyncio.get_running_loop()
         if self._reader is not loop:
             loop.add_reader(self.pipe.fileno(), self._receive)
             self._reader = loop
+            self.futures.clear()  # nobody waits for calls on their way from a loop that has ended
+            self._watch(-1)
         number = next(self._numbers)
-        self.futures[number] = future
         self.waiting.append((number, slot, method, arguments))
         if not self.sent:
             loop.call_soon(self._flush)
-        return future
+        return number
 
     def _flush(self) -> None:
         if self.sent or not self.waiting or self.dead:
@@ -96,10 +152,11 @@ class Worker:
         self._watch(-1)
 
     def _watch(self, before: int) -> None:
-        """Look again after a call's deadline and the grace: a worker still at the same call hangs outside Python."""
+        """Look again after a call's deadline and the grace: a worker still at the same call hangs outside
+        Python."""
         if self.sent and before >= 0 and self.now.value == before:
             self.lose()
-        elif self._reader is not None and self.timeout_s < math.inf:
+        elif self.sent and self._reader is not None and self.timeout_s < math.inf:
             self._alarm = self._reader.call_later(self.timeout_s + GRACE_S, self._watch, self.now.value)
 
     def _receive(self) -> None:
@@ -111,18 +168,15 @@ class Worker:
         if self._alarm:
             self._alarm.cancel()
         self.sent = set()
-        for number, fault, value in answers:
-            future = self.futures.pop(number)
-            if future.done():
-                continue
-            if fault is None:
-                future.set_result(value)
-            else:
-                future.set_exception(EnvFault(fault))
+        for answer in answers:
+            future = self.futures.pop(answer.call, None)
+            if future is not None and not future.done():
+                _settle(future, answer)
         self._flush()
 
     def lose(self) -> None:
-        """The process is gone or hung: end it. The call it was at fails; the others may be replayed elsewhere."""
+        """The process is gone or hung: end it. The call it was at fails; the others may be replayed
+        elsewhere."""
         self.dead = True
         if self._reader is not None:
             self._reader.remove_reader(self.pipe.fileno())
@@ -133,27 +187,48 @@ class Worker:
         self.pipe.close()
         guilty = int(self.now.value)
         for number, future in self.futures.items():
-            if not future.done():
-                lost = EnvFault("the worker process died or hung in this call") if number == guilty else WorkerLost()
-                future.set_exception(lost)
+            if future.done():
+                continue
+            if number == guilty:
+                future.set_exception(EnvFault("the worker process died or hung in this call"))
+            else:
+                future.set_exception(WorkerLost(began=guilty >= 0))
         self.futures, self.sent, self.waiting = {}, set(), []
 
-    def close(self) -> None:
-        """End the process politely, then not."""
-        if self.dead:
-            return
+    def hang_up(self) -> None:
+        """Tell the process to close its instances and end."""
         self.dead = True
-        if self._reader is not None and not self._reader.is_closed():
+        if self._alarm:
+            self._alarm.cancel()
+        if self._reader is not None and not self._reader.is_closed() and not self.pipe.closed:
             self._reader.remove_reader(self.pipe.fileno())
         self.pipe.close()
-        self.process.join(2.0)
+
+    def join(self, patience_s: float) -> None:
+        """Wait for the end of the process, then end it."""
+        self.process.join(patience_s)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
 
 
+def _settle(future: "asyncio.Future[Any]", answer: Answer) -> None:
+    if answer.kind == "fault":
+        future.set_exception(EnvFault(answer.content))
+    elif answer.kind == "mistake":
+        future.set_exception(ValueError(answer.content))
+    else:
+        try:
+            future.set_result(pickle.loads(answer.content))
+        except Exception as error:  # noqa: BLE001  unpickling runs the environment's code, which may raise anything
+            future.set_exception(EnvFault(f"its answer cannot be unpickled: {error}"))
+
+
 class WorkerLost(Exception):
-    """The worker went down, perhaps through a sibling's fault."""
+    """The worker went down, perhaps through a sibling's fault; `began`: it had carried out calls before."""
+
+    def __init__(self, began: bool = True) -> None:
+        self.began = began
 
 
 class WorkerHandle:
@@ -185,25 +260,33 @@ class WorkerHandle:
         move: Move = await self._try("act", (expert, seed))
         return move
 
-    async def _try(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        for _ in range(2):
-            try:
-                return await self.worker.call(self.slot, method, arguments)
-            except WorkerLost:
-                await self._rebuild(replay=method != "reset")
-        raise EnvFault("the worker process was lost twice in this episode")
+    def drop(self) -> None:
+        """Let the worker forget this instance."""
+        self.worker.forget(self.slot)
 
-    async def _rebuild(self, *, replay: bool) -> None:
-        """A new slot in a living worker, brought to where this episode was."""
-        self.worker, self.slot = self._pool.place()
-        if not replay:
-            return
-        try:
-            texts = [(await self.worker.call(self.slot, "reset", (self._task,))).text]
-            for action in self._actions:
-                texts.append((await self.worker.call(self.slot, "step", (action,))).observation.text)
-        except WorkerLost:
-            raise EnvFault("the worker process was lost again while replaying this episode") from None
+    async def _try(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        """The call's value. A sibling that kills workers again and again must not cost this episode."""
+        behind = False
+        for _ in range(LOSSES):
+            try:
+                if behind:
+                    await self._replay()
+                return await self.worker.call(self.slot, method, arguments)
+            except WorkerLost as lost:
+                if not lost.began:
+                    raise EnvFault(
+                        "the worker process ended before its first call; stderr says why"
+                    ) from None
+                self.worker, self.slot = self._pool.place()
+                behind = method != "reset"
+        raise EnvFault(f"the worker process was lost {LOSSES} times during one call")
+
+    async def _replay(self) -> None:
+        """Bring a new slot to where this episode was."""
+        texts = [(await self.worker.call(self.slot, "reset", (self._task,))).text]
+        for action in self._actions:
+            result = await self.worker.call(self.slot, "step", (action,))
+            texts.append(result.observation.text)
         if texts != self._texts:
             raise EnvFault("after the loss of a worker, replaying the actions gave other observations")
 
@@ -249,14 +332,18 @@ class WorkerPool:
 
     def release(self, handle: WorkerHandle, *, broken: bool) -> None:
         """See Pool."""
-        if broken:
-            handle.worker.handles -= 1
-        else:
+        if not broken:
             self._idle.append(handle)
+            return
+        handle.worker.handles -= 1
+        handle.drop()
 
     def close(self) -> None:
         """See Pool."""
         for worker in self._workers:
-            worker.close()
+            worker.hang_up()
+        until = time.monotonic() + PATIENCE_S
+        for worker in self._workers:
+            worker.join(max(0.0, until - time.monotonic()))
         self._workers.clear()
         self._idle.clear()
