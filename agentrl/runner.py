@@ -91,9 +91,9 @@ class Run:
 
     def evaluation(self, mode: str, tasks: Sequence[Task]) -> Report:
         """The current policy on held-out tasks, each once."""
-        sampling = self.tables.sampling
-        used = sampling.model_copy(update={"temperature": 0.0}) if mode == "greedy" else sampling
-        engine = self._engine(used)
+        sampling, asked = self.tables.sampling, self.tables.eval.temperature
+        temperature = 0.0 if mode == "greedy" else asked or sampling.temperature
+        engine = self._engine(sampling.model_copy(update={"temperature": temperature}))
         player = self.player(PolicyActor(engine, self.chat, self.tables.engine.max_context), "eval", EVALUATE)
         return self.loop.run(evaluate(player, self.settings.eval_env, tasks, {**engine.describe(), "mode": mode}))
 

@@ -67,7 +67,8 @@ class EvalSection(Section):
     """Held-out evaluation. every: iterations between (0: only before, after the warm-up and at the end).
 
     tasks: how many of the environment's tasks under `env` (options that replace those of [env]); panel: a file of task
-    keys instead. modes: greedy and/or sampled. during: tasks used for evaluations in between.
+    keys instead. modes: greedy and/or sampled; temperature: of the sampled mode, default that of training. during: tasks
+    used for evaluations in between.
     """
 
     every: int = Field(0, ge=0)
@@ -75,6 +76,7 @@ class EvalSection(Section):
     during: int = Field(64, ge=1)
     panel: str | None = None
     modes: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")
+    temperature: float | None = Field(None, gt=0)
     env: dict[str, Any] = Field(default_factory=dict)
 
 

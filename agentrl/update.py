@@ -67,10 +67,12 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Work:
-    """What is trained: `rows` ascending, and the `multiplicity` [N] with which each row counts in means."""
+    """What is trained: `rows` ascending, `active` [N] those of them that need a forward pass, and the `multiplicity` [N]
+    with which each row counts in means."""
 
     graph: StepGraph
     rows: np.ndarray
+    active: np.ndarray
     multiplicity: np.ndarray
     terms: Callable[[TokenStats, Batch], Terms]
     entropy: EntropyMode
@@ -104,13 +106,26 @@ def update(
     work = Work(
         graph=graph,
         rows=np.flatnonzero(weight > 0),
+        active=_active(graph, credit, config, loss),
         multiplicity=weight,
         terms=_policy_terms(learner, graph, credit, weight, config, loss, loss_config),
         entropy="gradient" if config.entropy_coef else "value",
         temperature=temperature or 1.0,
     )
     metrics = _descend(learner, work, config, config.epochs, config.minibatches, seed)
-    return {**metrics, "dropped_rows": float(len(graph) - len(work.rows))}
+    idle = float((~work.active[work.rows]).sum())
+    return {**metrics, "dropped_rows": float(len(graph) - len(work.rows)), "idle_rows": idle}
+
+
+def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: ModuleType) -> np.ndarray:
+    """[N] bool, rows that can have a gradient: where no other term asks for them, steps without credit need no pass.
+
+    They still count in every denominator. A loss file says `ZERO_WITHOUT_CREDIT = True` if it is 0 at P = M = 0.
+    """
+    idle_allowed = getattr(loss, "ZERO_WITHOUT_CREDIT", False) and not (config.kl_coef or config.entropy_coef)
+    if not idle_allowed or credit.token_advantage is not None:
+        return np.ones(len(graph), bool)
+    return (credit.positive > 0) | (credit.negative > 0)
 
 
 def clone(
@@ -133,6 +148,7 @@ def clone(
     work = Work(
         graph=graph,
         rows=np.flatnonzero(graph.weight > 0),
+        active=np.ones(len(graph), bool),
         multiplicity=graph.weight,
         terms=terms,
         entropy="value",
@@ -235,7 +251,7 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
     inside = np.zeros(len(work.graph))  # [N]
     inside[rows] = work.multiplicity[rows]
     weight = aggregation_weights(work.graph, inside, config.aggregation, config.sequence, config.norm_tokens)  # [S]
-    batch = pack(work.graph.tokens, rows, weight, sharing=net.sharing)
+    batch = pack(work.graph.tokens, rows[work.active[rows]], weight, sharing=net.sharing)
     for part in microbatches(batch, config.max_tokens):
         hidden = net.hidden(part)[torch.from_numpy(part.at).to(net.device)]  # [K, d]
         stats = token_stats(
