@@ -175,21 +175,12 @@ def test_a_missing_textworld_names_the_extra(open_kitchen, monkeypatch):
 def test_experts_play_through_the_hook(open_kitchen):
     env, observation = open_kitchen()
     player = alfworld.expert(env, "oracle", 0)
-    config_task = alfworld.find(alfworld.Config(games=str(observation and _path(env))), _key(env))
-    player.reset(config_task)
+    player.reset(env.snapshot().task)
     for _ in WIN:
         result = env.step(player.act(observation).action)
         observation = result.observation
     assert result.terminated
     assert isinstance(env.engine, Engine)
-
-
-def _path(env):
-    return env.snapshot().task.params["path"]
-
-
-def _key(env):
-    return env.snapshot().task.key
 
 
 @pytest.mark.parametrize("level", ["small", "full"])
