@@ -74,9 +74,9 @@ def test_info_is_copied_since_environments_reuse_theirs():
 
 
 def test_the_words_of_a_fault_name_the_call():
-    with pytest.raises(EnvFault, match="^reset returned str, not an Observation$"):
+    with pytest.raises(EnvFault, match=r"^reset returned str, not an Observation$"):
         checked_observation("here")
-    with pytest.raises(EnvFault, match="^step returned str, not an Observation$"):
+    with pytest.raises(EnvFault, match=r"^step returned str, not an Observation$"):
         checked_result(("here", 0.0, False, False, {}))
     with pytest.raises(EnvFault, match=r"info\['status'\] = 10"):
         checked_result((SEEN, 0.0, False, False, {"status": 10}))  # DONE is the word of the core

@@ -112,7 +112,7 @@ def test_broken_instances_are_forgotten_in_their_worker(pool):
         handle = pool.acquire()
         await handle.reset(faulty.task(0))
         pool.release(handle, broken=True)  # by a fault of the policy, say: the worker knows nothing of it
-        with pytest.raises(EnvFault, match="AttributeError|place|NoneType|ValueError"):
+        with pytest.raises(EnvFault, match=r"AttributeError"):
             await handle.step("left")  # a new instance, which was never reset
 
     asyncio.run(run())

@@ -1,0 +1,219 @@
+"""Any OpenAI-compatible endpoint as a policy, for evaluation: concurrency, retries with back-off, tokens and
+cost.
+
+The endpoint's own tokens stay with it: generations have text and counts, no ids. A lost endpoint is nobody's
+score: after the retries it is an `EnvFault`, so the rollout tries again from the task's start and at last
+reports the episode as `env_error`. A request that can never work (no such model, a wrong key) stops the run
+in words.
+"""
+
+import asyncio
+import email.utils
+import os
+import random
+import re
+import time
+from types import ModuleType
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from agentrl.policies import Wordless
+from agentrl.pool import EnvFault
+from agentrl.sampling import fold
+from agentrl.types import Finish, Generation, Request
+
+FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # all else is "stop"
+WORD = re.compile(r"openai:(?P<model>.+?)(?:@(?P<base_url>https?://\S+))?")
+SEED_BITS = 31  # servers take a signed 32-bit seed
+
+
+class EndpointLost(EnvFault):
+    """The endpoint gave no answer in all its retries."""
+
+
+class Endpoint(BaseModel, frozen=True, extra="forbid"):
+    """Where to ask and how.
+
+    model: name at the endpoint. base_url: None asks OPENAI_BASE_URL, else OpenAI. temperature, top_p: None
+        leaves the
+    endpoint's default. stop: stop strings. max_tokens: of one answer. seeded: send a seed made of the noise
+    key. concurrency: requests in flight. max_retries: new tries after an answer that may pass (408, 409, 429,
+    5xx, time-outs, lost connections, answers that are no completion). timeout_s: of one try. backoff_s: mean
+    wait before the first retry, doubled for each further one. max_wait_s: longest wait, also for Retry-After.
+    price_in, price_out: USD per million tokens. extra: more fields of the request body, such as
+    chat_template_kwargs.
+    """
+
+    model: str = Field(min_length=1)
+    base_url: str | None = None
+    temperature: float | None = Field(None, ge=0)
+    top_p: float | None = Field(None, gt=0, le=1)
+    stop: tuple[str, ...] = ()
+    max_tokens: int = Field(512, ge=1)
+    seeded: bool = True
+    concurrency: int = Field(16, ge=1)
+    max_retries: int = Field(5, ge=0)
+    timeout_s: float = Field(120.0, gt=0)
+    backoff_s: float = Field(0.5, gt=0)
+    max_wait_s: float = Field(60.0, gt=0)
+    price_in: float | None = Field(None, ge=0)
+    price_out: float | None = Field(None, ge=0)
+    extra: dict[str, Any] = Field(default_factory=dict)
+
+
+def from_word(word: str, *, temperature: float | None = None, max_tokens: int = 512) -> "OpenAIPolicy":
+    """The policy named `openai:MODEL` or `openai:MODEL@BASE_URL`."""
+    match = WORD.fullmatch(word)
+    if match is None:
+        raise ValueError(f"{word!r} is no endpoint: write openai:MODEL or openai:MODEL@http://host:port/v1")
+    return OpenAIPolicy(Endpoint(**match.groupdict(), temperature=temperature, max_tokens=max_tokens))
+
+
+def _library() -> ModuleType:
+    try:
+        import openai
+    except ImportError:
+        raise ValueError(
+            "openai: policies need the openai package: pip install 'agentrl-stepgraph[openai]'"
+        ) from None
+    module: ModuleType = openai
+    return module
+
+
+class OpenAIPolicy(Wordless):
+    """See the module. Answers depend on messages alone; `usage` of a generation has `prompt_tokens`,
+    `completion_tokens`, `requests`, `retries` and, where prices are given, `cost` in USD."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        """Raises ValueError if the openai package or the key is missing."""
+        self.endpoint, self.name = endpoint, f"openai:{endpoint.model}"
+        self._openai = _library()
+        self._url = endpoint.base_url or os.environ.get("OPENAI_BASE_URL")
+        self._key = os.environ.get("OPENAI_API_KEY") or ("none" if self._url else "")
+        if not self._key:
+            raise ValueError(
+                f"{self.name} needs a key: set OPENAI_API_KEY, or name a server, openai:MODEL@http://..."
+            )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: Any = None
+        self._gate = asyncio.Semaphore(endpoint.concurrency)
+
+    def describe(self) -> dict[str, object]:
+        """Model, place and sampling settings."""
+        return {
+            "policy": self.name,
+            "base_url": self._url or "https://api.openai.com/v1",
+            "temperature": self.endpoint.temperature,
+            "top_p": self.endpoint.top_p,
+            "stop": list(self.endpoint.stop),
+            "max_tokens": self.endpoint.max_tokens,
+            "actions": "free",
+        }
+
+    async def generate(self, request: Request) -> Generation:
+        """One answer.
+
+        Raises:
+            EndpointLost: no answer in all retries.
+            ValueError: the endpoint refuses, and would again.
+        """
+        self._enter_loop()
+        async with self._gate:
+            for attempt in range(self.endpoint.max_retries + 1):
+                try:
+                    return self._generation(await self._ask(request), attempt)
+                except (self._openai.APIError, ValueError) as error:
+                    failure = error
+                if self._too_long(failure):
+                    usage = {"requests": attempt + 1, "retries": attempt}
+                    return Generation(text="", finish="length", usage=usage)
+                if not self._may_pass(failure):
+                    raise ValueError(f"{self.name} refuses: {_one_line(failure)}")
+                if attempt < self.endpoint.max_retries:
+                    await asyncio.sleep(self._wait(failure, attempt))
+        tries = self.endpoint.max_retries + 1
+        raise EndpointLost(f"{self.name} gave no answer in {tries} tries: {_one_line(failure)}")
+
+    def _enter_loop(self) -> None:
+        """A client of the running loop: connections of one that has ended cannot be used again."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        self._loop, self._gate = loop, asyncio.Semaphore(self.endpoint.concurrency)
+        self._client = self._openai.AsyncOpenAI(
+            api_key=self._key, base_url=self._url, timeout=self.endpoint.timeout_s, max_retries=0
+        )
+
+    async def _ask(self, request: Request) -> Any:
+        end = self.endpoint
+        limit = (
+            "max_tokens" if self._url else "max_completion_tokens"
+        )  # OpenAI's newer models take the latter only
+        options: dict[str, Any] = {limit: min(request.max_tokens, end.max_tokens)}
+        options |= {
+            name: value for name in ("temperature", "top_p") if (value := getattr(end, name)) is not None
+        }
+        if end.stop:
+            options["stop"] = list(end.stop)
+        if end.seeded:
+            options["seed"] = fold(request.noise_key) >> (64 - SEED_BITS)
+        return await self._client.chat.completions.create(
+            model=end.model,
+            messages=[{"role": m.role, "content": m.content} for m in request.messages],
+            extra_body=end.extra or None,
+            **options,
+        )
+
+    def _generation(self, completion: Any, attempt: int) -> Generation:
+        """ValueError if the answer is no chat completion."""
+        choices = getattr(completion, "choices", None)
+        message = getattr(choices[0], "message", None) if choices else None
+        if message is None:
+            raise ValueError("the answer is no chat completion")
+        usage: dict[str, float] = {"requests": attempt + 1, "retries": attempt}
+        if completion.usage is not None:
+            usage["prompt_tokens"] = completion.usage.prompt_tokens
+            usage["completion_tokens"] = completion.usage.completion_tokens
+            price_in, price_out = self.endpoint.price_in, self.endpoint.price_out
+            if price_in is not None and price_out is not None:
+                cost = usage["prompt_tokens"] * price_in + usage["completion_tokens"] * price_out
+                usage["cost"] = cost / 1e6
+        finish: Finish = FINISH.get(completion.choices[0].finish_reason, "stop")
+        return Generation(text=message.content or "", finish=finish, usage=usage)
+
+    def _too_long(self, error: Exception) -> bool:
+        """Does the prompt exceed the endpoint's context? The agent's own doing: an empty, cut-off answer."""
+        code = getattr(error, "code", None)
+        refused = isinstance(error, self._openai.BadRequestError)
+        return refused and (code == "context_length_exceeded" or "maximum context length" in str(error))
+
+    def _may_pass(self, error: Exception) -> bool:
+        status = getattr(error, "status_code", None)
+        if getattr(error, "code", None) == "insufficient_quota":
+            return False
+        return status is None or status in (408, 409, 429) or status >= 500 or status < 400
+
+    def _wait(self, error: Exception, attempt: int) -> float:
+        """Seconds before the next try: what the endpoint asks for, else exponential with full jitter."""
+        response = getattr(error, "response", None)
+        asked = _retry_after(response.headers.get("retry-after", "")) if response is not None else None
+        if asked is None:
+            asked = random.uniform(0.0, 2 * self.endpoint.backoff_s * 2.0**attempt)
+        return min(asked, self.endpoint.max_wait_s)
+
+
+def _retry_after(header: str) -> float | None:
+    """Seconds of a Retry-After header: a number, or a date."""
+    try:
+        return max(0.0, float(header))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
