@@ -83,6 +83,8 @@ def check_episode(own: Sequence[Row], steps: Mapping[tuple[Key, int], Row]) -> N
         if "caller" in row.fields and row.reference("caller")[0] == row.episode:
             raise ValueError(f"line {row.line}: caller: an episode cannot call itself")
         if before is None:
+            if "parent" in row.fields and row.reference("parent")[0] == row.episode:
+                raise ValueError(f"line {row.line}: parent: a cycle, an episode cannot branch off itself")
             continue
         if "parent" in row.fields and row.reference("parent") != (before.episode, before.turn):
             raise ValueError(

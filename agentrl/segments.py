@@ -226,58 +226,6 @@ def tree_up(x: np.ndarray, parent: np.ndarray, how: Literal["mean", "sum", "max"
     return y
 
 
-def graph_values(
-    u: np.ndarray,
-    v: np.ndarray,
-    fixed: np.ndarray,
-    *,
-    how: Literal["distance", "bellman"] = "distance",
-    gamma: float = 1.0,
-    gain: np.ndarray | None = None,
-    tolerance: float = 1e-8,
-) -> np.ndarray:
-    """Values of the nodes of merged graphs given by their edges u -> v.
-
-    Args:
-        u, v: [E] int64 nodes in 0..K-1; parallel edges count as often as they occur.
-        fixed: [K] float, the value of nodes that are given and NaN elsewhere. For distances the goals are
-        given as 0. how: distance: edges on the shortest path to a goal, inf if there is none;
-            bellman: V(u) = mean over edges out of u of gain + gamma * V(v), nodes without edges 0.
-        gamma, gain, tolerance: of bellman; sweeps end when no value moves by more than `tolerance`.
-
-    Returns:
-        [K] float64.
-    """
-    if how == "distance":
-        return _distances(u, v, np.where(np.isnan(fixed), np.inf, 0.0))
-    free = np.isnan(fixed)  # [K]
-    out = np.maximum(np.bincount(u, minlength=len(fixed)), 1)  # [K]
-    constant = (
-        np.zeros(len(fixed)) if gain is None else np.bincount(u, gain, minlength=len(fixed)) / out
-    )  # [K]
-    value = np.where(free, 0.0, fixed)  # [K]
-    while True:
-        backed_up = constant + gamma * np.bincount(u, value[v], minlength=len(fixed)) / out  # [K]
-        new = np.where(free, backed_up, value)  # [K]
-        moved = np.max(np.abs(new - value), initial=0.0)
-        value = new
-        if moved <= tolerance:
-            return value
-
-
-def _distances(u: np.ndarray, v: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Breadth-first from the nodes at 0 against the edges; settled edges are dropped level by level."""
-    level = 0
-    while True:
-        reached = u[(d[v] == level) & np.isinf(d[u])]
-        if not len(reached):
-            return d
-        level += 1
-        d[reached] = level
-        open_edges = np.isinf(d[u])
-        u, v = u[open_edges], v[open_edges]
-
-
 def gae(
     reward: np.ndarray, value: np.ndarray, after: np.ndarray, parent: np.ndarray, gamma: float, lam: float
 ) -> np.ndarray:

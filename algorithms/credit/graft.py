@@ -19,7 +19,8 @@ from pydantic import Field
 from agentrl.algorithms.credit.graph_gpo import merged_edges
 from agentrl.credit import Credit, Options
 from agentrl.graph import StepGraph
-from agentrl.segments import graph_values, group_norm, keys
+from agentrl.merged import graph_values
+from agentrl.segments import group_norm, keys
 
 PAPER = "GRAFT, successor of GraphGPO (arXiv:2605.26684)"
 NEEDS = ("state",)

@@ -17,7 +17,8 @@ from pydantic import Field
 from agentrl.algorithms.credit import grpo
 from agentrl.credit import Credit
 from agentrl.graph import StepGraph
-from agentrl.segments import Singleton, graph_values, group_max, group_norm, keys
+from agentrl.merged import graph_values
+from agentrl.segments import Singleton, group_max, group_norm, keys
 
 PAPER = "GraphGPO, arXiv:2605.26684"
 NEEDS = ("state",)

@@ -14,13 +14,12 @@ from tests.algorithms.loss.tokens import batch, gradient, per_token
 
 LOSSES = catalogue.names("loss")
 LOG_RATIOS = [math.log(u) for u in (0.5, 0.9, 1.1, 1.5, 4.0)]
-PER_STEP = {"gspo", "gmpo", "luspo", "turn_ppo", "tree_turn_ratio"}
 
 
 def test_the_presets_of_the_issue_are_there():
     assert {
-        "ppo_clip", "dapo", "dr_grpo", "gspo", "gmpo", "cispo", "dispo", "sapo_soft", "spo_simple", "luspo", "pspo",
-        "gpg", "turn_ppo", "tree_turn_ratio", "reinforce",
+        "ppo_clip", "dapo", "dr_grpo", "gspo", "gmpo", "cispo", "dispo", "sapo_soft", "spo_simple", "luspo",
+        "pspo", "gpg", "turn_ppo", "tree_turn_ratio", "reinforce",
     } <= set(LOSSES)  # fmt: skip
 
 
@@ -97,14 +96,8 @@ def test_simple_policy_optimisation_turns_back_at_its_bound():
 def test_at_ratio_one_the_gradient_is_minus_advantage(name):
     advantage = np.array([1.5, 1.5, -0.7, -0.7, -0.7])
     step = [0, 0, 1, 1, 1]
-    shared = (
-        np.array([2, 2, 3, 3, 3]) if name == "turn_ppo" else np.ones(5)
-    )  # its tokens carry 1/n, the turn's sum n/n
     slope = gradient(name, batch([-1.0] * 5, [-1.0] * 5, advantage, step=step, path=step))
-    if name == "turn_ppo":
-        np.testing.assert_allclose(slope, -advantage)
-    else:
-        np.testing.assert_allclose(slope, -advantage / np.where(shared > 0, 1, 1))
+    np.testing.assert_allclose(slope, -advantage)
 
 
 def test_pspo_damps_the_gradient_and_is_unclipped_ppo_at_zero():

@@ -1,0 +1,89 @@
+"""`agentrl credit`."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from agentrl.cli.credit import main
+
+ROWS = [
+    {"group": "g", "episode": "b", "turn": 0, "reward": 0, "state": "s"},
+    {"group": "g", "episode": "a", "turn": 1, "reward": 1, "state": "t", "terminated": True},
+    {"group": "g", "episode": "a", "turn": 0, "reward": 0, "state": "s"},
+]
+
+
+@pytest.fixture
+def steps(tmp_path):
+    file = tmp_path / "steps.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return str(file)
+
+
+def test_prints_one_object_a_line_in_input_order(steps, capsys):
+    assert main(["gigpo", "--steps", steps, "gamma=0.5", "std=none", "--json"]) == 0
+    out = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    # scores b 0, a 1; step returns at s: b 0, a 0.5
+    assert [row["advantage"] for row in out] == [-0.75, 0.5, 0.75]
+    assert [row["step_return"] for row in out] == [0, 1, 0.5]
+
+
+def test_options_may_stand_anywhere(steps, capsys):
+    assert main(["--json", "--steps", steps, "grpo", "std=none"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[1]) == {"advantage": 0.5}
+
+
+def test_not_assigned_is_null_and_booleans_are_json(tmp_path, capsys):
+    rows = [ROWS[0] | {"status": "env_error", "action": "x"}, *(row | {"action": "x"} for row in ROWS[1:])]
+    file = tmp_path / "steps.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["salt", "--steps", str(file), "--json"]) == 0
+    out = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert out[0]["advantage"] is None
+    assert out[1]["merged"] is False
+
+
+def test_a_table_for_the_eye(steps, capsys):
+    assert main(["grpo", "--steps", steps]) == 0
+    out = capsys.readouterr().out
+    assert "grpo: 3 steps, 2 episodes, 1 groups" in out
+    assert "zero_variance_groups = 0.0000" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["gigpoo"], "unknown credit method 'gigpoo': did you mean gigpo"),
+        (["gigpo", "gama=1"], "gigpo has no option 'gama': did you mean gamma?"),
+        (["gigpo", "gamma=high"], "gigpo: gamma=high: Input should be a valid number"),
+        (["gigpo", "gamma=2"], "gigpo: gamma=2: Input should be less than or equal to 1"),
+        (["gigpo", "gamma=nan"], "gigpo: gamma=nan: Input should be a finite number"),
+        (["gigpo", "gamma=0.5", "gamma=0.6"], "option gamma is given twice"),
+        (["gigpo", "gamma"], "'gamma' is not an option: write key=value"),
+        (["turn_ppo"], "turn_ppo needs the column 'value'"),
+        (["salt"], "salt needs the column 'action'"),
+        (["grpo", "unit=rows"], "grpo: unit=rows: Input should be 'episode' or 'step'"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_print_nothing(words, message, steps, capsys):
+    assert main([words[0], "--steps", steps, *words[1:], "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err and err.count("\n") == 1
+
+
+def test_a_missing_file_is_a_mistake(capsys):
+    assert main(["grpo", "--steps", "/no/such/file", "--json"]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_starts_without_torch():
+    code = (
+        "import sys, agentrl.cli.credit; from agentrl import catalogue; catalogue.load('credit', 'gigpo'); "
+        "print('torch' in sys.modules)"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+    )
