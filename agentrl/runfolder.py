@@ -37,7 +37,13 @@ class RunFolder:
         return self.path / "timings.jsonl"
 
     def open(self, config: Mapping[str, Any], *, resume: bool) -> None:
-        """Make the folder of a new run, or go back into an old one.
+        """Make the folder of a new run, or go back into an old one; `refuse` says when neither can be."""
+        self.refuse(config, resume=resume)
+        write_atomically(self.path / "config.toml", tomli_w.dumps(dict(config)).encode())
+        write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode())
+
+    def refuse(self, config: Mapping[str, Any], *, resume: bool) -> None:
+        """Write nothing; complain if this run cannot have the folder.
 
         Raises:
             ValueError: the folder holds a run and `resume` is not asked for, or it holds another configuration.
@@ -54,8 +60,6 @@ class RunFolder:
                 )
         elif self.path.exists() and any(self.path.iterdir()):
             raise ValueError(f"{self.path} is not empty and holds no run: choose run.name=...")
-        write_atomically(existing, tomli_w.dumps(dict(config)).encode())
-        write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode())
 
     def graph_path(self, iteration: int) -> Path:
         """Where the rollouts of an iteration are stored."""

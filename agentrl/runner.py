@@ -44,7 +44,7 @@ class Run:
         self.eval_tasks = panel(settings)
         check_disjoint(self.tasks, self.eval_tasks)
         self.folder = RunFolder(settings.folder)
-        self.folder.open(settings.dump(), resume=resume)
+        self.folder.refuse(settings.dump(), resume=resume)
         self.loop = asyncio.Runner()
         self.pools = {name: self._pool(entry) for name, entry in (("train", settings.env), ("eval", settings.eval_env))}
         self.state = checkpoint.Progress()
@@ -54,6 +54,7 @@ class Run:
         self.engine = self._engine(tables.sampling)
         self.sampler = settings.sampler.module.make(settings.sampler.config, self.tasks, tables.run.seed)
         self.clone_sampler = settings.sampler.module.make(settings.sampler.config, self.tasks, tables.run.seed + 1)
+        self.folder.open(settings.dump(), resume=resume)
         if at is not None:
             self._go_on_from(at)
         self.metrics = Metrics(self.folder, tensorboard=tables.log.tensorboard)
@@ -175,7 +176,9 @@ class Run:
                 words = self.prompt.turn if turn else self.prompt.first
                 texts += [words(step.observation), *map(self.prompt.answer, step.observation.actions), step.generation.text]
         entities = list(module.entities(config)) if hasattr(module, "entities") else []
-        return {"texts": sorted(set(texts)), "entities": entities}
+        whole = self.tables.model.new is not None and bool(self.tables.model.new.entity_pattern)
+        known = sorted({*texts, *(f" {name}" for name in entities)})
+        return {"texts": known, "entities": entities if whole else []}
 
 
 def panel(settings: Settings) -> list[Task]:
