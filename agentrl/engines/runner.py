@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agentrl.engines.store import Segment, Store, packed_forward
+from agentrl.engines.attention import Planner, Segment, running
+from agentrl.engines.store import Store
 from agentrl.engines.support import base_config, disagreement, unsupported
 
 
@@ -58,12 +59,12 @@ class PackedRunner:
 
     reuses = True
 
-    def __init__(self, model: Any, slots: int, capacity: int, *, padded: bool | None = None) -> None:
-        """`padded` chooses the attention path; None takes the one that suits the device."""
+    def __init__(self, model: Any, slots: int, capacity: int, *, gather: bool | None = None) -> None:
+        """`gather` chooses how attention makes its blocks; None takes the way that suits the device."""
         config = base_config(model)
         self.model, self.config, self.device = model, config, model.device
-        padded = self.device.type != "cpu" if padded is None else padded
-        self.store = Store(config.num_hidden_layers, slots, capacity, self.device, padded=padded)
+        self.gather = self.device.type != "cpu" if gather is None else gather
+        self.store = Store(config.num_hidden_layers, slots, capacity)
         self.guard = inference_guard(config)
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
@@ -71,10 +72,11 @@ class PackedRunner:
         store = self.store
         with evaluating(self.model, self.guard):
             store.reserve(max(c.start + len(c.ids) for c in chunks))
-            segments = [Segment(c.slot, c.start, c.start + len(c.ids)) for c in chunks]
-            plan = store.make_plan(segments, self.model.dtype)
-            ids = torch.from_numpy(np.concatenate([c.ids for c in chunks])).to(self.device)  # [M]
-            with packed_forward(store, plan, self.config):
+            planner = Planner(store.slots, store.capacity, self.device, self.model.dtype, gather=self.gather)
+            plan = planner.plan([Segment(c.slot, c.start, c.start + len(c.ids)) for c in chunks])
+            store.rows = plan.rows
+            ids = torch.from_numpy(np.concatenate([chunks[i].ids for i in plan.sequence])).to(self.device)  # [M]
+            with running(plan, store.slots, self.config):
                 logits: Tensor = self.model(
                     input_ids=ids[None],
                     position_ids=plan.positions[None],

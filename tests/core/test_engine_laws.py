@@ -50,16 +50,16 @@ def test_sampled_logprobs_equal_the_plain_forward(kind):
         np.testing.assert_allclose(generation.logprobs, again, atol=TOLERANCE)
 
 
-def test_padded_attention_equals_the_loop(monkeypatch):
+def test_gathered_blocks_equal_ranges_of_slots(monkeypatch):
     # the path that GPUs take, on the CPU
     model = make()
-    loop = play(engine_of(model), sessions=range(9), turns=4)
+    ranges = play(engine_of(model), sessions=range(9), turns=4)
     made = PackedRunner.__init__
-    monkeypatch.setattr(PackedRunner, "__init__", lambda self, *a, **k: made(self, *a, **{**k, "padded": True}))
+    monkeypatch.setattr(PackedRunner, "__init__", lambda self, *a, **k: made(self, *a, **{**k, "gather": True}))
     engine = engine_of(model)
-    assert engine._runner.store.padded
-    padded = play(engine, sessions=range(9), turns=4)
-    for (_, _, a), (_, _, b) in zip(loop, padded, strict=True):
+    assert engine._runner.gather
+    gathered = play(engine, sessions=range(9), turns=4)
+    for (_, _, a), (_, _, b) in zip(ranges, gathered, strict=True):
         assert a.token_ids.tolist() == b.token_ids.tolist()
         np.testing.assert_allclose(a.logprobs, b.logprobs, atol=TOLERANCE)
 

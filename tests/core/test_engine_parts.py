@@ -1,12 +1,15 @@
 """Slots, the store's plans and the choice of a runner."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
+from agentrl.engines.attention import Planner, Segment, attend, running
 from agentrl.engines.runner import PackedRunner, PlainRunner, choose_runner
 from agentrl.engines.slots import Slots
-from agentrl.engines.store import Segment, Store
+from agentrl.engines.store import Store
 from agentrl.engines.support import unsupported
 from tests.core.engines import MAKERS, make
 
@@ -66,35 +69,83 @@ def test_acquire_takes_free_slots_first_and_never_a_busy_one():
     assert slots.evictions == 1
 
 
+def planner(slots=8, capacity=256, *, gather=False):
+    return Planner(slots, capacity, torch.device("cpu"), torch.float32, gather=gather)
+
+
 def test_plan_by_hand():
-    # two slots of 256 rows; slot 0 computes tokens 2..3, slot 1 tokens 0..2
-    store = Store(1, 2, 256, torch.device("cpu"), padded=False)
-    store.reserve(10)
-    plan = store.make_plan([Segment(0, 2, 4), Segment(1, 0, 3)], torch.float32)
+    # slot 0 computes tokens 2..3, slot 1 tokens 0..2: one block of two rows and three queries
+    plan = planner(2).plan([Segment(0, 2, 4), Segment(1, 0, 3)])
     assert plan.rows.tolist() == [2, 3, 256, 257, 258]
     assert plan.positions.tolist() == [2, 3, 0, 1, 2]
     assert plan.last.tolist() == [1, 4]
-    assert plan.queries == [2, 3]
-    assert plan.keys == [0, 4, 252, 3, 253]
-    assert plan.masks[1] is None
-    inf = torch.inf
-    assert plan.masks[0].tolist() == [[0, 0, 0, -inf], [0, 0, 0, 0]]
+    assert plan.queries == [5]
+    assert plan.keys == [512]
+    (block,) = plan.parts
+    assert (block.slots, block.length, block.size) == (slice(0, 2), 4, 3)
+    assert block.query.tolist() == [0, 1, 0, 2, 3, 4]
+    assert block.real.tolist() == [0, 1, 3, 4, 5]
+    seen = (block.mask[:, 0] == 0).int().tolist()
+    assert seen == [[[1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 0, 0]], [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]]]
 
 
-@pytest.mark.parametrize("size", [2, 63, 64, 65, 90])
-def test_masks_of_any_size_are_causal(size):
-    store = Store(1, 1, 256, torch.device("cpu"), padded=False)
-    store.reserve(256)
-    (mask,) = store.make_plan([Segment(0, 7, 7 + size)], torch.float32).masks
-    open_to = torch.arange(7 + size) <= torch.arange(7, 7 + size)[:, None]
-    assert torch.equal(mask == 0, open_to)
-    assert torch.equal(mask == -torch.inf, ~open_to)
+def test_long_chunks_run_alone_and_split_the_keys():
+    plan = planner(3).plan([Segment(0, 0, 40), Segment(1, 9, 10), Segment(2, 100, 140)])
+    assert plan.queries == [40, 1, 40]
+    assert plan.keys == [0, 40, 216, 10, 246, 140, 116]
+    fresh, single, chunk = plan.parts
+    assert fresh == (None, True)
+    assert single == (None, False)
+    assert torch.equal(chunk.mask == 0, torch.arange(140) <= torch.arange(100, 140)[:, None])
+    assert torch.equal(chunk.mask == -torch.inf, ~(torch.arange(140) <= torch.arange(100, 140)[:, None]))
+
+
+def test_far_or_unlike_slots_share_no_block():
+    near = [Segment(s, 100, 101) for s in range(4)]
+    assert len(planner(500).plan(near).parts) == 1
+    assert len(planner(500).plan([*near, Segment(400, 100, 101)]).parts) == 2  # not 396 rows for one
+    assert len(planner(500, 5000).plan([*near, Segment(4, 4000, 4001)]).parts) == 2  # not 4000 keys for all
+
+
+@pytest.mark.parametrize("gather", [False, True])
+@pytest.mark.parametrize("seed", range(15))
+def test_attention_of_random_plans_equals_a_slow_loop(seed, gather):
+    rng = np.random.default_rng(seed)
+    slots, capacity, heads, groups, width = 12, 300, 4, int(rng.choice([1, 2, 4])), 8
+    torch.manual_seed(seed)
+    key, value = (torch.randn(slots * capacity, groups, width) for _ in range(2))
+    segments = []
+    for slot in range(slots):
+        if rng.random() < 0.8:
+            start = int(rng.integers(0, 200)) if rng.random() < 0.8 else 0
+            segments.append(Segment(slot, start, start + int(rng.choice([1, 1, 2, 5, 40, 90]))))
+    plan = planner(slots, capacity, gather=gather).plan(segments)
+    query = torch.randn(1, heads, len(plan.rows), width)
+    config = SimpleNamespace(_attn_implementation="sdpa")
+    with running(plan, slots, config):
+        assert config._attn_implementation != "sdpa"
+        spread = [x[None].transpose(1, 2) for x in (key, value)]
+        got, _ = attend(torch.nn.Identity(), query, *spread, None, scaling=0.3)
+    assert config._attn_implementation == "sdpa"
+    assert got.shape == (1, len(plan.rows), heads, width)
+    token = 0
+    for number in plan.sequence:
+        slot, start, end = segments[number]
+        for position in range(start, end):
+            held = slice(slot * capacity, slot * capacity + position + 1)
+            for head in range(heads):
+                group = head // (heads // groups)
+                weights = (0.3 * key[held, group] @ query[0, head, token]).softmax(0)
+                wanted = weights @ value[held, group]
+                torch.testing.assert_close(got[0, token, head], wanted, atol=1e-5, rtol=1e-4)
+            token += 1
+        assert plan.last[number] == token - 1
 
 
 def test_growing_keeps_what_is_stored():
-    store = Store(1, 3, 2000, torch.device("cpu"), padded=False)
+    store = Store(1, 3, 2000)
     store.reserve(10)
-    store.plan = store.make_plan([Segment(1, 0, 4)], torch.float32)
+    store.rows = planner(3, store.capacity).plan([Segment(1, 0, 4)]).rows
     keys = torch.randn(1, 2, 4, 8)
     store.update(keys, -keys, 0)
     store.reserve(1500)

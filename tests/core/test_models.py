@@ -1,6 +1,7 @@
 """Checkpoints, new models, adapters, and the word tokenizer."""
 
 import asyncio
+import itertools
 import sys
 
 import numpy as np
@@ -92,7 +93,7 @@ def test_template_only_appends_and_marks_turns_with_two_tokens():
     talk = [Message("system", "go"), Message("user", " you see"), Message("assistant", "go to"), Message("user", " a")]
     texts = [chat.render(talk[:n], reply=False) for n in range(1, 5)]
     assert texts[-1] == "go\n you see<|im_start|>go to<|im_end|> a"
-    assert all(b.startswith(a) for a, b in zip(texts, texts[1:], strict=False))
+    assert all(b.startswith(a) for a, b in itertools.pairwise(texts))
     assert template_report(chat) == ""
     start, answer = chat.start(talk[:2]), chat.answer("go to")
     path = np.concatenate([start, answer, chat.turn(talk[3])])

@@ -53,7 +53,7 @@ def test_no_choice_and_an_empty_choice_are_refused():
 @pytest.mark.parametrize("seed", range(20))
 def test_paths_through_the_trie_are_exactly_the_choices(seed):
     rng = np.random.default_rng(seed)
-    choices = {tuple(rng.integers(0, 4, rng.integers(0, 5)).tolist()) + (END,) for _ in range(8)}
+    choices = {(*rng.integers(0, 4, rng.integers(0, 5)).tolist(), END) for _ in range(8)}
     trie = Trie([np.array(c) for c in choices])
 
     def walk(node):
