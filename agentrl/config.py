@@ -1,5 +1,6 @@
 """Configuration: one TOML file of typed sections plus dotted overrides. An unknown key names the nearest valid one."""
 
+import importlib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,14 @@ class Entry(NamedTuple):
     def dump(self) -> dict[str, Any]:
         """The section as it would be written, every default included."""
         return {"name": self.name, **self.config.model_dump(mode="json")}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A module is pickled by its name."""
+        return _entry, (self.name, self.module.__name__, self.config)
+
+
+def _entry(name: str, module: str, config: Any) -> Entry:
+    return Entry(name, importlib.import_module(module), config)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

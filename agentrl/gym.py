@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import gymnasium
 
 from agentrl import catalogue, world
-from agentrl.config import resolve
+from agentrl.config import Entry, resolve
 from agentrl.env import Env
 from agentrl.pool import checked_observation, checked_result
 from agentrl.text_space import UnicodeText
@@ -35,11 +35,11 @@ class GymEnv(gymnasium.Env[str, str]):
         task: what is being played.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}  # type: ignore[misc]
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}  # type: ignore[misc]
 
     def __init__(
         self,
-        env: str,
+        env: str | Entry,
         *,
         render_mode: str | None = None,
         observation_chars: int = OBSERVATION_CHARS,
@@ -49,7 +49,7 @@ class GymEnv(gymnasium.Env[str, str]):
         """A catalogue environment by name.
 
         Args:
-            env: name in the catalogue, or a dotted path.
+            env: name in the catalogue, or a dotted path; or an entry, with its options.
             render_mode: None or "ansi".
             observation_chars: longest observation of the space.
             action_chars: longest action of the space.
@@ -58,7 +58,7 @@ class GymEnv(gymnasium.Env[str, str]):
         Raises:
             ValueError: no such environment or option.
         """
-        self._entry = resolve("envs", {"name": env, **options}, "env")
+        self._entry = env if isinstance(env, Entry) else resolve("envs", {"name": env, **options}, "env")
         self.core: Env = self._entry.module.make(self._entry.config)
         self.render_mode = render_mode
         self.observation_space = UnicodeText(observation_chars)

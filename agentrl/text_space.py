@@ -65,9 +65,9 @@ class UnicodeText(Text):
         return CodePoints()
 
     @property
-    def characters(self) -> str:
-        """The characters in one string (a million of them)."""
-        return "".join(CodePoints())
+    def characters(self) -> Any:
+        """All code points in order."""
+        return CodePoints()
 
     def character_index(self, char: str) -> np.int32:
         """The code point."""
@@ -98,12 +98,35 @@ def _flatten(  # type: ignore[misc]
     return flat
 
 
+class SharedTexts(Sequence[str]):
+    """The texts that n environments hold in shared memory now; a deep copy is a tuple of them.
+
+    `AsyncVectorEnv` (Gymnasium 1.4) reads its observations once and copies what it read after each step. That
+    is right for arrays, which are views, and gives the first texts for ever with a tuple.
+    """
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._rows = rows  # [n, max_length] int32
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        row = self._rows[index]
+        used = row[: int((row < len(CodePoints())).sum())]
+        data: bytes = used.astype("<i4").tobytes()
+        return data.decode("utf-32-le", "surrogatepass")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> tuple[str, ...]:
+        return tuple(self)
+
+
 @read_from_shared_memory.register(UnicodeText)
-def _read(space: UnicodeText, shared_memory: Any, n: int = 1) -> tuple[str, ...]:
-    """The texts of n environments. Gymnasium's own reader loops over every unused place: milliseconds."""
-    rows = np.frombuffer(shared_memory.get_obj(), np.int32).reshape(n, space.max_length)
-    used = (rows < len(CodePoints())).sum(1)
-    return tuple(
-        row[:length].astype("<i4").tobytes().decode("utf-32-le", "surrogatepass")
-        for row, length in zip(rows, used, strict=True)
-    )
+def _read(space: UnicodeText, shared_memory: Any, n: int = 1) -> SharedTexts:
+    return SharedTexts(np.frombuffer(shared_memory.get_obj(), np.int32).reshape(n, space.max_length))
