@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrl.similarity import first_fit
+from agentrl.similarity import Representative, first_fit
 from tests.algorithms.credit.steps import advantage, by, chain, credit_of, forest, normal, returns
 
 SHARED = chain("g", "a", [0, 10], state=["s", "t"]) + chain("g", "b", [0, 0], state=["s", "u"])
@@ -115,6 +115,31 @@ def test_similarity_of_long_texts_keeps_the_popular_character_rule(seed):
         texts.append("".join(letters))
     texts += texts[:3]
     assert first_fit([0] * len(texts), texts, 0.9).tolist() == slow_first_fit(texts, 0.9)
+
+
+LONG = st.builds(
+    lambda seed, letters, length, edits, move: (seed, letters, length, edits, move),
+    st.integers(0, 10**6),
+    st.sampled_from(["ab", "abcdefgh ", "the quick brown fox jumps over lazy dogs, 0123"]),
+    st.integers(150, 420),
+    st.integers(0, 30),
+    st.integers(0, 60),
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(LONG)
+def test_every_decision_is_difflibs(case):
+    seed, letters, length, edits, move = case
+    rng = np.random.default_rng(seed)
+    old = "".join(rng.choice(list(letters), size=length))
+    new = list(old[move:] + old[:move])
+    for at in rng.integers(length, size=edits):
+        new[at] = rng.choice(list(letters + "#"))
+    text = "".join(new)
+    ratio = SequenceMatcher(None, text, old).ratio()
+    for threshold in (0.1, 0.5, 0.8, 0.95, ratio, np.nextafter(ratio, 2)):
+        assert Representative(old).accepts(Representative(text), threshold) == (ratio >= threshold)
 
 
 def test_similarity_merges_states_and_stays_inside_groups():
