@@ -1,5 +1,7 @@
 """The checker finds each broken promise, and nothing in an environment that keeps them all."""
 
+import re
+
 import pytest
 
 from agentrl.check_env import check_env
@@ -27,7 +29,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_each_lie_is_found_and_said(lie):
     found = check_env(entry("tests.core.toys.liar", lie=lie), tasks=2)
-    assert any(__import__("re").search(LIES[lie], finding) for finding in found), found
+    assert any(re.search(LIES[lie], finding) for finding in found), found
     assert all("\n" not in finding for finding in found)
 
 

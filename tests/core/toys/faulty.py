@@ -72,6 +72,7 @@ FAULTS: dict[str, Callable[[Observation], Any]] = {
     "info_keys": lambda seen: result(seen, info={1: 2}),
     "status": lambda seen: result(seen, info={"status": 99}),
     "not_words": lambda seen: result(seen, observation="words"),
+    "truncates": lambda seen: result(seen, truncated=True),  # no fault: a limit of the environment's own
     "unpicklable": lambda seen: result(seen, info={"open": lambda: 0}),
     "surrogate": lambda seen: result(seen, observation=Observation(text="\ud800")),
     "actions": lambda seen: result(seen, observation=Observation(text="x", actions=[1])),  # type: ignore[arg-type]
