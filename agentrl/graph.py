@@ -1,6 +1,8 @@
-"""The step graph: what rollouts produce and everything after them consumes. A struct of arrays, one row a step.
+"""The step graph: what rollouts produce and everything after them consumes. A struct of arrays, one row a
+step.
 
-Three relations, all columns: time and branching (`parent`, `tree`), sameness (`state`, `action`, `next_state`) and
+Three relations, all columns: time and branching (`parent`, `tree`), sameness (`state`, `action`,
+    `next_state`) and
 calls (`agent`, `policy`, `caller`). `parent[n] < n`, so one pass each way is a traversal.
 
 Letters: N steps, S tokens, E episodes.
@@ -17,38 +19,40 @@ from agentrl.types import Status
 
 PLAYED, CANDIDATE, PROBE = 0, 1, 2  # `kind`: executed; sampled and not executed; a Monte Carlo continuation
 
-COLUMNS: Mapping[str, type] = MappingProxyType({
-    "group": np.int64,  # copies of one task
-    "rollout": np.int64,  # what one task copy produced; what evaluation counts
-    "episode": np.int64,  # one agent's chain in a rollout
-    "turn": np.int64,
-    "kind": np.int8,
-    "parent": np.int64,  # the step before, -1 at a root
-    "tree": np.int64,  # roots with equal tree are children of one prompt
-    "state": np.int64,  # dense ids of canonical strings, unique inside a group
-    "action": np.int64,
-    "next_state": np.int64,
-    "agent": np.int64,
-    "policy": np.int64,
-    "caller": np.int64,  # the step that invoked this agent's chain, -1 for none
-    "reward": np.float64,
-    "terminated": np.bool_,
-    "truncated": np.bool_,
-    "valid": np.bool_,
-    "status": np.int8,  # Status of the step
-    "ending": np.int8,  # Status of the episode's end on its last row, 0 elsewhere
-    "weight": np.float64,  # multiplicity in statistics and share in the loss
-    "version_oldest": np.int64,
-    "version_newest": np.int64,
-})
+COLUMNS: Mapping[str, type] = MappingProxyType(
+    {
+        "group": np.int64,  # copies of one task
+        "rollout": np.int64,  # what one task copy produced; what evaluation counts
+        "episode": np.int64,  # one agent's chain in a rollout
+        "turn": np.int64,
+        "kind": np.int8,
+        "parent": np.int64,  # the step before, -1 at a root
+        "tree": np.int64,  # roots with equal tree are children of one prompt
+        "state": np.int64,  # dense ids of canonical strings, unique inside a group
+        "action": np.int64,
+        "next_state": np.int64,
+        "agent": np.int64,
+        "policy": np.int64,
+        "caller": np.int64,  # the step that invoked this agent's chain, -1 for none
+        "reward": np.float64,
+        "terminated": np.bool_,
+        "truncated": np.bool_,
+        "valid": np.bool_,
+        "status": np.int8,  # Status of the step
+        "ending": np.int8,  # Status of the episode's end on its last row, 0 elsewhere
+        "weight": np.float64,  # multiplicity in statistics and share in the loss
+        "version_oldest": np.int64,
+        "version_newest": np.int64,
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tokens:
     """What each step adds to its context, and the context it continues.
 
-    A step stores only the tokens it adds; the text the model saw is the path: the first `context_tokens[n]` tokens
-    of the path of row `context[n]`, then the row's own.
+    A step stores only the tokens it adds; the text the model saw is the path: the first `context_tokens[n]`
+    tokens of the path of row `context[n]`, then the row's own.
 
     Attributes:
         offsets: [N+1] int64, row n owns tokens offsets[n]:offsets[n+1].
@@ -89,7 +93,8 @@ class StepGraph:
     """Columns of N steps, their tokens if a tokenizer took part, and the words behind the ids.
 
     Attributes:
-        columns: the required columns of `COLUMNS`, each [N], and any optional ones (also ragged per-token ones, [S]).
+        columns: the required columns of `COLUMNS`, each [N], and any optional ones (also ragged per-token
+            ones, [S]).
         tokens: the token table; None for graphs read from a table of steps without tokens.
         names: the words behind ids: `group`, `episode`, `state`, `action`, `agent`, `policy`; names[c][id].
         texts: per-row words such as `observation` and `answer`, each of length N.
@@ -113,7 +118,9 @@ class StepGraph:
         if name in COLUMNS:
             column: np.ndarray = object.__getattribute__(self, "columns")[name]
             return column
-        raise AttributeError(f"a step graph has no attribute {name!r}; optional columns are read by column({name!r})")
+        raise AttributeError(
+            f"a step graph has no attribute {name!r}; optional columns are read by column({name!r})"
+        )
 
     def has(self, name: str) -> bool:
         """Is there a column of this name?"""
@@ -149,7 +156,8 @@ class StepGraph:
 
     @property
     def score(self) -> np.ndarray:
-        """[N] float64, the episode's score on each of its rows: the `score` column, else the sum of its rewards."""
+        """[N] float64, the episode's score on each of its rows: the `score` column, else the sum of its
+        rewards."""
         if self.has("score"):
             return self.columns["score"]
         _, index = np.unique(self.episode, return_inverse=True)
@@ -162,18 +170,20 @@ class StepGraph:
         return len(np.unique(above)) < len(above)
 
     def failed(self) -> np.ndarray:
-        """[N] bool, rows of rollouts that an environment error ended: nobody's score, left out of statistics."""
+        """[N] bool, rows of rollouts that an environment error ended: nobody's score, left out of statistics.
+        """
         broken = np.unique(self.rollout[self.ending == Status.ENV_ERROR])
         return np.isin(self.rollout, broken)
 
     def take(self, rows: np.ndarray) -> "StepGraph":
         """The sub-graph of `rows` (ascending), with parents, callers and contexts renumbered.
 
-        A parent outside the selection becomes -1. Tokens and tails are dropped: this is for credit and statistics.
+        A parent outside the selection becomes -1. Tokens and tails are dropped: this is for credit and
+        statistics.
         """
         renumber = np.full(len(self) + 1, -1, np.int64)  # [N+1], the last entry serves -1
         renumber[rows] = np.arange(len(rows))
-        columns = {k: v[rows] for k, v in self.columns.items() if len(v) == len(self)}
+        columns = {k: v[rows] for k, v in self.columns.items() if not k.startswith("token_")}
         for relation in ("parent", "caller"):
             columns[relation] = renumber[columns[relation]]
         texts = {k: [v[i] for i in rows] for k, v in self.texts.items()}
@@ -187,14 +197,24 @@ def check(graph: StepGraph) -> None:
     assert not missing, f"columns missing: {missing}"
     for name in COLUMNS:
         assert len(columns[name]) == n, f"column {name} has {len(columns[name])} rows, not {n}"
+    for name, words in graph.texts.items():
+        assert len(words) == n, f"texts {name} has {len(words)} rows, not {n}"
     index = np.arange(n)
+    for relation in ("parent", "caller"):
+        assert (columns[relation] >= -1).all(), f"a {relation} is a row, or -1 for none"
     assert (columns["parent"] < index).all(), "a parent must come before its children"
     assert (columns["caller"] < index).all(), "a caller must come before the chain it invoked"
     assert np.isfinite(columns["reward"]).all(), "rewards must be finite"
-    assert not (columns["terminated"] & columns["truncated"]).any(), "a step is terminated or truncated, not both"
+    assert not (columns["terminated"] & columns["truncated"]).any(), (
+        "a step is terminated or truncated, not both"
+    )
     same = columns["episode"][1:] == columns["episode"][:-1]
-    assert (columns["turn"][1:][same] > columns["turn"][:-1][same]).all(), "rows of an episode must be in time order"
-    assert len(np.unique(columns["episode"])) == int((~same).sum()) + min(n, 1), "rows of an episode must be contiguous"
+    assert (columns["turn"][1:][same] > columns["turn"][:-1][same]).all(), (
+        "rows of an episode must be in time order"
+    )
+    assert len(np.unique(columns["episode"])) == int((~same).sum()) + min(n, 1), (
+        "rows of an episode must be contiguous"
+    )
     if graph.tokens is not None:
         check_tokens(graph.tokens, n)
 
@@ -207,6 +227,15 @@ def check_tokens(tokens: Tokens, n: int) -> None:
     assert (np.diff(tokens.offsets) >= 0).all(), "offsets must ascend"
     assert len(tokens.sampled) == len(tokens.logprobs) == s, "one flag and one log-prob a token"
     assert len(tokens.allowed_offsets) == s + 1, "allowed_offsets needs one entry more than there are tokens"
+    assert np.isfinite(tokens.logprobs).all(), "log-probabilities must be finite"
+    assert tokens.allowed_offsets[0] == 0 and tokens.allowed_offsets[-1] == len(tokens.allowed_ids), (
+        "allowed_offsets must cover allowed_ids"
+    )
+    assert (np.diff(tokens.allowed_offsets) >= 0).all(), "allowed_offsets must ascend"
+    assert len(tokens.context) == len(tokens.context_tokens) == n, "one context a row"
+    assert (tokens.context >= -1).all() and (tokens.context_tokens >= 0).all(), (
+        "a context is a row, or -1 for none"
+    )
     assert (tokens.context < np.arange(n)).all(), "a context must come before the step that continues it"
     length = path_lengths(tokens)
     kept = np.where(tokens.context >= 0, length[tokens.context], 0)
