@@ -46,16 +46,16 @@ def _word() -> str:
 
 def _emoji() -> str:
     plain, toned = f"[aEB]{_PLAIN_MARK}", f"M{_PLAIN_MARK}"
-    element = f"(?:Z*{plain}V?|(?:Z*B{_PLAIN_MARK})?{toned})"
-    element = f"(?:(?:Z*B{_PLAIN_MARK}){toned}|{element})"
-    sequence = f"{element}(?:[Tt]*t|(?:Z{element})*)"
+    element = f"(?:B{_PLAIN_MARK}{toned}|{plain}V?|{toned})"
+    joined = f"(?:(?<=Z){element}|Z+{element})"  # the marks of the element before may have taken the joiner
+    sequence = f"Z*{element}(?:[Tt]*t|{joined}*)"
     keycap = f"[n#]{_PLAIN_MARK}V?C{_PLAIN_MARK}"
     return f"(?:{sequence}|{keycap}|R{_MARK}R{_MARK})"
 
 
 _RULES = tuple(re.compile(rule) for rule in (_word(), _emoji(), f"(?:[Ss]{_MARK})+", f"I{_MARK}"))
 _START = re.compile("[AaHNnKISsEBMRZ#_]")
-_ASCII_RUN = "(?:[0-9](?:(?:_*|[,.'])[0-9])*|[A-Za-z](?:(?:_*|[:.'])[A-Za-z])*)+"
+_ASCII_RUN = "(?:[0-9](?:(?:_*|[,;.'])[0-9])*|[A-Za-z](?:(?:_*|[:.'])[A-Za-z])*)+"
 _ASCII_WORD = re.compile(f"_*{_ASCII_RUN}(?:_+{_ASCII_RUN})*_*")
 
 

@@ -96,22 +96,22 @@ class WebShop:
             return Observation(
                 text=brief(session),
                 state_key=state_key(session) if self.config.state == "page" else "",
-                actions=tuple(self._searches()) + brief_actions(session),
+                actions=self._searches() + brief_actions(session),
                 task=brief_task(session),
             )
         clicks = tuple(f"click[{name}]" for name in session.clickables() if name != "search")
         return Observation(
             text=session.observe(),
             state_key=state_key(session) if self.config.state == "page" else "",
-            actions=tuple(self._searches()) + clicks,
+            actions=self._searches() + clicks,
             task=session.goal.instruction,
         )
 
-    def _searches(self) -> list[str]:
+    def _searches(self) -> tuple[str, ...]:
         session = self.session
         if not session.has_search_bar:
-            return []
-        return [f"search[{query}]" for query in suggested_queries(session.goal.instruction, self.config.queries)]
+            return ()
+        return tuple(f"search[{q}]" for q in suggested_queries(session.goal.instruction, self.config.queries))
 
     def snapshot(self) -> Snapshot:
         """The episode's state; later steps do not change it."""

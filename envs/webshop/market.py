@@ -56,7 +56,13 @@ class Market:
             book = SyntheticGoals(columns, self.price, rng, strict=config.strict)
         self.goals: Goals = shuffled(config.goals, book, self.catalogue.products, config.goal_seed, config.limit_goals)
         self._config = config
+        self.goal = lru_cache(maxsize=4096)(self._goal)
         self._extract: Extractor | None = None
+
+    def _goal(self, number: int) -> tuple[Goal, Scorer]:
+        """A goal and what scores purchases against it; `goal` keeps the last few thousand."""
+        goal = self.goals[number]
+        return goal, self.scorer(goal)
 
     def nouns(self, product: Product) -> Sequence[str]:
         """Nouns of a product's title, from whichever source `tagger` names."""

@@ -27,6 +27,7 @@ KINDS = (RESULTS, ITEM, SUB, DONE)  # the order in which the URL is searched for
 _SUB_NAMES = MappingProxyType({name.lower(): name for name in views.SUB_PAGES})
 _ACTION = re.compile(r"(.+)\[(.+)\]")
 
+Draws = Callable[[], random.Random]
 Scorer = Callable[[Product, Mapping[str, str]], tuple[float, Mapping[str, Any]]]
 
 
@@ -123,14 +124,14 @@ class Shop:
             return self.item(state.product).clickables
         return ("back to search", "< prev") if state.kind == SUB else ()
 
-    def step(self, state: State, action: str, session: str, rng: random.Random, scorer: Scorer) -> Outcome:
+    def step(self, state: State, action: str, session: str, rng: Draws, scorer: Scorer) -> Outcome:
         """Carry out one action as written.
 
         Args:
             state: the session.
             action: name[argument].
             session: the session's id; part of the URL.
-            rng: for random searches.
+            rng: gives the generator of random searches.
             scorer: scores a purchase.
 
         Raises:
@@ -143,11 +144,11 @@ class Shop:
             return self._click(state, argument, session, rng, scorer)
         return Outcome(state, accepted=False)
 
-    def _results(self, state: State, keywords: tuple[str, ...], page: int, rng: random.Random) -> State:
+    def _results(self, state: State, keywords: tuple[str, ...], page: int, rng: Draws) -> State:
         found = self.search.find(keywords, rng)
         return State(kind=RESULTS, keywords=keywords, page=page, found=found, visited=state.visited)
 
-    def _click(self, state: State, name: str, session: str, rng: random.Random, scorer: Scorer) -> Outcome:
+    def _click(self, state: State, name: str, session: str, rng: Draws, scorer: Scorer) -> Outcome:
         if name == "buy now":
             reward, parts = scorer(self.product(state.product), state.options)
             return Outcome(replace(state, kind=DONE, reward=reward), reward, True, True, parts)
@@ -161,7 +162,7 @@ class Shop:
             return Outcome(replace(state, kind=SUB, sub=_SUB_NAMES[name]))
         return Outcome(self._open(state, name))
 
-    def _turn(self, state: State, name: str, url: str, rng: random.Random) -> State | None:
+    def _turn(self, state: State, name: str, url: str, rng: Draws) -> State | None:
         """Turning a page; None where an option value merely has the name of a turn."""
         apparent = next((kind for kind in KINDS if kind in url), INDEX)
         keywords = state.keywords or ()

@@ -38,19 +38,19 @@ class Search:
         hits = bm25.search(self._catalogue.postings, query, RETURNED)
         return np.array([hit.document for hit in hits], np.int32)  # [<= RETURNED]
 
-    def find(self, keywords: Sequence[str], rng: random.Random) -> Sequence[int] | np.ndarray:
+    def find(self, keywords: Sequence[str], rng: Callable[[], random.Random]) -> Sequence[int] | np.ndarray:
         """Product numbers in page order.
 
         Args:
             keywords: the search text split at blanks; the first may be a prefix word.
-            rng: for `<r>`.
+            rng: gives the generator of `<r>`.
 
         Raises:
             Refused: the original crashes on it.
         """
         first, rest = keywords[0], " ".join(keywords[1:]).strip()
         if first == "<r>":
-            return self._random(rng)
+            return self._random(rng())
         if first == "<q>":
             return self._catalogue.with_query(rest)
         if first == "<c>":

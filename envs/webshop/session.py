@@ -13,10 +13,10 @@ from agentrl.envs.webshop.search import Refused
 
 
 class Mark(NamedTuple):
-    """A session's whole changeable state."""
+    """A session's whole changeable state; `rng` is None before anything was drawn."""
 
     state: State
-    rng: tuple[Any, ...]
+    rng: tuple[Any, ...] | None
     error: str
 
 
@@ -32,13 +32,19 @@ class Session:
     """
 
     def __init__(self, market: Market, goal: int | str | None, seed: int, form: str) -> None:
-        self.rng = random.Random(seed)
-        self.id = "".join(self.rng.choices(string.ascii_lowercase, k=10)) if goal is None else str(goal)
-        self.number = goal if isinstance(goal, int) else market.goals.draw(self.rng)
-        self.market, self.goal = market, market.goals[self.number]
-        self._scorer, self._form = market.scorer(self.goal), FORMS[form]
+        self._seed, self._rng = seed, None if isinstance(goal, int) else random.Random(seed)
+        self.id = "".join(self.rng().choices(string.ascii_lowercase, k=10)) if goal is None else str(goal)
+        self.number = goal if isinstance(goal, int) else market.goals.draw(self.rng())
+        self.market, self._form = market, FORMS[form]
+        self.goal, self._scorer = market.goal(self.number)
         self.state = State()
         self.error = ""
+
+    def rng(self) -> random.Random:
+        """The session's random generator, seeded when it is first needed: seeding costs more than a reset."""
+        if self._rng is None:
+            self._rng = random.Random(self._seed)
+        return self._rng
 
     def observe(self, form: str = "") -> str:
         """The page in the session's form, or another."""
@@ -71,9 +77,11 @@ class Session:
 
     def mark(self) -> Mark:
         """The state, to come back to."""
-        return Mark(self.state, self.rng.getstate(), self.error)
+        return Mark(self.state, self._rng.getstate() if self._rng else None, self.error)
 
     def back_to(self, mark: Mark) -> None:
         """Go back to a mark of a session of the same goal."""
         self.state, self.error = mark.state, mark.error
-        self.rng.setstate(mark.rng)
+        self._rng = None
+        if mark.rng is not None:
+            self.rng().setstate(mark.rng)

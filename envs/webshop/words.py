@@ -1,6 +1,7 @@
 """An instruction's own words, and search queries made from them."""
 
 import re
+from functools import lru_cache
 
 from agentrl.envs.webshop.nouns import built_in_nouns
 
@@ -14,10 +15,11 @@ def instruction_words(instruction: str) -> str:
     return " ".join(re.findall(r"[\w'-]+", bare))
 
 
-def suggested_queries(instruction: str, most: int) -> list[str]:
+@lru_cache(maxsize=4096)
+def suggested_queries(instruction: str, most: int) -> tuple[str, ...]:
     """At most `most` different queries from the instruction's own words: all of them, its nouns, its first and last
     words. They are a bounded set for models that choose among listed actions; any other query works too."""
     words = instruction_words(instruction).split(" ")
     nouns = [word for word in built_in_nouns(" ".join(words)) if word in words]
     candidates = (" ".join(words), " ".join(words[:3]), " ".join(nouns), " ".join(words[-3:]), " ".join(words[:6]))
-    return [query for query in dict.fromkeys(candidates) if query][:most]
+    return tuple(query for query in dict.fromkeys(candidates) if query)[:most]
