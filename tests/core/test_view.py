@@ -1,0 +1,72 @@
+"""The view of a group: states are nodes, steps are edges, merged as the ids say."""
+
+import json
+
+import networkx
+import numpy as np
+import pytest
+
+from agentrl import world
+from agentrl.credit import Credit
+from agentrl.records import build_graph
+from agentrl.rollout import Limits
+from agentrl.view import to_json, to_networkx
+from tests.core.playing import entry, play_all, player
+
+
+@pytest.fixture(scope="module")
+def graph():
+    on = entry()
+    by = player(on, world.pool(on, "inline"), limits=Limits(turns=6), seed=3)
+    return build_graph(play_all(by, world.tasks(on)[1:3], copies=4))
+
+
+def test_a_group_is_its_states_and_steps(graph):
+    view = to_networkx(graph, group=0)
+    rows = np.flatnonzero(graph.group == 0)
+    assert view.number_of_edges() == len(rows)
+    assert set(view) == {*graph.state[rows].tolist(), *graph.next_state[rows].tolist()}
+    for state, following, row, edge in view.edges(keys=True, data=True):
+        assert (state, following) == (graph.state[row], graph.next_state[row])
+        place = int(view.nodes[state]["text"].split()[3].rstrip(","))
+        then = int(view.nodes[following]["text"].split()[3].rstrip(","))
+        assert then - place == {"left": -1, "right": 1}[edge["action"]]
+        assert edge["reward"] == (then == 2) and edge["terminated"] == (then == 2)
+
+
+def test_episodes_that_start_alike_share_a_node(graph):
+    view = to_networkx(graph, group=0)
+    start = int(graph.state[0])
+    assert view.out_degree(start) >= 4
+    assert {edge["episode"] for _, _, edge in view.out_edges(start, data=True)} == {0, 1, 2, 3}
+
+
+def test_an_episode_is_a_walk(graph):
+    view = to_networkx(graph, episode=5)
+    steps = sorted(view.edges(data=True), key=lambda edge: edge[2]["turn"])
+    assert [a[1] for a in steps[:-1]] == [b[0] for b in steps[1:]]
+    assert steps[-1][2]["ending"] in ("done", "turn_limit") and not any(e["ending"] for _, _, e in steps[:-1])
+
+
+def test_credit_stands_on_the_edges_it_was_given_to(graph):
+    assigned = graph.group == 0
+    credit = Credit.of(np.arange(len(graph), dtype=float), assigned=assigned)
+    for _, _, row, edge in to_networkx(graph, group=0, credit=credit).edges(keys=True, data=True):
+        assert edge["advantage"] == row
+    assert all(
+        "advantage" not in edge for _, _, edge in to_networkx(graph, group=1, credit=credit).edges(data=True)
+    )
+
+
+def test_json_is_read_back_by_networkx(graph):
+    data = json.loads(to_json(graph, group=1))
+    back = networkx.node_link_graph(data, edges="edges")
+    assert networkx.utils.graphs_equal(back, to_networkx(graph, group=1))
+
+
+def test_what_is_not_there_is_one_sentence(graph):
+    with pytest.raises(ValueError, match="there is no group 9: the graph has 0, 1"):
+        to_networkx(graph, group=9)
+    for both in ({}, {"group": 0, "episode": 0}):
+        with pytest.raises(ValueError, match="one of them"):
+            to_networkx(graph, **both)
