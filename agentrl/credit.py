@@ -21,9 +21,6 @@ from pydantic import BaseModel, model_validator
 from agentrl.graph import PLAYED, Paths, StepGraph, Tokens, paths
 from agentrl.segments import keys, moments
 
-# Parts that add up to the advantage, and so are summed over the paths of a shared row; others are averaged.
-SUMMED_PARTS = frozenset({"episode_advantage", "step_advantage", "base_advantage", "inter", "intra"})
-
 
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Base of a method's `Config`: `preset=official` takes the released code's choices, an explicit option
@@ -234,7 +231,8 @@ def pool(credit: Credit, on: Paths, n: int) -> Credit:
     def part(name: str, x: np.ndarray) -> np.ndarray:
         if x.dtype == bool:
             return total(x) > 0
-        return total(x) if name in SUMMED_PARTS else total(x) / shares
+        adds_up = name.endswith("advantage") or name in ("inter", "intra")  # like the advantage itself
+        return total(x) if adds_up else total(x) / shares
 
     positive, negative = total(credit.positive), total(credit.negative)
     return Credit(

@@ -228,7 +228,7 @@ def data_columns(rows: Sequence[Row], ids: Mapping[str, np.ndarray]) -> dict[str
     if "segment_start" in given:
         columns["segment_start"] = flags(rows, "segment_start", False)
     if "matched" in given:
-        columns["matched"] = flags(rows, "matched", None)
+        columns["matched"] = numbers(rows, "matched")  # 1, 0, NaN where a line does not say
     if "score" in given:
         columns["score"] = scores(rows, ids["episode"], columns["reward"])
     return columns
@@ -239,11 +239,8 @@ def numbers(rows: Sequence[Row], name: str) -> np.ndarray:
     return np.array([row.fields.get(name, np.nan) for row in rows], np.float64)
 
 
-def flags(rows: Sequence[Row], name: str, default: bool | None) -> np.ndarray:
-    """[N] bool; without a default every line must have the field."""
-    for row in rows:
-        if default is None and name not in row.fields:
-            raise ValueError(f"line {row.line}: {name}: missing here and given on other lines")
+def flags(rows: Sequence[Row], name: str, default: bool) -> np.ndarray:
+    """[N] bool."""
     return np.array([row.fields.get(name, default) for row in rows], bool)
 
 

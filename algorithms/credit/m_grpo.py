@@ -6,8 +6,8 @@ Alignment: a rollout that called a sub-agent d_k times contributes exactly d = `
 d_k uniformly random duplicates are added, or d_k - d are dropped; duplicates count in the statistics and in
 the loss. `kept` is how often a trajectory is used; a dropped one gets no credit. A rollout without calls
 contributes none. The paper states no eps; 1e-6 here. Rewards are composed beforehand by
-`agentrl.algorithms.reward.m_grpo`. The released code (MrlX) has no expert term and no alignment, and groups
-eight consecutive items of a queue, not of a query; it is not reproduced.
+`agentrl.algorithms.reward.m_grpo_reward`. The released code (MrlX) has no expert term and no alignment, and
+groups eight consecutive items of a queue, not of a query; it is not reproduced.
 
 Limit: which duplicates are drawn depends on `seed` and on the order of episodes; their distribution does not.
 """

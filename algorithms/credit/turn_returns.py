@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit import grpo
-from agentrl.credit import Credit
+from agentrl.credit import Credit, where
 from agentrl.graph import StepGraph
 from agentrl.segments import following, group_norm, keys, scan
 
@@ -42,6 +42,9 @@ def step_return(graph: StepGraph, config: Config) -> np.ndarray:
     decay = np.full(len(graph), config.gamma)  # [N]
     if config.cut == "unmatched":
         matched = graph.column("matched", "turn_returns cut=unmatched").astype(np.float64)  # [N]
+        if np.isnan(matched).any():
+            at = where(graph, int(np.argmax(np.isnan(matched))))
+            raise ValueError(f"{at}: matched: missing, and cut=unmatched needs it on every step")
         decay = decay * matched * following(matched, graph.parent)
     return scan(graph.reward, decay, graph.parent) - config.invalid_penalty * ~graph.valid
 

@@ -157,7 +157,6 @@ BAD = [
         [BASE | {"score": 1}, BASE | {"turn": 1, "score": 2}],
         "line 2: score: 2, but 1 for the same episode on line 1",
     ),
-    ([BASE | {"matched": True}, BASE | {"turn": 1}], "line 2: matched: missing here"),
 ]
 
 

@@ -106,6 +106,8 @@ def test_the_return_is_cut_at_a_mismatch():
     assert credit_of("turn_returns", rows, gamma=0.5, cut="unmatched")["step_return"] == [2, 2, 4]
     with pytest.raises(ValueError, match="cut=unmatched needs the column 'matched'"):
         credit_of("turn_returns", chain("g", "a", [1]), cut="unmatched")
+    with pytest.raises(ValueError, match="line 2: matched: missing"):
+        credit_of("turn_returns", chain("g", "a", [1, 2], matched=[True, None]), cut="unmatched")
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -1,0 +1,52 @@
+"""What methods made of other methods share."""
+
+import json
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator
+
+from agentrl import catalogue
+from agentrl.credit import Credit, require
+from agentrl.graph import StepGraph
+
+
+def _parsed(given: Any) -> Any:
+    return json.loads(given) if isinstance(given, str) else given
+
+
+def _split(given: Any) -> Any:
+    return given.split(",") if isinstance(given, str) else given
+
+
+Nested = Annotated[dict[str, Any], BeforeValidator(_parsed)]  # on a command line: a JSON object
+Words = Annotated[tuple[str, ...], BeforeValidator(_split)]  # on a command line: a,b
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_split)]
+
+
+class Inner(NamedTuple):
+    """A method with its options."""
+
+    module: ModuleType
+    config: Any
+
+    def credit(self, graph: StepGraph) -> Credit:
+        """The method's credit of chains."""
+        require(self.module, graph)
+        result: Credit = self.module.credit(graph, self.config)
+        return result
+
+
+def inner(name: str, options: Mapping[str, Any]) -> Inner:
+    """A method to be wrapped.
+
+    Raises:
+        ValueError: there is no such method, it does not take these options, or it is not one for chains.
+    """
+    module = catalogue.load("credit", name)
+    if getattr(module, "ON", "chains") != "chains":
+        raise ValueError(
+            f"{name} gives credit to {module.ON}, which cannot be combined with credit of chains"
+        )
+    return Inner(module, module.Config.model_validate(options))

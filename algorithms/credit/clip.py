@@ -1,0 +1,42 @@
+"""Another method's advantage, clipped.
+
+Source: none; common practice against outliers of small groups.
+"""
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from agentrl.algorithms.credit._wrap import Nested, inner
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph
+
+PAPER = "combinator: clipped advantages"
+WRAPS = True
+
+
+class Config(Options, frozen=True):
+    """base and its options; low and high bound the advantage."""
+
+    base: str = "grpo"
+    options: Nested = Field(default_factory=dict)
+    low: float = -5.0
+    high: float = 5.0
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Config":
+        if self.low > self.high:
+            raise ValueError(f"low={self.low} is above high={self.high}")
+        return self
+
+
+def credit(graph: StepGraph, config: Config) -> Credit:
+    """min(max(A, low), high)."""
+    base = inner(config.base, config.options).credit(graph)
+    return Credit.of(
+        np.clip(base.advantage, config.low, config.high),
+        assigned=base.assigned,
+        weight=base.weight,
+        returns=base.returns,
+        parts={**base.parts, "base_advantage": base.advantage},
+        metrics=base.metrics,
+    )

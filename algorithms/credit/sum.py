@@ -1,0 +1,48 @@
+"""The weighted sum of other methods' advantages, so that a new method is written in a config.
+
+Source: none; GiGPO is the sum of grpo and a step term, as an example. `methods` and `weights` belong
+together, `options` gives a method's own: methods = ["grpo", "salt"], weights = [1, 0.5], options = {salt =
+{history = 1}}.
+"""
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from agentrl.algorithms.credit._wrap import Nested, Numbers, Words, inner
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph
+
+PAPER = "combinator: weighted sum of methods"
+WRAPS = True
+
+
+class Config(Options, frozen=True):
+    """methods and their weights (1 each if none are given); options: method name to its options."""
+
+    methods: Words = Field(("grpo",), min_length=1)
+    weights: Numbers = ()
+    options: Nested = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> "Config":
+        if self.weights and len(self.weights) != len(self.methods):
+            raise ValueError(
+                f"{len(self.methods)} methods and {len(self.weights)} weights: give one a method"
+            )
+        unknown = set(self.options) - set(self.methods)
+        if unknown:
+            raise ValueError(f"options for {sorted(unknown)}, which is not among the methods")
+        return self
+
+
+def credit(graph: StepGraph, config: Config) -> Credit:
+    """sum of weight * advantage; a step is assigned where every method assigns it, as often as all of them
+    use it."""
+    credits = [inner(name, config.options.get(name, {})).credit(graph) for name in config.methods]
+    weights = config.weights or (1.0,) * len(credits)
+    total = np.sum([w * c.advantage for w, c in zip(weights, credits, strict=True)], axis=0)  # [N]
+    assigned, used = credits[0].assigned, credits[0].weight  # [N]
+    for other in credits[1:]:
+        assigned, used = assigned & other.assigned, used * other.weight
+    parts = {f"{name}_advantage": c.advantage for name, c in zip(config.methods, credits, strict=True)}
+    return Credit.of(total, assigned=assigned, weight=used, parts=parts)

@@ -1,0 +1,36 @@
+"""Another method's advantage, whitened over the steps of the batch.
+
+Source: PPO's released code, (A - mean) / sqrt(sample variance + 1e-8), here over steps.
+"""
+
+import numpy as np
+from pydantic import Field
+
+from agentrl.algorithms.credit._wrap import Nested, inner
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph
+from agentrl.segments import whiten
+
+PAPER = "combinator: whitened advantages"
+WRAPS = True
+
+
+class Config(Options, frozen=True):
+    """base and its options."""
+
+    base: str = "grpo"
+    options: Nested = Field(default_factory=dict)
+
+
+def credit(graph: StepGraph, config: Config) -> Credit:
+    """Statistics over assigned steps, each as often as it is used."""
+    base = inner(config.base, config.options).credit(graph)
+    white = whiten(base.advantage, graph.weight * base.weight)  # [N]
+    return Credit.of(
+        np.where(base.assigned, white, 0.0),
+        assigned=base.assigned,
+        weight=base.weight,
+        returns=base.returns,
+        parts={**base.parts, "base_advantage": base.advantage},
+        metrics=base.metrics,
+    )

@@ -1,0 +1,36 @@
+"""Rewards of a main agent and of the sub-agents it calls.
+
+Source: M-GRPO, arXiv:2511.13288: a trajectory whose own format is invalid gets 0; else
+main = 0.1 format + 0.9 correct, sub = 0.1 format + 0.4 correct of the main answer + 0.5 an expert's judgement
+of the sub-task. Released code (MrlX), a different function: `released_sub_reward`.
+"""
+
+import numpy as np
+from pydantic import BaseModel
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """main: weights of format and correctness. sub: of format, the main answer's correctness, the expert's
+    word."""
+
+    main: tuple[float, float] = (0.1, 0.9)
+    sub: tuple[float, float, float] = (0.1, 0.4, 0.5)
+
+
+def main_reward(valid: np.ndarray, correct: np.ndarray, config: Config) -> np.ndarray:
+    """[E] reward of main trajectories: `valid` [E] bool format, `correct` [E] in 0..1."""
+    a, b = config.main
+    return np.where(valid, a + b * np.asarray(correct, np.float64), 0.0)
+
+
+def sub_reward(valid: np.ndarray, main_correct: np.ndarray, expert: np.ndarray, config: Config) -> np.ndarray:
+    """[E] reward of sub-trajectories: `main_correct` [E] of the rollout that called them, `expert` [E] in
+    0..1."""
+    a, b, c = config.sub
+    shared, judged = np.asarray(main_correct, np.float64), np.asarray(expert, np.float64)  # [E]
+    return np.where(valid, a + b * shared + c * judged, 0.0)
+
+
+def released_sub_reward(valid: np.ndarray, main: np.ndarray) -> np.ndarray:
+    """[E] MrlX's: 0 with a bad format, 1 if the main reward was 1, else 0.1."""
+    return np.where(valid, np.where(np.asarray(main) >= 1.0, 1.0, 0.1), 0.0)

@@ -1,0 +1,58 @@
+"""A factor that pays for using few tool calls, and only where the answer is right.
+
+Source: OTC, arXiv:2504.14870: R = alpha * r_tool * r_correct, so a wrong answer gets nothing. With m calls
+used and n the fewest calls among the correct rollouts of the group, the group form (OTC-GRPO) is
+
+    r_tool = 1                          m = n = 0
+             cos(m pi / (2 m + c))      n = 0 < m
+             sin(f pi / (2 n)), f = 2 n m / (m + n)    else
+
+and the single form (OTC-PPO) cos(m pi / (2 m + c)). The paper keeps n over epochs: pass what you have kept as
+`fewest`.
+"""
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """alpha: scale. c: smoothing, in calls. form: with the group's fewest calls, or without."""
+
+    alpha: float = 1.0
+    c: float = Field(1.0, gt=0)
+    form: str = Field("group", pattern="^(group|single)$")
+
+
+def reward(
+    correct: np.ndarray,
+    calls: np.ndarray,
+    group: np.ndarray,
+    config: Config,
+    fewest: np.ndarray | None = None,
+) -> np.ndarray:
+    """[E] the tool-efficient reward.
+
+    Args:
+        correct: [E] correctness reward; above 0 means right.
+        calls: [E] tool calls used.
+        group: [E] the copies of one task.
+        fewest: [E] fewest calls of a right answer known for the task; None takes this batch's.
+    """
+    m = np.asarray(calls, np.float64)
+    alone = np.cos(m * np.pi / (2 * m + config.c))  # [E]
+    right = config.alpha * np.asarray(correct, np.float64)  # [E]
+    if config.form == "single":
+        return alone * right
+    n = fewest_calls(correct, m, group) if fewest is None else np.asarray(fewest, np.float64)  # [E]
+    optimal = np.where(n > 0, n, 1.0)  # [E]
+    f = 2 * n * m / np.maximum(m + n, 1.0)  # [E]
+    ours = np.select([(m == 0) & (n == 0), n == 0], [1.0, alone], np.sin(f * np.pi / (2 * optimal)))  # [E]
+    return ours * right
+
+
+def fewest_calls(correct: np.ndarray, calls: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """[E] fewest calls among the right answers of each episode's group; its own calls where none is right."""
+    _, key = np.unique(group, return_inverse=True)
+    fewest = np.full(int(key.max(initial=-1)) + 1, np.inf)  # [G]
+    np.minimum.at(fewest, key, np.where(np.asarray(correct) > 0, calls, np.inf))
+    return np.where(np.isfinite(fewest[key]), fewest[key], calls)
