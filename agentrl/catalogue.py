@@ -1,4 +1,5 @@
-"""Finds catalogue entries by name: a file in a catalogue folder, an installed entry point, or a dotted path."""
+"""Finds catalogue entries by name: a file in a catalogue folder, an installed entry point, or a dotted path.
+"""
 
 import importlib
 import pkgutil
@@ -49,7 +50,7 @@ def load(kind: str, name: str) -> ModuleType:
     if "." in name:
         try:
             return importlib.import_module(name)
-        except ModuleNotFoundError as error:
+        except (ImportError, TypeError, ValueError) as error:  # the latter two: "." alone, "../file", "a..b"
             raise ValueError(f"{WORD.get(kind, kind)} {name!r} cannot be imported: {error}") from None
     raise ValueError(f"unknown {WORD.get(kind, kind)} {name!r}{nearest(name, names(kind))}")
 

@@ -49,9 +49,10 @@ def read_toml(path: Path) -> dict[str, Any]:
 def parse_value(text: str) -> Any:
     """The value of an override: TOML where it is TOML, else the text itself."""
     try:
-        return tomllib.loads(f"x = {text}")["x"]
+        read = tomllib.loads(f"x = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    return read["x"] if len(read) == 1 else text  # several lines are a text, not several keys
 
 
 def override(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
