@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from agentrl import catalogue
+from agentrl import catalogue, store
+from agentrl.cli._compare_credit import compare
+from agentrl.cli._compare_credit import table as compared
 from agentrl.credit import Credit, assign
 from agentrl.graph import StepGraph
 from agentrl.interchange import read_steps
@@ -24,13 +26,71 @@ def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
     try:
         module = catalogue.load("credit", method)
         config = parse_options(method, module.Config, options)
-        graph = read_steps(steps)
+        graph = read(steps)
         credit = assign(module, graph, config)
     except (ValueError, OSError) as error:
-        print(f"agentrl credit: {error}", file=sys.stderr)
-        return 2
+        return complain(error)
     print("\n".join(json_lines(graph, credit)) if as_json else table(graph, credit, method))
     return 0
+
+
+def run_compare(
+    methods: Sequence[str], steps: Path, options: Sequence[str], as_json: bool, top: int = 5
+) -> int:
+    """Print how far methods agree. Options are `method.key=value`."""
+    try:
+        modules = {name: catalogue.load("credit", name) for name in methods}
+        if len(modules) < 2:
+            raise ValueError("--compare needs at least two methods, as --compare grpo,gigpo")
+        given: dict[str, list[str]] = {name: [] for name in modules}
+        for option in options:
+            name, dot, rest = option.partition(".")
+            if not dot or name not in given:
+                raise ValueError(f"{option!r} is not an option of a compared method: write method.key=value")
+            given[name].append(rest)
+        configs = {name: parse_options(name, m.Config, given[name]) for name, m in modules.items()}
+        graph = read(steps)
+        pairs = compare(graph, {name: assign(m, graph, configs[name]) for name, m in modules.items()}, top)
+    except (ValueError, OSError) as error:
+        return complain(error)
+    print("\n".join(map(json.dumps, pairs)) if as_json else compared(pairs))
+    return 0
+
+
+def run_list(as_json: bool) -> int:
+    """Print each method with its paper and the columns it needs."""
+    found = methods()
+    if as_json:
+        print("\n".join(map(json.dumps, found)))
+        return 0
+    for entry in found:
+        needs = ", ".join(
+            [*entry["needs"], *(f"{name} (on some steps)" for name in entry["may_be_absent_on_steps"])]
+        )
+        print(f"{entry['name']:20} {entry['paper']}" + (f"; needs {needs}" if needs else ""))
+    return 0
+
+
+def complain(error: Exception) -> int:
+    """One sentence on standard error, exit code 2."""
+    print(f"agentrl credit: {error}", file=sys.stderr)
+    return 2
+
+
+def read(steps: Path) -> StepGraph:
+    """Steps from a JSONL file, a stored graph (.safetensors), or the newest graph of a run folder.
+
+    Raises:
+        ValueError: the file is no such thing; the run holds no graph.
+    """
+    if steps.is_dir():
+        stored = sorted((steps / "graphs").glob("*.safetensors"))
+        if not stored:
+            raise ValueError(
+                f"{steps} has no graphs/*.safetensors: give a run folder with stored rollouts, or a file"
+            )
+        steps = stored[-1]
+    return store.read(steps) if steps.suffix == ".safetensors" else read_steps(steps)
 
 
 def parse_options(method: str, config: type[BaseModel], options: Sequence[str]) -> Any:
@@ -63,7 +123,9 @@ def json_lines(graph: StepGraph, credit: Credit) -> list[str]:
     advantage: list[Any] = np.where(credit.assigned, credit.advantage, np.nan).tolist()
     parts: dict[str, list[Any]] = {"advantage": advantage}
     parts |= {name: per_row(graph, name, values) for name, values in credit.parts.items()}
-    order = np.argsort(graph.column("line"), kind="stable").tolist()
+    order = (
+        np.argsort(graph.column("line"), kind="stable").tolist() if graph.has("line") else range(len(graph))
+    )
     return [json.dumps({name: null(values[i]) for name, values in parts.items()}) for i in order]
 
 
@@ -82,11 +144,12 @@ def null(x: Any) -> Any:
 
 def table(graph: StepGraph, credit: Credit, method: str) -> str:
     """A summary of each group and the metrics, for the eye."""
-    names = graph.names["group"]
+    words = graph.names.get("group", ())
+    names = [words[i] if i < len(words) else str(i) for i in np.unique(graph.group).tolist()]
     lines = [f"{method}: {len(graph)} steps, {int(graph.first.sum())} episodes, {len(names)} groups"]
     width = max(5, *(len(name) for name in names))
     lines.append(f"{'group':{width}}  episodes  steps  score mean  advantage min      mean       max")
-    for number, name in enumerate(names):
+    for number, name in zip(np.unique(graph.group), names, strict=True):
         rows = np.flatnonzero(graph.group == number)
         a = credit.advantage[rows][credit.assigned[rows]]
         spread = f"{a.min():13.4f} {a.mean():9.4f} {a.max():9.4f}" if len(a) else "not assigned".rjust(33)
@@ -110,12 +173,26 @@ def methods() -> list[Mapping[str, Any]]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """The verb by itself: `python -m agentrl.cli.credit METHOD --steps FILE key=value --json`."""
-    parser = argparse.ArgumentParser("agentrl credit")
-    parser.add_argument("method")
+    parser = argparse.ArgumentParser("agentrl credit", description="Credit methods on stored steps.")
+    parser.add_argument("method", nargs="?")
     parser.add_argument("options", nargs="*", metavar="key=value")
-    parser.add_argument("--steps", type=Path, required=True)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--steps", type=Path, help="steps.jsonl, a stored graph, or a run folder")
+    parser.add_argument("--json", action="store_true", help="one JSON object a step (a pair, a method)")
+    parser.add_argument(
+        "--list", action="store_true", help="every method, its paper and the columns it needs"
+    )
+    parser.add_argument("--compare", metavar="a,b", help="methods to compare; options are method.key=value")
+    parser.add_argument("--top", type=int, default=5, help="steps to show for each pair compared")
     given = parser.parse_intermixed_args(words)
+    if given.list:
+        return run_list(given.json)
+    if given.steps is None or (given.method is None and given.compare is None):
+        return complain(
+            ValueError("give a method and --steps FILE, or --compare a,b --steps FILE, or --list")
+        )
+    if given.compare is not None:
+        options = [] if given.method is None else [given.method, *given.options]
+        return run_compare(given.compare.split(","), given.steps, options, given.json, given.top)
     return run(given.method, given.steps, given.options, given.json)
 
 

@@ -3,10 +3,14 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from agentrl import store
 from agentrl.cli.credit import main
+from agentrl.interchange import read_steps
 
 ROWS = [
     {"group": "g", "episode": "b", "turn": 0, "reward": 0, "state": "s"},
@@ -87,3 +91,76 @@ def test_starts_without_torch():
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
     )
+
+
+def test_lists_every_method_with_its_columns(capsys):
+    assert main(["--list"]) == 0
+    out = capsys.readouterr().out
+    assert "gigpo                GiGPO, arXiv:2505.10978; needs state" in out
+    assert "value (on some steps)" in out
+    assert main(["--list", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"name": "gigpo", "paper": "GiGPO, arXiv:2505.10978", "needs": ["state"],
+            "may_be_absent_on_steps": []} in rows  # fmt: skip
+
+
+def test_compares_methods(steps, capsys):
+    # grpo (mean only): b -0.5, a 0.5, 0.5; gigpo (gamma 0.5, mean only): b -0.75, a turn 1 0.5, a turn 0 0.75
+    words = [
+        "--compare",
+        "grpo,gigpo",
+        "--steps",
+        steps,
+        "grpo.std=none",
+        "gigpo.std=none",
+        "gigpo.gamma=0.5",
+    ]
+    assert main([*words, "--json"]) == 0
+    (pair,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert pair["methods"] == ["grpo", "gigpo"]
+    assert pair["sign_disagreements"] == 0
+    x, y = np.array([-0.5, 0.5, 0.5]), np.array([-0.75, 0.5, 0.75])
+    assert pair["correlation"] == pytest.approx(np.corrcoef(x, y)[0, 1])
+    apart = np.abs(x / np.sqrt(np.mean(x**2)) - y / np.sqrt(np.mean(y**2)))
+    assert apart.argmax() == 1
+    worst = pair["most_apart"][0]
+    assert (worst["episode"], worst["turn"], worst["state"], worst["grpo"], worst["gigpo"]) == (
+        "a",
+        1,
+        "t",
+        0.5,
+        0.5,
+    )
+    assert main(words) == 0
+    assert "most apart, grpo and gigpo:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--compare", "grpo"], "--compare needs at least two methods"),
+        (["--compare", "grpo,gigpo", "gamma=1"], "'gamma=1' is not an option of a compared method"),
+        (["--compare", "grpo,nope"], "unknown credit method 'nope'"),
+    ],
+)
+def test_mistakes_of_comparisons(words, message, steps, capsys):
+    assert main([*words, "--steps", steps]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_nothing_asked_is_a_mistake(capsys):
+    assert main([]) == 2
+    assert "give a method and --steps FILE" in capsys.readouterr().err
+
+
+def test_reads_stored_graphs_and_run_folders(tmp_path, steps, capsys):
+    graph = read_steps(Path(steps))
+    store.write(graph, tmp_path / "graphs" / "000001.safetensors")
+    assert main(["gigpo", "--steps", steps, "--json"]) == 0
+    expected = capsys.readouterr().out
+    for place in (tmp_path, tmp_path / "graphs" / "000001.safetensors"):
+        assert main(["gigpo", "--steps", str(place), "--json"]) == 0
+        assert capsys.readouterr().out == expected
+    (tmp_path / "empty").mkdir()
+    assert main(["gigpo", "--steps", str(tmp_path / "empty"), "--json"]) == 2
+    assert "has no graphs" in capsys.readouterr().err
