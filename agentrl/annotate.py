@@ -1,8 +1,9 @@
-"""The only stage between rollout and update that calls a model: log-probs of the trainer and of the reference.
+"""The only stage between rollout and update that calls a model: log-probs of the trainer and of the
+reference.
 
-It also holds the gate between engine and trainer: how far the log-probs that tokens were sampled with are from the
-trainer's, and, where they differ, a truncated importance correction of the policy-gradient terms (Espeholt et al.,
-arXiv:1802.01561, cap c of Eq. 1, per token).
+It also holds the gate between engine and trainer: how far the log-probs that tokens were sampled with are
+from the trainer's, and, where they differ, a truncated importance correction of the policy-gradient terms
+(Espeholt et al., arXiv:1802.01561, cap c of Eq. 1, per token).
 """
 
 from typing import NamedTuple
@@ -37,18 +38,26 @@ def annotate(graph: StepGraph, learner: Learner, config: UpdateConfig, temperatu
     columns = {"old_logprob": behaviour, "importance": np.ones(len(behaviour))}
     metrics: dict[str, float] = {}
     if config.old_logprob == "trainer":
-        old = logprobs(learner.network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)  # [S]
+        old = logprobs(
+            learner.network, graph, rows, temperature=temperature, max_tokens=config.max_tokens
+        )  # [S]
         old = np.where(np.isnan(old), behaviour, old)
         columns["old_logprob"] = old
         counted = decisions(graph.tokens) & np.isin(token_rows(graph.tokens), rows)  # [S]
         metrics = mismatch(behaviour[counted], old[counted])
         if config.importance_cap and metrics["mismatch_max"] > config.mismatch_tolerance:
-            columns["importance"] = np.where(counted, np.minimum(np.exp(old - behaviour), config.importance_cap), 1.0)
+            columns["importance"] = np.where(
+                counted, np.minimum(np.exp(old - behaviour), config.importance_cap), 1.0
+            )
             metrics["importance_mean"] = float(columns["importance"][counted].mean())
-            metrics["importance_capped"] = float((columns["importance"][counted] == config.importance_cap).mean())
+            metrics["importance_capped"] = float(
+                (columns["importance"][counted] == config.importance_cap).mean()
+            )
     if config.kl_coef > 0:
         if not learner.has_reference:
-            raise ValueError("update.kl_coef > 0 needs a reference model: make the learner with reference=True")
+            raise ValueError(
+                "update.kl_coef > 0 needs a reference model: make the learner with reference=True"
+            )
         with learner.reference() as network:
             reference = logprobs(network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)
         columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
@@ -66,7 +75,8 @@ def mismatch(behaviour: np.ndarray, trainer: np.ndarray) -> dict[str, float]:
 def logprobs(
     network: Network, graph: StepGraph, rows: np.ndarray, *, temperature: float, max_tokens: int
 ) -> np.ndarray:
-    """[S] float64 log-probs of the sampled tokens of `rows` under a network; NaN elsewhere, 0 where forced."""
+    """[S] float64 log-probs of the sampled tokens of `rows` under a network; NaN elsewhere, 0 where
+    forced."""
     tokens = graph.tokens
     assert tokens is not None
     chosen = np.isin(token_rows(tokens), rows)  # [S]
@@ -75,7 +85,7 @@ def logprobs(
     training = network.model.training
     network.model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), network.attending():
             for part in microbatches(batch, max_tokens):
                 hidden = network.hidden(part)[torch.from_numpy(part.at).to(network.device)]
                 stats = token_stats(

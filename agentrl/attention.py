@@ -1,9 +1,9 @@
 """Attention over a packed trie, registered with transformers as "agentrl_tree".
 
-Any causal language model that calls transformers' attention interface takes one packed row [1, T] this way: token q
-sees kv iff kv <= q < subtree_end[kv]. On CUDA this is FlexAttention under a block mask. On the CPU it is at most two
-calls of the flash kernel for each unbranched run of the trie (faster than padded buckets of trees and than masks).
-Everything else in the model works on the flat tokens, without padding.
+Any causal language model that calls transformers' attention interface takes one packed row [1, T] this way:
+token q sees kv iff kv <= q < subtree_end[kv]. On CUDA this is FlexAttention under a block mask. On the CPU it
+is at most two calls of the flash kernel for each unbranched run of the trie (faster than padded buckets of
+trees and than masks). Everything else in the model works on the flat tokens, without padding.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,7 +44,9 @@ def make_plan(layout: Layout, device: torch.device) -> TreePlan:
         raise ValueError(f"attention over a tree is made for cpu and cuda, not for {device.type}")
     starts = layout.run_starts()  # [R]
     ends = np.append(starts[1:], len(layout))[: len(starts)]  # [R]
-    return TreePlan(runs=list(zip(starts.tolist(), ends.tolist(), layout.subtree_end[starts].tolist(), strict=True)))
+    return TreePlan(
+        runs=list(zip(starts.tolist(), ends.tolist(), layout.subtree_end[starts].tolist(), strict=True))
+    )
 
 
 def block_mask(subtree_end: np.ndarray, device: torch.device) -> BlockMask:
@@ -67,12 +69,15 @@ def block_mask(subtree_end: np.ndarray, device: torch.device) -> BlockMask:
 
     some, some_listed = _block_lists(partial, device)
     every, every_listed = _block_lists(full, device)
-    mask: BlockMask = BlockMask.from_kv_blocks(some, some_listed, every, every_listed, BLOCK_SIZE=BLOCK, mask_mod=sees)
+    mask: BlockMask = BlockMask.from_kv_blocks(
+        some, some_listed, every, every_listed, BLOCK_SIZE=BLOCK, mask_mod=sees
+    )
     return mask
 
 
 def _block_lists(table: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
-    """How many key blocks each query block sees [1, 1, n], and their numbers first in each row [1, 1, n, n]."""
+    """How many key blocks each query block sees [1, 1, n], and their numbers first in each row [1, 1, n,
+    n]."""
     order = np.argsort(~table, axis=1, kind="stable")
     count, listed = (torch.from_numpy(x.astype(np.int32)).to(device) for x in (table.sum(1), order))
     return count[None, None], listed[None, None]
@@ -92,8 +97,8 @@ def tree_attention(
     """Transformers' attention interface: query [1, H, T, D], key and value [1, H', T, D] -> [1, T, H, D].
 
     Raises:
-        ValueError: the model asks for something that a trie cannot be given (see `agentrl.forward`, which then packs
-            one path a row).
+        ValueError: the model asks for something that a trie cannot be given (see `agentrl.forward`, which
+            then packs one path a row).
     """
     extra = [name for name in ("softcap", "s_aux", "position_bias", "sliding_window") if options.get(name)]
     if extra or tree_plan is None or dropout:
@@ -116,15 +121,20 @@ def tree_attention(
 class _RunAttention(torch.autograd.Function):
     """Attention over a trie from PyTorch's CPU flash kernel, with no mask and no padding.
 
-    Each run attends to itself causally, then everything below a run (one contiguous stretch) attends to all of it;
-    partial results are merged by their log-sum-exp. The backward kernel is exact for each part when it is given the
-    merged output and log-sum-exp (Dao et al., arXiv:2205.14135, section B.2: both enter it only as row constants).
+    Each run attends to itself causally, then everything below a run (one contiguous stretch) attends to all
+    of it; partial results are merged by their log-sum-exp. The backward kernel is exact for each part when it
+    is given the merged output and log-sum-exp (Dao et al., arXiv:2205.14135, section B.2: both enter it only
+    as row constants).
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: TreePlan, scaling: float | None) -> Tensor:
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: TreePlan, scaling: float | None
+    ) -> Tensor:
         out = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
-        total = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32))  # [1, H, T]
+        total = query.new_empty(
+            query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32)
+        )  # [1, H, T]
         for start, end, _ in plan.runs:
             own = slice(start, end)
             out[:, :, own], total[:, :, own] = _flash(query, key, value, own, own, True, scaling)
@@ -147,16 +157,18 @@ class _RunAttention(torch.autograd.Function):
         grads = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
 
         def part(rows: slice, seen: slice, causal: bool) -> tuple[Tensor, Tensor, Tensor]:
-            found: tuple[Tensor, Tensor, Tensor] = _KERNELS._scaled_dot_product_flash_attention_for_cpu_backward(
-                grad[:, :, rows],
-                query[:, :, rows],
-                key[:, :, seen],
-                value[:, :, seen],
-                out[:, :, rows],
-                total[:, :, rows],
-                0.0,
-                causal,
-                scale=ctx.scaling,
+            found: tuple[Tensor, Tensor, Tensor] = (
+                _KERNELS._scaled_dot_product_flash_attention_for_cpu_backward(
+                    grad[:, :, rows],
+                    query[:, :, rows],
+                    key[:, :, seen],
+                    value[:, :, seen],
+                    out[:, :, rows],
+                    total[:, :, rows],
+                    0.0,
+                    causal,
+                    scale=ctx.scaling,
+                )
             )
             return found
 
@@ -204,10 +216,7 @@ AttentionInterface.register(NAME, tree_attention)
 
 @contextmanager
 def attending_over_trees(model: nn.Module) -> Iterator[None]:
-    """Let a transformers model use `tree_attention`; afterwards it attends as before.
-
-    With gradient checkpointing the layers run again in the backward pass, so that belongs inside as well.
-    """
+    """Let a transformers model use `tree_attention`; afterwards it attends as before."""
     configs: dict[int, Any] = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
     before = {i: c._attn_implementation for i, c in configs.items() if hasattr(c, "_attn_implementation")}
     try:

@@ -1,8 +1,10 @@
-"""How the trainer calls a causal language model: a packed trie where the layers allow it, else one path a row.
+"""How the trainer calls a causal language model: a packed trie where the layers allow it, else one path a
+row.
 
 Letters: T packed tokens, B paths, L longest path, d width, V vocabulary.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from agentrl.attention import BLOCK, attending_over_trees, make_plan
+from agentrl.attention import BLOCK, NAME, attending_over_trees, make_plan
 from agentrl.layout import Layout
 from agentrl.pack import Batch, Sharing
 
@@ -41,6 +43,11 @@ class Network:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
+    def attending(self) -> AbstractContextManager[None]:
+        """Must be open around `hidden` and its backward pass (gradient checkpointing runs the layers there
+        again)."""
+        return attending_over_trees(self.model) if self.sharing == "tree" else nullcontext()
+
     def hidden(self, batch: Batch) -> Tensor:
         """[T, d] hidden states after the last norm, of every packed token."""
         return self._over_tree(batch) if batch.sharing == "tree" else self._over_paths(batch)
@@ -67,8 +74,8 @@ class Network:
             layout, ids = _whole_blocks(layout, ids)
         plan = make_plan(layout, self.device)
         row, position = (torch.from_numpy(x).to(self.device)[None] for x in (ids, layout.position))
-        with attending_over_trees(self.model):
-            return self._decoder(row, position_ids=position, tree_plan=plan)[0, : len(batch)]
+        assert self.config._attn_implementation == NAME, "call hidden inside `with network.attending()`"
+        return self._decoder(row, position_ids=position, tree_plan=plan)[0, : len(batch)]
 
     def _over_paths(self, batch: Batch) -> Tensor:
         # Right padding needs no mask: no layer of a causal model carries anything backwards.
@@ -93,7 +100,9 @@ def network(model: nn.Module, sharing: Sharing | None = None) -> Network:
     outer: Any = model
     inner = outer.get_base_model() if hasattr(outer, "get_base_model") else outer
     if getattr(getattr(outer, "active_peft_config", None), "is_prompt_learning", False):
-        raise ValueError("prompt-tuning adapters add tokens of their own, which packing cannot place: use LoRA")
+        raise ValueError(
+            "prompt-tuning adapters add tokens of their own, which packing cannot place: use LoRA"
+        )
     training = inner.training
     inner.eval()
     try:
@@ -135,8 +144,9 @@ def _probe_tree(model: Any) -> str:
     )
     network = Network(model=model, sharing="tree")
     try:
-        packed = network.hidden(_batch_of(tree, ids, "tree"))  # [8, d]
-    except (ValueError, TypeError, RuntimeError, AttributeError) as error:  # whatever refuses, it cannot be used
+        with network.attending():
+            packed = network.hidden(_batch_of(tree, ids, "tree"))  # [8, d]
+    except (ValueError, TypeError, RuntimeError, AttributeError) as error:
         return f"{model.config.model_type}: {error}"
     for path in ([0, 1, 2, 3, 4], [0, 1, 2, 5, 6, 7]):
         plain = network._decoder(torch.from_numpy(ids[path]).to(network.device)[None])[0]

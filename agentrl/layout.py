@@ -1,7 +1,8 @@
 """The tokens of chosen rows as a trie in pre-order: the layout a packed batch is cut from.
 
-A row hangs where its context says (`Tokens.context`, `Tokens.context_tokens`), which may be the middle of another
-row's path. Beyond that only unsampled leading tokens of equal ids merge (shared prompts); a sampled token is itself.
+A row hangs where its context says (`Tokens.context`, `Tokens.context_tokens`), which may be the middle of
+another row's path. Beyond that only unsampled leading tokens of equal ids merge (shared prompts); a sampled
+token is itself.
 
 Letters: T packed tokens, S tokens of the graph, N rows.
 """
@@ -12,7 +13,8 @@ import numpy as np
 
 from agentrl.graph import Tokens, path_lengths
 
-MIN_SHARED = 16  # fewer equal tokens are cheaper computed twice than shared (benchmarks/update.py measures it)
+# Sharing fewer equal tokens saves nothing: benchmarks/update.py --crossover.
+MIN_SHARED = 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,9 +22,11 @@ class Layout:
     """Packed tokens in pre-order. Token q may attend to kv iff kv <= q < subtree_end[kv].
 
     Attributes:
-        source: [T] int64, index of each token in the graph's token table (for merged prompts, of the first copy).
+        source: [T] int64, index of each token in the graph's token table (for merged prompts, of the first
+            copy).
         position: [T] int64, depth on its path.
-        predictor: [T] int64, index of the previous token of its path, whose hidden state predicts it; -1 at a root.
+        predictor: [T] int64, index of the previous token of its path, whose hidden state predicts it; -1 at a
+            root.
         subtree_end: [T] int64, one past the last packed token below it.
     """
 
@@ -70,7 +74,8 @@ def lay_out(tokens: Tokens, rows: np.ndarray, min_shared: int = MIN_SHARED) -> L
 
 
 def unshared(tokens: Tokens, rows: np.ndarray) -> Layout:
-    """Every path that ends at one of `rows` and that none of them continues, laid out whole, one after another.
+    """Every path that ends at one of `rows` and that none of them continues, laid out whole, one after
+    another.
 
     Rows on several paths are repeated; equal entries of `source` are copies.
     """
@@ -94,7 +99,8 @@ def unshared(tokens: Tokens, rows: np.ndarray) -> Layout:
 
 
 def needed(tokens: Tokens, rows: np.ndarray) -> np.ndarray:
-    """[N] int64, how much of each row's path `rows` need: all of their own, and what they continue of others."""
+    """[N] int64, how much of each row's path `rows` need: all of their own, and what they continue of
+    others."""
     need = np.zeros(len(tokens.context), np.int64)
     need[rows] = path_lengths(tokens)[rows]
     context, kept = tokens.context.tolist(), tokens.context_tokens.tolist()
@@ -119,7 +125,8 @@ def _path_source(tokens: Tokens, row: int) -> np.ndarray:
 
 
 class _Trie:
-    """A radix trie under construction. Node 0 is the empty root; every other owns a range of the token table."""
+    """A radix trie under construction. Node 0 is the empty root; every other owns a range of the token
+    table."""
 
     def __init__(self, tokens: Tokens, min_shared: int) -> None:
         self.tokens, self.min_shared = tokens, min_shared
@@ -144,7 +151,8 @@ class _Trie:
         self.last[row] = node
 
     def merge(self, node: int, start: int, end: int) -> tuple[int, int]:
-        """Walk down from `node` along equal unsampled tokens: the node reached and the first token left over."""
+        """Walk down from `node` along equal unsampled tokens: the node reached and the first token left
+        over."""
         ids = self.tokens.ids
         prompt_end = min(end, int(self.next_sampled[start]))
         while prompt_end - start >= self.min_shared:
@@ -170,7 +178,9 @@ class _Trie:
         if size == self.end[node] - self.start[node]:
             return node
         start, parent = self.start[node], self.parent[node]
-        self.prompts.pop(self.prompt_key(node), None)  # another node of the same key loses a merge, nothing more
+        self.prompts.pop(
+            self.prompt_key(node), None
+        )  # another node of the same key loses a merge, nothing more
         top = self.add(parent, start, start + size, self.depth[node], listed=False)
         siblings = self.children[parent]
         siblings[siblings.index(node)] = top
@@ -220,7 +230,9 @@ class _Trie:
         nodes = np.array(order[1:], np.int64)
         sizes, parent = size[nodes], np.array(self.parent)[nodes]
         inner = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # [T] index in the node
-        above = np.where(parent > 0, at[parent] + size[parent] - 1, -1)  # [nodes] last packed token of the parent
+        above = np.where(
+            parent > 0, at[parent] + size[parent] - 1, -1
+        )  # [nodes] last packed token of the parent
         return Layout(
             source=np.repeat(np.array(self.start)[nodes], sizes) + inner,
             position=np.repeat(np.array(self.depth)[nodes], sizes) + inner,

@@ -1,4 +1,5 @@
-"""A learner: weights, tokenizer, optimiser, learning-rate schedule and reference model. What an update changes."""
+"""A learner: weights, tokenizer, optimiser, learning-rate schedule and reference model. What an update
+changes."""
 
 import copy
 import logging
@@ -21,7 +22,8 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid"):
     """The optimiser. All lengths are in updates (calls of `update` or `clone`), not in optimiser steps.
 
     Attributes:
-        name: adamw; or muon, which takes the matrices between embedding and head and leaves the rest to AdamW.
+        name: adamw; or muon, which takes the matrices between embedding and head and leaves the rest to
+            AdamW.
         lr: of AdamW.
         muon_lr: of Muon.
         weight_decay: of tensors with two or more dimensions.
@@ -52,7 +54,8 @@ class ModelAndTokenizer(Protocol):
 
 
 class StepReport(NamedTuple):
-    """An optimiser step: the gradient's norm before clipping, and whether the step was skipped as not finite."""
+    """An optimiser step: the gradient's norm before clipping, and whether the step was skipped as not
+    finite."""
 
     grad_norm: float
     skipped: bool
@@ -64,8 +67,8 @@ class Learner:
     Args:
         loaded: model (transformers, or peft around it) and tokenizer.
         optim: the optimiser.
-        reference: keep a reference model for KL: the adapter disabled for peft, else a frozen copy of the weights as
-            they are now (and again at `restart`).
+        reference: keep a reference model for KL: the adapter disabled for peft, else a frozen copy of the
+            weights as they are now (and again at `restart`).
         sharing: how batches are packed; None finds out what the model's layers allow.
     """
 
@@ -87,7 +90,9 @@ class Learner:
     @property
     def note(self) -> str:
         """What a report must say about packing; empty if nothing."""
-        return f"every path is packed as a row of its own: {self.network.reason}" if self.network.reason else ""
+        return (
+            f"every path is packed as a row of its own: {self.network.reason}" if self.network.reason else ""
+        )
 
     @property
     def has_reference(self) -> bool:
@@ -95,7 +100,8 @@ class Learner:
         return self._wants_reference
 
     def restart(self, optim: OptimConfig, updates: int) -> None:
-        """Begin a stage: a fresh optimiser and schedule over `updates` updates; the reference is the policy of now.
+        """Begin a stage: a fresh optimiser and schedule over `updates` updates; the reference is the policy
+        of now.
 
         With an adapter the reference stays the model below it.
         """
@@ -118,7 +124,9 @@ class Learner:
     @property
     def trained(self) -> list[nn.Parameter]:
         """Parameters that the optimiser changes."""
-        return [p for optimiser in self.optimisers for group in optimiser.param_groups for p in group["params"]]
+        return [
+            p for optimiser in self.optimisers for group in optimiser.param_groups for p in group["params"]
+        ]
 
     @property
     def rate(self) -> float:
@@ -174,7 +182,9 @@ class Learner:
         except (ValueError, RuntimeError, KeyError) as error:
             raise ValueError(f"the optimiser's state is of another model: {error}") from None
         if self._reference is not None and state["reference"] is None:
-            raise ValueError("the checkpoint has no reference model: resume with the kl_coef it was started with")
+            raise ValueError(
+                "the checkpoint has no reference model: resume with the kl_coef it was started with"
+            )
 
 
 def _optimisers(model: nn.Module, config: OptimConfig) -> list[torch.optim.Optimizer]:
@@ -192,12 +202,18 @@ def _optimisers(model: nn.Module, config: OptimConfig) -> list[torch.optim.Optim
             (decayed if parameter.ndim >= 2 else plain).append(parameter)
     groups = [(decayed, config.weight_decay), (plain, 0.0)]
     optimisers: list[torch.optim.Optimizer] = []
-    adamw = [{"params": p, "lr": config.lr, "base_lr": config.lr, "weight_decay": decay} for p, decay in groups if p]
+    adamw = [
+        {"params": p, "lr": config.lr, "base_lr": config.lr, "weight_decay": decay}
+        for p, decay in groups
+        if p
+    ]
     if adamw:
         optimisers.append(torch.optim.AdamW(adamw, betas=config.betas))
     if muon:
         if not hasattr(torch.optim, "Muon"):
-            raise ValueError(f"optim.name=muon needs torch 2.9 or newer, this is {torch.__version__}: use adamw")
+            raise ValueError(
+                f"optim.name=muon needs torch 2.9 or newer, this is {torch.__version__}: use adamw"
+            )
         group = {"params": muon, "lr": config.muon_lr, "base_lr": config.muon_lr}
         optimisers.append(torch.optim.Muon([group], lr=config.muon_lr, weight_decay=config.weight_decay))
     if not optimisers:

@@ -1,7 +1,7 @@
 """Log-probabilities and entropies of targets, under each token's allowed set and the sampling temperature.
 
-Logits are float32 or wider from the matrix product on, whatever the weights' type. Where [K, V] logits would be large
-they are made in chunks, and made again in the backward pass, so that they are never kept.
+Logits are float32 or wider from the matrix product on, whatever the weights' type. Where [K, V] logits would
+be large they are made in chunks, and made again in the backward pass, so that they are never kept.
 
 Letters: K targets, V vocabulary, A the largest allowed set of a chunk, d width of the hidden states.
 """
@@ -22,7 +22,8 @@ EntropyMode = Literal["none", "value", "gradient"]
 
 
 class TokenStats(NamedTuple):
-    """Of each target: log-probability [K] and, if asked for, entropy [K] in nats of the distribution it is from."""
+    """Of each target: log-probability [K] and, if asked for, entropy [K] in nats of the distribution it is
+    from."""
 
     logprob: Tensor
     entropy: Tensor | None
@@ -106,8 +107,8 @@ def _table(
     outside = ~(table == target[:, None]).any(1)
     if outside.any():
         raise ValueError(
-            f"token {target[outside][0]} was sampled outside its allowed set {table[outside][0].tolist()[:8]}: "
-            "the engine and the stored sets disagree"
+            f"token {target[outside][0]} was sampled outside its allowed set "
+            f"{table[outside][0].tolist()[:8]}: the engine and the stored sets disagree"
         )
     return torch.from_numpy(table).to(device), torch.from_numpy(padding).to(device)
 

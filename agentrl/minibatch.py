@@ -17,7 +17,8 @@ def split(
     unit: Literal["group", "rollout"],
     order: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Divide `rows` (ascending) into at most `count` mini-batches of whole units, shuffled; each ascending, not empty.
+    """Divide `rows` (ascending) into at most `count` mini-batches of whole units, shuffled; each ascending,
+    not empty.
 
     With one mini-batch nothing is drawn from `order`.
     """
@@ -32,7 +33,8 @@ def split(
 
 
 def families(graph: StepGraph) -> np.ndarray:
-    """[N] int64, rollouts joined where one continues, calls or shares the prompt of another: a tree is one family."""
+    """[N] int64, rollouts joined where one continues, calls or shares the prompt of another: a tree is one
+    family."""
     label = np.unique(graph.rollout, return_inverse=True)[1].astype(np.int64)  # [N]
     links = [(np.flatnonzero(above >= 0), above[above >= 0]) for above in (graph.parent, graph.caller)]
     if graph.tokens is not None:

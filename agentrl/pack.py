@@ -2,8 +2,8 @@
 
 Letters: N rows, S tokens of the graph, T packed tokens, K targets (the tokens that are trained).
 
-A target is a *decision*: a sampled token that had an alternative. A token whose allowed set has one member has
-log-probability 0 whatever the weights, so it carries no loss and is not counted in any mean over tokens.
+A target is a *decision*: a sampled token that had an alternative. A token whose allowed set has one member
+has log-probability 0 whatever the weights, so it carries no loss and is not counted in any mean over tokens.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,8 @@ class Batch:
         ids: [T] int64 packed tokens.
         sharing: "tree", or "paths" for models whose layers need every path as a sequence of its own.
         target: [K] int64 ids of the trained tokens.
-        at: [K] int64, the packed token whose hidden state predicts the target. At a fork one state predicts several.
+        at: [K] int64, the packed token whose hidden state predicts the target. At a fork one state predicts
+            several.
         token: [K] int64, index of the target in the graph's token table.
         step: [K] int64, its row in the graph.
         weight: [K] float64, aggregation weight, already divided by the denominator of the whole mini-batch.
@@ -88,9 +89,8 @@ def pack(
     row = token_rows(tokens)  # [S]
     trained = decisions(tokens) & chosen[row]  # [S]
     place = np.flatnonzero(trained[layout.source])  # packed index of each target, in pre-order
-    if sharing == "paths":  # a token on several paths is trained on the first
-        _, first = np.unique(layout.source[place], return_index=True)
-        place = place[np.sort(first)]
+    if sharing == "paths":
+        place = _on_one_path(layout, place, row)
     token = layout.source[place]  # [K]
     at = layout.predictor[place]  # [K]
     if (at < 0).any():
@@ -114,11 +114,31 @@ def pack(
     return _of_targets(whole, np.arange(len(token)))
 
 
-def microbatches(batch: Batch, max_tokens: int) -> Iterator[Batch]:
+def _on_one_path(layout: Layout, place: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Of targets that lie on several paths, those of one path a row: the first that has all of the row."""
+    path = np.cumsum(layout.position == 0)[place]  # [places]
+    owner = row[layout.source[place]]  # [places]
+    last = np.zeros(len(row), np.int64)  # [rows] the row's last target
+    np.maximum.at(last, owner, layout.source[place])
+    complete = layout.source[place] == last[owner]  # [places]
+    chosen = np.full(len(row), np.iinfo(np.int64).max)  # [rows]
+    np.minimum.at(chosen, owner[complete], path[complete])
+    kept: np.ndarray = place[path == chosen[owner]]
+    return kept
+
+
+def microbatches(batch: Batch, max_tokens: int, whole: np.ndarray | None = None) -> Iterator[Batch]:
     """Cut a batch between steps so that no piece has more than `max_tokens` packed tokens.
 
-    Targets are taken in pre-order; a piece is a stretch of them with the paths they need, so that a subtree that is
-    cut off takes a copy of its ancestors' path, without targets. Cuts are made where the copy is short.
+    Targets are taken in pre-order; a piece is a stretch of them with the paths they need, so that a subtree
+    that is cut off takes a copy of its ancestors' path, without targets. Cuts are made where the copy is
+    short.
+
+    Args:
+        batch: of one mini-batch.
+        max_tokens: packed tokens of a piece.
+        whole: [K] ids; targets of equal id then stay in one piece (for losses that need an episode's tokens
+            at once).
 
     Raises:
         ValueError: a single path is longer than `max_tokens`.
@@ -127,6 +147,9 @@ def microbatches(batch: Batch, max_tokens: int) -> Iterator[Batch]:
         if len(batch.target):
             yield batch
         return
+    if whole is not None:
+        yield from _in_units(batch, max_tokens, whole)
+        return
     first = np.flatnonzero(np.diff(batch.step, prepend=-1))  # [G] the first target of each step
     longest = int(batch.layout.position[batch.at].max()) + 1
     if longest > max_tokens:
@@ -134,7 +157,9 @@ def microbatches(batch: Batch, max_tokens: int) -> Iterator[Batch]:
             f"a path has {longest} tokens, the limit of a micro-batch is {max_tokens}: "
             "raise update.max_tokens or shorten the episodes"
         )
-    reach = np.append(0, np.maximum.accumulate(np.maximum.reduceat(batch.at, first)) + 1)  # [G+1] tokens laid before
+    reach = np.append(
+        0, np.maximum.accumulate(np.maximum.reduceat(batch.at, first)) + 1
+    )  # [G+1] tokens laid before
     copies = _copies(batch.layout, batch.at[first], reach[:-1])  # [G]
     start = 0
     while start < len(first):
@@ -150,6 +175,35 @@ def microbatches(batch: Batch, max_tokens: int) -> Iterator[Batch]:
         start = stop
 
 
+def _in_units(batch: Batch, max_tokens: int, unit: np.ndarray) -> Iterator[Batch]:
+    """Pieces of whole units, taken in the order of their first targets."""
+    _, first, index = np.unique(unit, return_index=True, return_inverse=True)
+    laid = np.zeros(len(batch), bool)  # [T] tokens the piece has
+    piece: list[int] = []
+    for u in np.argsort(first).tolist():
+        need = _paths_to(batch.layout, batch.at[index == u])  # [T]
+        if need.sum() > max_tokens:
+            raise ValueError(
+                f"an episode has {need.sum()} packed tokens and its loss needs them at once, the limit of a "
+                f"micro-batch is {max_tokens}: raise update.max_tokens"
+            )
+        if piece and (laid | need).sum() > max_tokens:
+            yield _of_targets(batch, np.flatnonzero(np.isin(index, piece)))
+            laid, piece = np.zeros(len(batch), bool), []
+        laid |= need
+        piece.append(u)
+    yield _of_targets(batch, np.flatnonzero(np.isin(index, piece)))
+
+
+def _paths_to(layout: Layout, at: np.ndarray) -> np.ndarray:
+    """[T] bool, the tokens on the paths to `at`, ends included."""
+    ends = np.sort(at)
+    on_path: np.ndarray = np.searchsorted(ends, layout.subtree_end) > np.searchsorted(
+        ends, np.arange(len(layout))
+    )
+    return on_path
+
+
 def _copies(layout: Layout, at: np.ndarray, reach: np.ndarray) -> np.ndarray:
     """[G] int64, how much of each step's path lies before `reach`, the tokens earlier steps needed."""
     fresh = layout.position[np.minimum(reach, len(layout) - 1)]
@@ -159,13 +213,10 @@ def _copies(layout: Layout, at: np.ndarray, reach: np.ndarray) -> np.ndarray:
 
 def _of_targets(batch: Batch, which: np.ndarray) -> Batch:
     """The batch of some targets: their tokens are the paths to their predictors, nothing else."""
-    layout = batch.layout
-    at = np.sort(batch.at[which])
-    below = np.searchsorted(at, layout.subtree_end) > np.searchsorted(at, np.arange(len(layout)))  # [T]
-    keep = np.flatnonzero(below)
+    keep = np.flatnonzero(_paths_to(batch.layout, batch.at[which]))
     offsets, allowed = _take_csr(batch.allowed_offsets, batch.allowed_ids, which)
     return Batch(
-        layout=layout.take(keep),
+        layout=batch.layout.take(keep),
         ids=batch.ids[keep],
         sharing=batch.sharing,
         target=batch.target[which],
@@ -197,18 +248,22 @@ def aggregation_weights(
 
     Args:
         graph: with tokens.
-        multiplicity: [N] float, how often each row counts (paths through it, times its weight); 0 leaves it out.
-        how: token-mean: 1 / decisions. seq-mean-token-sum: 1 / sequences. seq-mean-token-mean: 1 / sequences / the
-            sequence's decisions. seq-mean-token-sum-norm: 1 / sequences / norm_tokens (verl divides the sum over
-            sequences by the padded length alone; here it is a mean over sequences, as its name says).
+        multiplicity: [N] float, how often each row counts (paths through it, times its weight); 0 leaves it
+            out.
+        how: token-mean: 1 / decisions. seq-mean-token-sum: 1 / sequences. seq-mean-token-mean: 1 / sequences
+            / the sequence's decisions. seq-mean-token-sum-norm: 1 / sequences / norm_tokens (verl divides the
+            sum over sequences by the padded length alone; here it is a mean over sequences, as its name
+            says).
         sequence: what counts as one: a step (prompt and response, as in verl) or an episode.
         norm_tokens: decisions a sequence is normalised by; None takes the longest sequence of the mini-batch.
 
     Returns:
-        [S] float64, to be multiplied by a row's P, M and W (see `agentrl.credit.Credit`); 0 where not a decision.
+        [S] float64, to be multiplied by a row's P, M and W (see `agentrl.credit.Credit`); 0 where not a
+        decision.
 
     Raises:
-        ValueError: episodes are asked for as sequences on a branched graph, where a step lies in several of them.
+        ValueError: episodes are asked for as sequences on a branched graph, where a step lies in several of
+            them.
     """
     assert graph.tokens is not None
     row = token_rows(graph.tokens)  # [S]
@@ -220,7 +275,9 @@ def aggregation_weights(
     key = np.arange(len(graph))  # [N] sequence of each row
     if sequence == "episode":
         if graph.branched:
-            raise ValueError("on a branched graph a step lies in several episodes: use sequence=step or token-mean")
+            raise ValueError(
+                "on a branched graph a step lies in several episodes: use sequence=step or token-mean"
+            )
         key = np.unique(graph.episode, return_inverse=True)[1]
     length = np.bincount(key, n_tokens)  # decisions of each sequence
     times = np.zeros(len(length))  # how often each sequence counts

@@ -1,8 +1,10 @@
-"""The policy update and behaviour cloning: packed forward passes, one loss a token, sums over the whole mini-batch.
+"""The policy update and behaviour cloning: packed forward passes, one loss a token, sums over the whole
+mini-batch.
 
-The loss of a mini-batch is sum over decisions of a * (P * l(u, +1) + M * l(u, -1) + W * (KL - entropy bonus)), where a
-is the aggregation weight over the whole mini-batch (`agentrl.pack.aggregation_weights`) and P, M, W are the step's
-credit times the row's weight. Micro-batches are summed, so their number changes nothing but rounding.
+The loss of a mini-batch is sum over decisions of a * (P * l(u, +1) + M * l(u, -1) + W * (KL - entropy
+bonus)), where a is the aggregation weight over the whole mini-batch (`agentrl.pack.aggregation_weights`) and
+P, M, W are the step's credit times the row's weight. Micro-batches are summed, so their number changes
+nothing but rounding.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,16 +31,19 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         kl_coef: weight of the KL term against the reference model.
-        kl_form: k1 = pi - ref; abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10 (all log-probs).
+        kl_form: k1 = pi - ref; abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10 (all
+            log-probs).
         entropy_coef: weight of the entropy bonus.
         aggregation, sequence, norm_tokens: see `agentrl.pack.aggregation_weights`.
         epochs: passes over the batch.
         minibatches: optimiser steps a pass, at most as many as there are units.
-        unit: what is never divided between mini-batches: a task's group, or a rollout with all that shares its steps.
+        unit: what is never divided between mini-batches: a task's group, or a rollout with all that shares
+            its steps.
         max_tokens: packed tokens of a micro-batch; at least the longest path.
         train_invalid: also train steps whose answer was not in the right format.
         old_logprob: recomputed by the trainer before the update, or the engine's.
-        importance_cap: cap of the correction for tokens sampled under other log-probs than the trainer's; 0 for none.
+        importance_cap: cap of the correction for tokens sampled under other log-probs than the trainer's; 0
+            for none.
         mismatch_tolerance: nats; below it engine and trainer count as equal and nothing is corrected.
     """
 
@@ -67,8 +72,9 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Work:
-    """What is trained: `rows` ascending, `active` [N] those of them that need a forward pass, and the `multiplicity` [N]
-    with which each row counts in means."""
+    """What is trained: `rows` ascending, `active` [N] those of them that need a forward pass, the
+    `multiplicity` [N] with which each row counts in means, and whether the loss needs all tokens of an
+    episode at once."""
 
     graph: StepGraph
     rows: np.ndarray
@@ -77,6 +83,7 @@ class Work:
     terms: Callable[[TokenStats, Batch], Terms]
     entropy: EntropyMode
     temperature: float
+    whole_episodes: bool = False
 
 
 def update(
@@ -93,13 +100,21 @@ def update(
     """Policy-gradient update of the learner on an annotated graph.
 
     Args:
-        loss: a file of `algorithms/loss`, with its config.
+        loss: a file of `algorithms/loss`.
+        loss_config: its configuration; one with a true `whole_episodes` gets an episode's tokens in one
+            micro-batch.
         temperature: of the sampling; 0 (greedy) counts as 1, as in the engine.
         seed: of the order of mini-batches.
 
     Returns:
         Metrics of the whole update; means are over decisions, each weighted as in the loss.
     """
+    whole_episodes = getattr(loss_config, "whole_episodes", False)
+    if whole_episodes and graph.branched:
+        raise ValueError(
+            "a ratio over whole episodes is not defined here for branched graphs, where a step has several: "
+            "choose a loss with token or turn ratios"
+        )
     weight = credit.weight * graph.weight * credit.assigned  # [N]
     if not config.train_invalid:
         weight = weight * graph.valid
@@ -111,6 +126,7 @@ def update(
         terms=_policy_terms(learner, graph, credit, weight, config, loss, loss_config),
         entropy="gradient" if config.entropy_coef else "value",
         temperature=temperature or 1.0,
+        whole_episodes=whole_episodes,
     )
     metrics = _descend(learner, work, config, config.epochs, config.minibatches, seed)
     idle = float((~work.active[work.rows]).sum())
@@ -118,9 +134,11 @@ def update(
 
 
 def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: ModuleType) -> np.ndarray:
-    """[N] bool, rows that can have a gradient: where no other term asks for them, steps without credit need no pass.
+    """[N] bool, rows that can have a gradient: where no other term asks for them, steps without credit need
+    no pass.
 
-    They still count in every denominator. A loss file says `ZERO_WITHOUT_CREDIT = True` if it is 0 at P = M = 0.
+    They still count in every denominator. A loss file says `ZERO_WITHOUT_CREDIT = True` if it is 0 at P = M =
+    0.
     """
     idle_allowed = getattr(loss, "ZERO_WITHOUT_CREDIT", False) and not (config.kl_coef or config.entropy_coef)
     if not idle_allowed or credit.token_advantage is not None:
@@ -233,15 +251,16 @@ def _descend(
     learner: Learner, work: Work, config: UpdateConfig, epochs: int, minibatches: int, seed: int
 ) -> dict[str, float]:
     """All optimiser steps of one update."""
-    meter = Meter()
+    meter, rate = Meter(), learner.rate
     learner.network.model.train()
-    for epoch in range(epochs):
-        order = np.random.default_rng([seed, epoch])
-        for rows in split(work.graph, work.rows, minibatches, config.unit, order):
-            _minibatch(learner, work, rows, config, meter)
+    with learner.network.attending():
+        for epoch in range(epochs):
+            order = np.random.default_rng([seed, epoch])
+            for rows in split(work.graph, work.rows, minibatches, config.unit, order):
+                _minibatch(learner, work, rows, config, meter)
     learner.network.model.eval()
     learner.updates += 1
-    return {**meter.means(), "lr_scale": learner.rate}
+    return {**meter.means(), "lr_scale": rate}
 
 
 def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateConfig, meter: "Meter") -> None:
@@ -250,9 +269,12 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
     net = learner.network
     inside = np.zeros(len(work.graph))  # [N]
     inside[rows] = work.multiplicity[rows]
-    weight = aggregation_weights(work.graph, inside, config.aggregation, config.sequence, config.norm_tokens)  # [S]
+    weight = aggregation_weights(
+        work.graph, inside, config.aggregation, config.sequence, config.norm_tokens
+    )  # [S]
     batch = pack(work.graph.tokens, rows[work.active[rows]], weight, sharing=net.sharing)
-    for part in microbatches(batch, config.max_tokens):
+    whole = work.graph.episode[batch.step] if work.whole_episodes else None
+    for part in microbatches(batch, config.max_tokens, whole):
         hidden = net.hidden(part)[torch.from_numpy(part.at).to(net.device)]  # [K, d]
         stats = token_stats(
             net.logits,
@@ -306,7 +328,8 @@ class Meter:
             self.norms.append(grad_norm)
 
     def means(self) -> dict[str, float]:
-        """Loss and gradient norm as means over optimiser steps, the rest as means over decisions; and the counts."""
+        """Loss and gradient norm as means over optimiser steps, the rest as means over decisions; and the
+        counts."""
         share = float(self.sums.pop("share", torch.tensor(0.0)))
         loss = float(self.sums.pop("loss", torch.tensor(0.0))) / max(self.counts["optimizer_steps"], 1.0)
         means = {name: float(x) / share for name, x in self.sums.items()} if share else {}

@@ -12,11 +12,13 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 from agentrl.graph import COLUMNS, StepGraph, Tokens, path_lengths
 
 VOCABULARY = 23
+torch.set_num_threads(1)  # more threads are slower at this size, and far slower beside other work
 
 
 @dataclass
 class Row:
-    """A step: its own tokens (prompt, then answer) after the first `keep` tokens of the path of row `context`."""
+    """A step: its own tokens (prompt, then answer) after the first `keep` tokens of the path of row
+    `context`."""
 
     prompt: Sequence[int]
     answer: Sequence[int]
@@ -49,7 +51,11 @@ def build(rows: Sequence[Row]) -> StepGraph:
 def token_table(rows: Sequence[Row]) -> Tokens:
     """Their tokens."""
     ids = [t for row in rows for t in (*row.prompt, *row.answer)]
-    allowed = [list(a) for row in rows for a in ([()] * len(row.prompt) + list(row.allowed or [()] * len(row.answer)))]
+    allowed = [
+        list(a)
+        for row in rows
+        for a in ([()] * len(row.prompt) + list(row.allowed or [()] * len(row.answer)))
+    ]
     length: list[int] = []
     kept: list[int] = []
     for row in rows:
@@ -94,7 +100,18 @@ def chains(seed: int, episodes: int = 4, turns: int = 3, restricted: bool = Fals
             answer = some_ids(rng, 1, 5)
             sets = some_sets(rng, answer) if restricted else None
             rows.append(
-                Row(some_ids(rng, 2, 6), answer, above, None, above, episode, None, episode // 2, turn, allowed=sets)
+                Row(
+                    some_ids(rng, 2, 6),
+                    answer,
+                    above,
+                    None,
+                    above,
+                    episode,
+                    None,
+                    episode // 2,
+                    turn,
+                    allowed=sets,
+                )
             )
     return build(rows)
 
@@ -119,7 +136,8 @@ def trees(seed: int, roots: int = 2, size: int = 6, restricted: bool = False) ->
 
 
 def windows(seed: int, episodes: int = 3, turns: int = 4) -> StepGraph:
-    """Prompts built anew at each step: a system prompt shared by all, a task shared by an episode, a moving window."""
+    """Prompts built anew at each step: a system prompt shared by all, a task shared by an episode, a moving
+    window."""
     rng = np.random.default_rng(seed)
     rows: list[Row] = []
     system = some_ids(rng, 20, 20)
@@ -128,7 +146,17 @@ def windows(seed: int, episodes: int = 3, turns: int = 4) -> StepGraph:
         for turn in range(turns):
             above = len(rows) - 1 if turn else -1
             rows.append(
-                Row(system + task + some_ids(rng, 1, 9), some_ids(rng, 1, 4), -1, None, above, episode, None, 0, turn)
+                Row(
+                    system + task + some_ids(rng, 1, 9),
+                    some_ids(rng, 1, 4),
+                    -1,
+                    None,
+                    above,
+                    episode,
+                    None,
+                    0,
+                    turn,
+                )
             )
     return build(rows)
 
@@ -144,13 +172,24 @@ def partial(seed: int, episodes: int = 3, turns: int = 5) -> StepGraph:
             context = int(rng.integers(first, len(rows))) if turn else -1
             keep = int(rng.integers(0, path_lengths(token_table(rows))[context] + 1)) if turn else None
             rows.append(
-                Row(some_ids(rng, 1, 22), some_ids(rng, 1, 5), context, keep, above, episode, None, episode, turn)
+                Row(
+                    some_ids(rng, 1, 22),
+                    some_ids(rng, 1, 5),
+                    context,
+                    keep,
+                    above,
+                    episode,
+                    None,
+                    episode,
+                    turn,
+                )
             )
     return build(rows)
 
 
 def tiny_model(seed: int = 0, config: Any = None) -> Any:
-    """Two layers, grouped-query attention; in float64, so that laws can be held to 1e-6 (norms stay float32)."""
+    """Two layers, grouped-query attention; in float64, so that laws can be held to 1e-6 (norms stay
+    float32)."""
     torch.manual_seed(seed)
     config = config or Qwen3Config(
         vocab_size=VOCABULARY,

@@ -21,8 +21,8 @@ def paths_of(layout: Layout) -> list[list[int]]:
 
 
 def test_a_fork_by_hand():
-    # Row 0: prompt 1 2, answer 3 4. Row 1 continues it: prompt 5, answer 6. Row 2 keeps 1 2 3: prompt 7, answer 8.
-    # Pre-order: 1 2 3 | 4 5 6 | 7 8. The 3 predicts both 4 and 7.
+    # Row 0: prompt 1 2, answer 3 4. Row 1 continues it: prompt 5, answer 6. Row 2 keeps 1 2 3: prompt 7,
+    # answer 8. Pre-order: 1 2 3 | 4 5 6 | 7 8. The 3 predicts both 4 and 7.
     graph = build([Row([1, 2], [3, 4]), Row([5], [6], 0, None, 0, 0, turn=1), Row([7], [8], 0, 3, 0, 1)])
     layout = lay_out(graph.tokens, all_rows(graph))
     assert graph.tokens.ids[layout.source].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -44,7 +44,9 @@ def test_equal_prompts_merge_and_equal_answers_do_not():
     layout = lay_out(graph.tokens, all_rows(graph), min_shared=1)
     assert graph.tokens.ids[layout.source].tolist() == [1, 2, 3, 4, 5, 4, 5, 6, 4]
     assert layout.predictor.tolist() == [-1, 0, 1, 2, 3, 2, 5, 1, 7]
-    assert len(lay_out(graph.tokens, all_rows(graph), min_shared=3)) == 5 + 2 + 4  # the third shares two tokens only
+    assert (
+        len(lay_out(graph.tokens, all_rows(graph), min_shared=3)) == 5 + 2 + 4
+    )  # the third shares two tokens only
     assert len(lay_out(graph.tokens, all_rows(graph), min_shared=4)) == graph.tokens.offsets[-1]
 
 
@@ -70,6 +72,22 @@ def test_each_token_sees_its_path(make, seed, min_shared):
 @pytest.mark.parametrize("make", GRAPHS)
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("sharing", ["tree", "paths"])
+def test_episodes_stay_whole_where_a_loss_needs_them(make, seed, sharing):
+    graph = make(seed)
+    whole = pack(graph.tokens, all_rows(graph), np.ones(len(graph.tokens.ids)), sharing=sharing, min_shared=4)
+    unit = graph.episode[whole.step]
+    limit = len(whole) // 2 + 60
+    pieces = list(microbatches(whole, limit, unit))
+    assert sorted(t for piece in pieces for t in piece.token) == sorted(whole.token)
+    owners = [set(graph.episode[piece.step]) for piece in pieces]
+    assert all(len(piece) <= limit for piece in pieces) and sum(map(len, owners)) == len(set().union(*owners))
+    for piece in pieces:
+        check_targets(graph, piece, np.ones(len(graph.tokens.ids)))
+
+
+@pytest.mark.parametrize("make", GRAPHS)
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("sharing", ["tree", "paths"])
 def test_microbatches_hold_every_target_once_with_its_path(make, seed, sharing):
     graph = make(seed)
     tokens = graph.tokens
@@ -81,7 +99,9 @@ def test_microbatches_hold_every_target_once_with_its_path(make, seed, sharing):
     for limit in (longest, longest + 7, 2 * longest, 10_000):
         pieces = list(microbatches(whole, limit))
         assert all(len(piece) <= limit for piece in pieces)
-        wanted = np.flatnonzero(decisions(tokens) & np.isin(np.repeat(all_rows(graph), np.diff(tokens.offsets)), rows))
+        wanted = np.flatnonzero(
+            decisions(tokens) & np.isin(np.repeat(all_rows(graph), np.diff(tokens.offsets)), rows)
+        )
         found = np.concatenate([piece.token for piece in pieces]) if pieces else np.zeros(0)
         assert sorted(found) == wanted.tolist()
         for piece in pieces:
@@ -106,7 +126,8 @@ def check_targets(graph: StepGraph, piece: Batch, weight: np.ndarray) -> None:
 
 
 def test_cuts_fall_where_little_is_copied():
-    # Two chains of 12 tokens with three steps each, limit 16: one chain a piece, though 4 more tokens would fit.
+    # Two chains of 12 tokens with three steps each, limit 16: one chain a piece, though 4 more tokens would
+    # fit.
     rows = [Row([1, 2], [3, 4], 3 * e + t - 1 if t else -1, None, 3 * e + t - 1 if t else -1, e, turn=t)
             for e in range(2) for t in range(3)]  # fmt: skip
     graph = build(rows)
@@ -135,7 +156,9 @@ def test_forced_tokens_are_neither_targets_nor_counted():
 def test_unshared_lays_each_leaf_path_out_once():
     graph = build([Row([1, 2], [3, 4]), Row([5], [6], 0, None, 0, 0, turn=1), Row([7], [8], 0, 3, 0, 1)])
     layout = unshared(graph.tokens, all_rows(graph))
-    assert sorted(map(tuple, np.split(graph.tokens.ids[layout.source], np.flatnonzero(layout.position == 0)[1:]))) == [
+    assert sorted(
+        map(tuple, np.split(graph.tokens.ids[layout.source], np.flatnonzero(layout.position == 0)[1:]))
+    ) == [
         (1, 2, 3, 4, 5, 6),
         (1, 2, 3, 7, 8),
     ]

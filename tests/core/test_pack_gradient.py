@@ -1,4 +1,5 @@
-"""The law of packing: loss and gradient are those of the plain forward pass, one row a step or a path at a time."""
+"""The law of packing: loss and gradient are those of the plain forward pass, one row a step or a path at a
+time."""
 
 import importlib
 from types import SimpleNamespace
@@ -34,14 +35,6 @@ SMALL = {"vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 24, "
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def frozen_learner(model, **options) -> Learner:
     """A learner whose step keeps the gradient and the weights as they are."""
     learner = Learner(loaded(model), OptimConfig(lr=0.0, grad_clip=0.0, weight_decay=0.0), **options)
@@ -64,7 +57,8 @@ def noisy(graph: StepGraph, seed: int, width: float = 0.8) -> StepGraph:
 
 
 def slow_loss(model, graph, rows, advantage, share, config, loss_config, temperature=1.0) -> torch.Tensor:
-    """The loss of spec and papers, written token by token; `rows` may repeat, with an advantage and share each."""
+    """The loss of spec and papers, written token by token; `rows` may repeat, with an advantage and share
+    each."""
     total = torch.zeros((), dtype=torch.float64)
     for row, a, w in zip(rows, advantage, share, strict=True):
         for s, logprob, entropy in plain_tokens(model, graph, row, temperature):
@@ -118,7 +112,9 @@ def test_packed_gradient_is_the_unpacked_one(make, room, sharing):
         config = CONFIG.model_copy(update={"max_tokens": max_tokens})
         credit = Credit.of(advantage, assigned=assigned)
         share = [1 / tokens] * len(rows)
-        metrics, packed, slow, plain = both(model, graph, credit, rows, advantage[rows], share, config, sharing)
+        metrics, packed, slow, plain = both(
+            model, graph, credit, rows, advantage[rows], share, config, sharing
+        )
         assert metrics["loss"] == pytest.approx(slow.item(), abs=1e-7)
         torch.testing.assert_close(packed, plain, rtol=1e-5, atol=1e-6)
         assert metrics["microbatches"] == 1 if room > 100 else metrics["microbatches"] > (room == 0)
@@ -135,7 +131,13 @@ def test_allowed_sets_and_temperature(make):
         rows = np.arange(len(graph))
         tokens = sum(counted(graph, row) for row in rows)
         metrics, packed, slow, plain = both(
-            tiny_model(), graph, Credit.of(advantage), rows, advantage, [1 / tokens] * len(rows), temperature=0.7
+            tiny_model(),
+            graph,
+            Credit.of(advantage),
+            rows,
+            advantage,
+            [1 / tokens] * len(rows),
+            temperature=0.7,
         )
         assert metrics["loss"] == pytest.approx(slow.item(), abs=1e-7)
         torch.testing.assert_close(packed, plain, rtol=1e-5, atol=1e-6)
@@ -148,12 +150,14 @@ def total(on: Paths, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"])
 def test_a_shared_step_counts_as_its_expanded_copies(aggregation):
-    """Root-to-leaf rows, each with its path's own advantage, against the tree with P, M and W; KL, entropy and dual
-    clip on."""
+    """Root-to-leaf rows, each with its path's own advantage, against the tree with P, M and W; KL, entropy
+    and dual clip on."""
     for seed in range(5):
         graph = noisy(trees(seed), seed)
         on = paths(graph)
-        per_path = np.random.default_rng(seed).normal(size=len(on.row))  # every copy has an advantage of its own
+        per_path = np.random.default_rng(seed).normal(
+            size=len(on.row)
+        )  # every copy has an advantage of its own
 
         positive, negative = total(on, np.maximum(per_path, 0)), total(on, np.maximum(-per_path, 0))
         credit = Credit(
@@ -186,7 +190,9 @@ def test_row_weight_is_a_number_of_copies():
     for graph, a in ((twice, advantage), (weighted, advantage[:2])):
         graph = graph.with_columns(old_logprob=np.full(len(graph.tokens.ids), -3.0))
         model = tiny_model()
-        metrics = update(frozen_learner(model), graph, Credit.of(a), UpdateConfig(), ppo_clip, LOSS, temperature=1.0)
+        metrics = update(
+            frozen_learner(model), graph, Credit.of(a), UpdateConfig(), ppo_clip, LOSS, temperature=1.0
+        )
         results.append((metrics["loss"], metrics["entropy"], gradient(model)))
     assert results[0][0] == pytest.approx(results[1][0], abs=1e-12)
     assert results[0][1] == pytest.approx(results[1][1], abs=1e-12)
@@ -199,7 +205,9 @@ def test_token_advantage_replaces_the_step():
     model = tiny_model()
     credit = Credit.of(np.ones(len(graph)), token_advantage=per_token)
     learner = frozen_learner(model)
-    metrics = update(learner, graph, credit, UpdateConfig(), ppo_clip, ppo_clip.Config(dual_clip=None), temperature=1.0)
+    metrics = update(
+        learner, graph, credit, UpdateConfig(), ppo_clip, ppo_clip.Config(dual_clip=None), temperature=1.0
+    )
     expected, count = 0.0, 0
     for row in range(len(graph)):
         for s, logprob, _ in plain_tokens(model, graph, row):
@@ -228,8 +236,8 @@ def test_cloning_is_plain_cross_entropy(make):
 def test_what_an_observation_says_next_is_never_trained():
     """Exactly zero gradient with respect to observation tokens as targets.
 
-    The rows of an untied head have a gradient of their own for each token of the vocabulary. With allowed sets that
-    never hold a token, that token's row gets no gradient, though it stands in every prompt.
+    The rows of an untied head have a gradient of their own for each token of the vocabulary. With allowed
+    sets that never hold a token, that token's row gets no gradient, though it stands in every prompt.
     """
     config = LlamaConfig(**SMALL, **HEADS, tie_word_embeddings=False, initializer_range=0.3)
     model = tiny_model(config=config)
@@ -240,7 +248,13 @@ def test_what_an_observation_says_next_is_never_trained():
     ]
     graph = build(rows).with_columns(old_logprob=np.full(8, -1.0))
     update(
-        frozen_learner(model), graph, Credit.of(np.array([1.0, -2.0])), UpdateConfig(), ppo_clip, LOSS, temperature=1.0
+        frozen_learner(model),
+        graph,
+        Credit.of(np.array([1.0, -2.0])),
+        UpdateConfig(),
+        ppo_clip,
+        LOSS,
+        temperature=1.0,
     )
     head = model.lm_head.weight.grad
     trained = sorted({t for a in answers for t in a})
@@ -254,7 +268,11 @@ def test_what_an_observation_says_next_is_never_trained():
     [
         MistralConfig(**SMALL, **HEADS, sliding_window=4, initializer_range=0.3),
         Gemma3TextConfig(
-            **SMALL, **HEADS, sliding_window=4, layer_types=["sliding_attention", "full_attention"], pad_token_id=0
+            **SMALL,
+            **HEADS,
+            sliding_window=4,
+            layer_types=["sliding_attention", "full_attention"],
+            pad_token_id=0,
         ),
         MambaConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=2, state_size=4),
     ],
@@ -277,6 +295,8 @@ def test_annotated_logprobs_make_the_first_ratio_one():
     graph = trees(4, restricted=True)
     learner = frozen_learner(tiny_model())
     graph, _ = annotate(graph, learner, UpdateConfig(max_tokens=100), temperature=0.5)
-    metrics = update(learner, graph, Credit.of(np.ones(len(graph))), UpdateConfig(), ppo_clip, LOSS, temperature=0.5)
+    metrics = update(
+        learner, graph, Credit.of(np.ones(len(graph))), UpdateConfig(), ppo_clip, LOSS, temperature=0.5
+    )
     assert metrics["ratio"] == pytest.approx(1.0, abs=1e-12)
     assert metrics["clip_fraction"] == 0.0
