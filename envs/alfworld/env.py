@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol
 
 from agentrl.envs.alfworld.engine import Engine
 from agentrl.envs.alfworld.facts import Facts
+from agentrl.envs.alfworld.words import TASK
 from agentrl.types import Observation, StepResult, Task
 
 StateKey = Literal["feedback", "observation", "facts"]
@@ -52,6 +53,7 @@ class Snapshot:
     task: Task
     saved: Any
     text: str
+    goal: str
     steps: int
 
 
@@ -85,7 +87,7 @@ class AlfworldEnv:
         self._alias_put = alias_put
         self._task: Task | None = None
         self._player: Player | None = None
-        self._text = ""
+        self._text = self._goal = ""
         self._steps = 0
 
     @property
@@ -116,6 +118,7 @@ class AlfworldEnv:
         """Start the task's game."""
         self._open(task)
         self._text = self.player.reset()
+        self._goal = self._text.rpartition(TASK)[2]
         self._steps = 0
         return self._observe()
 
@@ -138,13 +141,13 @@ class AlfworldEnv:
         """The episode's state: for the native engine a few references, for the genuine one all commands."""
         saved = self.player.save()
         assert self._task is not None
-        return Snapshot(task=self._task, saved=saved, text=self._text, steps=self._steps)
+        return Snapshot(task=self._task, saved=saved, text=self._text, goal=self._goal, steps=self._steps)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot of any instance that opens the same games."""
         self._open(snapshot.task)
         self.player.restore(snapshot.saved)
-        self._text = snapshot.text
+        self._text, self._goal = snapshot.text, snapshot.goal
         self._steps = snapshot.steps
 
     def observation(self) -> Observation:
@@ -167,7 +170,7 @@ class AlfworldEnv:
 
     def _observe(self) -> Observation:
         actions = tuple(self.player.admissible())
-        return Observation(text=self._text, state_key=self._key(actions), actions=actions)
+        return Observation(text=self._text, state_key=self._key(actions), actions=actions, task=self._goal)
 
     def _key(self, actions: tuple[str, ...]) -> str:
         match self._state_key:

@@ -14,8 +14,8 @@ def names_at(level_name: str) -> set[str]:
         ValueError: no such level.
     """
     chosen = level(level_name)
-    # Drawn objects may all be of one kind; a full scene has up to three of each. Pick-two tasks need two.
-    most = max(2, chosen.targets[1], 3 if chosen.others is None else chosen.others[1])
+    # At most two other objects are of one kind; a full scene has up to three of each. Pick-two tasks need two.
+    most = max(2, chosen.targets[1], 3 if chosen.others is None else 2)
     names: set[str] = set()
     for number in sorted({one for split in SPLITS for one in numbers(split)}):
         here = scene(number)

@@ -85,7 +85,8 @@ class VerlAgent:
 class Compact:
     """As few words as possible, for small models: no banner, no list of actions, the bare action as answer.
 
-    Actions are not listed because small models are kept to the admissible ones by masking.
+    Actions are not listed because small models are kept to the admissible ones by masking. Every message ends with the
+    task: at a fixed distance from the answer a small model finds it at once, far back it takes thousands of episodes.
 
     Args:
         require_admissible: also call an answer invalid if its action is not admissible.
@@ -97,22 +98,22 @@ class Compact:
         self.require_admissible = require_admissible
 
     def first(self, observation: Observation) -> str:
-        """A line for the task, then the observation."""
-        return f"{TASK}{task_of(observation)}\n{room_of(observation)}"
+        """The observation, then the task."""
+        return f"{room_of(observation)}\n{observation.task}"
 
     def turn(self, observation: Observation) -> str:
-        """The observation."""
-        return observation.text
+        """The observation, then the task."""
+        return f"{observation.text}\n{observation.task}"
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The task, the last turns as observation and "> action" lines, the observation."""
+        """The last turns as observation and "> action" lines, the observation, the task."""
         if not done:
             return self.first(observation)
-        lines = [f"{TASK}{task_of(first)}"]
+        lines = []
         for i, turn in enumerate(past):
             opening = done - len(past) + i == 0
             lines += [room_of(first) if opening else turn.observation.text, f"> {turn.action}"]
-        return "\n".join([*lines, observation.text])
+        return "\n".join([*lines, self.turn(observation)])
 
     def answer(self, action: str) -> str:
         """The action itself."""

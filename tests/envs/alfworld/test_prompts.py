@@ -9,8 +9,9 @@ from agentrl.types import Observation, Status
 OPENING = Observation(
     text="-= Welcome to TextWorld, ALFRED! =-\n\nYou are in a room.\n\nYour task is to: put a mug in desk.",
     actions=("go to desk 1", "help", "look"),
+    task="put a mug in desk.",
 )
-DESK = Observation(text="You arrive at desk 1.", actions=("examine desk 1", "help"))
+DESK = Observation(text="You arrive at desk 1.", actions=("examine desk 1", "help"), task="put a mug in desk.")
 
 
 def test_the_first_verl_agent_prompt_states_observation_actions_and_format_once():
@@ -78,12 +79,12 @@ def test_answers_parse_back_to_their_action(form, action):
 
 def test_the_compact_prompt_holds_task_and_observation_and_no_more():
     prompt = Compact()
-    assert prompt.first(OPENING) == "Your task is to: put a mug in desk.\nYou are in a room."
-    assert prompt.turn(DESK) == DESK.text
+    assert prompt.first(OPENING) == "You are in a room.\nput a mug in desk."
+    assert prompt.turn(DESK) == "You arrive at desk 1.\nput a mug in desk."
     assert prompt.window(OPENING, [Past(OPENING, "go to desk 1")], 1, DESK) == (
-        "Your task is to: put a mug in desk.\nYou are in a room.\n> go to desk 1\nYou arrive at desk 1."
+        "You are in a room.\n> go to desk 1\nYou arrive at desk 1.\nput a mug in desk."
     )
     assert prompt.window(OPENING, [Past(DESK, "look")], 2, DESK) == (
-        "Your task is to: put a mug in desk.\nYou arrive at desk 1.\n> look\nYou arrive at desk 1."
+        "You arrive at desk 1.\n> look\nYou arrive at desk 1.\nput a mug in desk."
     )
     assert not prompt.parse("  ", DESK).valid
