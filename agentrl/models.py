@@ -259,6 +259,7 @@ def _check_folder(folder: Path) -> None:
 
 def _open(path: str, dtype: Any) -> tuple[Any, Any]:
     """A checkpoint by folder or hub name."""
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = Path(path).expanduser()
@@ -269,7 +270,7 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
         with _quietly():
             model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
             tokenizer = AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"no language model could be loaded from {path!r}, neither a folder nor a hub name: {first}"

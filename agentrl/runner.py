@@ -57,6 +57,7 @@ class Run:
         self.folder.open(settings.dump(), resume=resume)
         if at is not None:
             self._go_on_from(at)
+        self.folder.rewind(self.state.metric_lines, self.state.timing_lines)
         self.metrics = Metrics(self.folder, tensorboard=tables.log.tensorboard)
         for line in filter(None, (template_report(self.chat), self.learner.note)):
             progress.say(f"note: {line}")
@@ -133,7 +134,7 @@ class Run:
         checkpoint.restore(at, self.learners)
         self.sampler.restore(self.state.sampler)
         self.clone_sampler.restore(self.state.warmup_sampler)
-        self.folder.rewind(self.state.metric_lines, self.state.timing_lines)
+        self.engine.version = self.state.step if self.state.stage == "train" else 0
         self.progress.say(f"going on from {at}: {self.state.stage} step {self.state.step}")
 
     def _pool(self, entry: Entry) -> world.Pool:

@@ -15,6 +15,7 @@ from safetensors.numpy import save
 from agentrl.graph import StepGraph, Tokens
 
 FORMAT, VERSION = "agentrl.step_graph", 1
+HEAD = "step_graph"  # the metadata entry that holds format, version and note
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -62,8 +63,8 @@ def to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> byte
             tensors |= {f"{kind}/{name}/blob": blob, f"{kind}/{name}/offsets": offsets}
     tensors |= {f"tails/{name}": x for name, x in graph.tails.items()}
     ordered = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
-    head = {"format": FORMAT, "version": str(VERSION), "note": json.dumps(note or {}, sort_keys=True)}
-    data: bytes = save(ordered, metadata=head)
+    head = json.dumps({"format": FORMAT, "version": VERSION, "note": note or {}}, sort_keys=True)
+    data: bytes = save(ordered, metadata={HEAD: head})  # one entry: safetensors writes several in random order
     return data
 
 
@@ -78,13 +79,13 @@ def read(path: Path) -> StepGraph:
         raise ValueError(f"no such graph file: {path}")
     try:
         with safe_open(path, "numpy") as file:
-            head = file.metadata() or {}
+            head = json.loads((file.metadata() or {}).get(HEAD, "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dict
     except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{path} is not a step graph, or it is cut short: {error}") from None
     if head.get("format") != FORMAT:
         raise ValueError(f"{path} holds no step graph")
-    if head.get("version") != str(VERSION):
+    if head.get("version") != VERSION:
         raise ValueError(
             f"{path} is a step graph of format {head.get('version')}, this agentrl reads {VERSION}"
         )

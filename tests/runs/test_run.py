@@ -1,0 +1,181 @@
+"""Whole runs on generated ALFWorld games with a tiny model: bytes repeat, a killed run goes on, mistakes are answered."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agentrl import store
+from agentrl.cli import main
+
+RECIPE = """
+[run]
+iterations = 3
+checkpoint_every = 1
+[env]
+name = "alfworld"
+prompt = "compact"
+max_steps = 6
+[eval]
+tasks = 6
+env = { split = "valid_unseen" }
+[model.new]
+layers = 1
+hidden = 32
+intermediate = 64
+max_positions = 512
+[engine]
+actions = "admissible"
+max_slots = 16
+max_context = 512
+[limits]
+turns = 6
+turn_tokens = 16
+[warmup]
+expert = "wander"
+updates = 2
+episodes = 6
+[batch]
+tasks = 3
+copies = 2
+[credit]
+name = "gigpo"
+[optim]
+lr = 1e-3
+[update]
+minibatches = 2
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(RECIPE)
+    return path
+
+
+def run(recipe: Path, name: str, *more: str) -> Path:
+    folder = recipe.parent / "runs"
+    assert main(["train", str(recipe), f"run.name={name}", f"run.folder={folder}", *more]) == 0
+    return folder / name
+
+
+def same(a: Path, b: Path) -> None:
+    """Metrics, graphs and final weights are equal byte for byte."""
+    assert (a / "metrics.jsonl").read_bytes() == (b / "metrics.jsonl").read_bytes()
+    graphs = sorted(p.name for p in (a / "graphs").iterdir())
+    assert graphs == sorted(p.name for p in (b / "graphs").iterdir()) == [f"{i:06d}.safetensors" for i in range(3)]
+    for name in graphs:
+        assert (a / "graphs" / name).read_bytes() == (b / "graphs" / name).read_bytes()
+    weights = "checkpoints/000003/policy/model.safetensors"
+    assert (a / weights).read_bytes() == (b / weights).read_bytes()
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(recipe):
+    first, again, other = run(recipe, "a"), run(recipe, "b"), run(recipe, "c", "run.seed=1")
+    same(first, again)
+    assert (first / "metrics.jsonl").read_bytes() != (other / "metrics.jsonl").read_bytes()
+
+
+def test_a_run_stores_what_it_promises(recipe):
+    folder = run(recipe, "a")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [r["name"] for r in rows if r["stage"] == "eval"] == ["start"] * 2 + ["clone"] * 2 + ["end"] * 2
+    assert [r["step"] for r in rows if r["stage"] == "train"] == [0, 1, 2]
+    graph = store.read(folder / "graphs" / "000000.safetensors")
+    assert len(set(graph.rollout.tolist())) == 6
+    assert graph.tokens is not None and graph.tokens.sampled.any() and graph.has("advantage")
+    for name in ("config.toml", "versions.json", "timings.jsonl", "evaluations/end-greedy.json"):
+        assert (folder / name).stat().st_size > 0
+
+
+@pytest.mark.parametrize("line", [4, 6, 8])
+def test_a_run_killed_at_any_line_and_resumed_equals_an_uninterrupted_one(recipe, line):
+    whole = run(recipe, "whole")
+    folder = recipe.parent / "runs"
+    command = [sys.executable, "-m", "agentrl", "train", str(recipe), "run.name=cut", f"run.folder={folder}"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    metrics = folder / "cut" / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= line):
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert process.returncode == -signal.SIGKILL
+    same(whole, run(recipe, "cut", "--resume"))
+
+
+def test_ctrl_c_leaves_a_run_that_goes_on(recipe):
+    whole = run(recipe, "whole")
+    folder = recipe.parent / "runs"
+    command = [sys.executable, "-m", "agentrl", "train", str(recipe), "run.name=cut", f"run.folder={folder}"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    metrics = folder / "cut" / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 7):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert said.strip().splitlines()[-1].startswith("agentrl: stopped; go on with")
+    same(whole, run(recipe, "cut", "--resume"))
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """Exit code 2, one line on standard error, nothing on standard output."""
+    assert main([str(word) for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    return err
+
+
+def test_a_folder_that_holds_another_run_is_refused_and_left_alone(recipe, capsys):
+    folder = run(recipe, "a")
+    capsys.readouterr()
+    before = (folder / "config.toml").read_bytes()
+    runs = f"run.folder={folder.parent}"
+    assert "already holds a run" in complaint(capsys, "train", recipe, "run.name=a", runs)
+    other = complaint(capsys, "train", recipe, "run.name=a", runs, "--resume", "credit.gamma=0.5")
+    assert "another configuration (credit.gamma" in other
+    assert (folder / "config.toml").read_bytes() == before
+
+
+def test_mistakes_get_one_sentence_and_leave_nothing_behind(recipe, capsys):
+    folder = recipe.parent / "none"
+    where = f"run.folder={folder}"
+    assert "did you mean gamma?" in complaint(capsys, "train", recipe, where, "credit.gama=0.9")
+    assert "did you mean alfworld?" in complaint(capsys, "train", recipe, where, "env.name=alfwrld")
+    assert "split 'test'" in complaint(capsys, "train", recipe, where, "env.split=test")
+    missing = complaint(capsys, "train", recipe, where, "model={path='/no/such/folder'}")
+    assert "/no/such/folder does not exist" in missing
+    assert "did you mean train?" in complaint(capsys, "trian", recipe)
+    assert "no such file" in complaint(capsys, "train", recipe.parent / "nope.toml")
+    assert not folder.exists()
+
+
+def test_a_prompt_longer_than_the_context_is_told_before_anything_is_trained(recipe, capsys):
+    words = ("train", recipe, f"run.folder={recipe.parent}/runs", "engine.max_context=16")
+    assert "the first prompt of task alfworld-gen/" in complaint(capsys, *words)
+
+
+def test_evaluating_a_run_repeats_its_last_evaluation(recipe, capsys):
+    folder = run(recipe, "a")
+    capsys.readouterr()
+    words = ["eval", "alfworld", "--policy", str(folder), "--tasks", "6", "--temperature", "0", "--json"]
+    assert main(words) == 0
+    report = json.loads(capsys.readouterr().out)
+    stored = json.loads((folder / "evaluations" / "end-greedy.json").read_text())
+    for name in ("benchmark", "panel", "episodes", "success_rate", "per_type", "mean_steps", "tokens"):
+        assert report[name] == stored[name]
+
+
+def test_a_checkpoint_of_another_model_is_refused(recipe, capsys):
+    folder = run(recipe, "a")
+    config = folder / "checkpoints" / "000003" / "policy" / "model.safetensors"
+    config.write_bytes(config.read_bytes()[:1000])
+    capsys.readouterr()
+    said = complaint(capsys, "eval", "alfworld", "--policy", folder, "--tasks", "2")
+    assert "no language model could be loaded" in said
