@@ -65,10 +65,23 @@ def read_panel(path: Path) -> list[str]:
     if not path.is_file():
         raise ValueError(f"no such panel: {path}")
     text = path.read_text("utf-8")
-    keys = json.loads(text) if path.suffix == ".json" else [line.partition("#")[0].strip() for line in text.splitlines()]
+    if path.suffix == ".json":
+        keys = _json_keys(path, text)
+    else:
+        keys = [line.partition("#")[0].strip() for line in text.splitlines()]
     keys = [key for key in keys if key]
     if not keys or len(set(keys)) < len(keys):
         raise ValueError(f"panel {path} is empty or lists a task twice: each task is played once")
+    return keys
+
+
+def _json_keys(path: Path, text: str) -> list[str]:
+    try:
+        keys = json.loads(text)
+    except json.JSONDecodeError:
+        keys = None
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise ValueError(f"panel {path} is no JSON list of task keys")
     return keys
 
 

@@ -1,0 +1,122 @@
+"""The folder of a run: never another run's, rewound to its checkpoint, whole or not at all."""
+
+import os
+
+import pytest
+
+from agentrl.metrics import Metrics, read
+from agentrl.runfolder import RunFolder
+
+CONFIG = {"run": {"seed": 0, "iterations": 10}, "credit": {"name": "gigpo", "gamma": 0.95}}
+
+
+def changed(section: str, key: str, value: object) -> dict:
+    return {**CONFIG, section: {**CONFIG[section], key: value}}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = RunFolder(tmp_path / "run")
+    made.open(CONFIG, resume=False)
+    return made
+
+
+def test_a_new_run_writes_its_configuration_and_versions(folder):
+    assert sorted(p.name for p in folder.path.iterdir()) == ["config.toml", "versions.json"]
+
+
+def test_a_folder_that_holds_a_run_is_refused(folder):
+    before = (folder.path / "config.toml").read_bytes()
+    with pytest.raises(ValueError, match="already holds a run: add --resume"):
+        folder.open(changed("run", "seed", 1), resume=False)
+    assert (folder.path / "config.toml").read_bytes() == before
+
+
+def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("words")
+    with pytest.raises(ValueError, match="is not empty and holds no run"):
+        RunFolder(tmp_path).open(CONFIG, resume=False)
+    with pytest.raises(ValueError, match="is not empty and holds no run"):
+        RunFolder(tmp_path).open(CONFIG, resume=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_resuming_takes_the_same_configuration_but_for_what_may_differ(folder):
+    folder.open(CONFIG, resume=True)
+    folder.open(changed("run", "iterations", 20), resume=True)
+    with pytest.raises(ValueError, match=r"another configuration \(credit.gamma differ"):
+        folder.open(changed("credit", "gamma", 0.9), resume=True)
+    with pytest.raises(ValueError, match=r"another configuration \(credit.lam differ"):
+        folder.open(changed("credit", "lam", 1.0), resume=True)
+
+
+def test_resuming_what_never_began_begins(tmp_path):
+    RunFolder(tmp_path / "new").open(CONFIG, resume=True)
+    assert (tmp_path / "new" / "config.toml").exists()
+
+
+def test_checkpoints_appear_whole_and_the_oldest_go(folder):
+    with pytest.raises(ValueError, match="has no checkpoint yet"):
+        folder.latest()
+    for step in (1, 2, 10):
+        part = folder.begin_checkpoint()
+        (part / "state").write_text(str(step))
+        folder.finish_checkpoint(part, step, keep=2)
+    assert [p.name for p in folder.checkpoints()] == ["000002", "000010"]
+    assert (folder.latest() / "state").read_text() == "10"
+
+
+def test_a_checkpoint_cut_off_is_none(folder):
+    part = folder.begin_checkpoint()
+    (part / "half").write_text("x")
+    assert folder.checkpoints() == []
+    assert list(folder.begin_checkpoint().iterdir()) == []  # remnants are gone
+
+
+def test_a_checkpoint_may_be_written_again(folder):
+    for word in ("old", "new"):
+        part = folder.begin_checkpoint()
+        (part / "state").write_text(word)
+        folder.finish_checkpoint(part, 3, keep=1)
+    assert (folder.latest() / "state").read_text() == "new" and len(folder.checkpoints()) == 1
+
+
+def test_lines_after_the_checkpoint_are_forgotten(folder):
+    log = Metrics(folder)
+    for step in range(3):
+        log.log("train", step, {"loss": 1 / 3 + step})
+        log.time("train", step, {"rollout_s": 0.1})
+    at, timing_at = log.lines - 1, log.timing_lines - 2
+    folder.rewind(at, timing_at)
+    again = Metrics(folder)
+    assert (again.lines, again.timing_lines) == (2, 1)
+    again.log("train", 2, {"loss": 5.0})
+    assert [row["loss"] for row in read(folder.metrics)] == [0.333333333, 1.33333333, 5.0]
+
+
+def test_a_line_cut_short_by_a_crash_is_rewound_too(folder):
+    log = Metrics(folder)
+    log.log("train", 0, {"loss": 1.0})
+    with folder.metrics.open("a") as file:
+        file.write('{"stage": "tra')
+    folder.rewind(1, 0)
+    Metrics(folder).log("train", 1, {"loss": 2.0})
+    assert [row["loss"] for row in read(folder.metrics)] == [1.0, 2.0]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_one_sentence(folder):
+    log = Metrics(folder)
+    folder.metrics.symlink_to("/dev/full")
+    with pytest.raises(ValueError, match=r"cannot write .*metrics\.jsonl: No space left on device"):
+        log.log("train", 0, {"loss": 1.0})
+
+
+def test_metrics_repeat_byte_for_byte(tmp_path):
+    logs = []
+    for name in ("a", "b"):
+        folder = RunFolder(tmp_path / name)
+        folder.open(CONFIG, resume=False)
+        Metrics(folder).log("train", 0, {"loss": 0.1 + 0.2, "n": 3, "word": "x"})
+        logs.append(folder.metrics.read_bytes())
+    assert logs[0] == logs[1] == b'{"stage": "train", "step": 0, "loss": 0.3, "n": 3, "word": "x"}\n'
