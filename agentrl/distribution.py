@@ -92,17 +92,20 @@ def _choose(
         if sampling.truncates:
             kept = nucleus(x, sampling.top_k, sampling.top_p)
             x = x.masked_fill(~kept, -torch.inf)
-    logprob = x.log_softmax(-1)  # [R, A]
+    top = x.amax(-1, keepdim=True)  # [R, 1]
+    mass = (x - top).exp_()  # [R, A]
     if sampling.temperature > 0:
-        cdf = logprob.exp().cumsum(-1)  # [R, A]
+        cdf = mass.cumsum(-1)  # [R, A]
+        total = cdf[:, -1:]  # [R, 1]
         # Below the total even when rounding brings u * total up to it, so that a token of mass 0 is never drawn.
-        target = torch.from_numpy(noise).to(x.device)[:, None] * cdf[:, -1:]  # [R, 1]
-        target = torch.minimum(target, torch.nextafter(cdf[:, -1:], torch.zeros_like(target)))
+        target = torch.from_numpy(noise).to(x.device)[:, None] * total  # [R, 1]
+        target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
         index = (cdf <= target).sum(-1)  # [R]
     else:
-        index = x.argmax(-1)  # [R]
-    chosen = logprob.gather(1, index[:, None])[:, 0]  # [R]
-    return index.cpu().numpy(), chosen.cpu().numpy(), None if kept is None else kept.cpu().numpy()
+        total = mass.sum(-1, keepdim=True)  # [R, 1]
+        index = candidate.argmax(-1) if filled is None else x.argmax(-1)  # [R]
+    logprob = (x.gather(1, index[:, None]) - top - total.log())[:, 0]  # [R]
+    return index.cpu().numpy(), logprob.cpu().numpy(), None if kept is None else kept.cpu().numpy()
 
 
 def nucleus(x: Tensor, top_k: int, top_p: float) -> Tensor:

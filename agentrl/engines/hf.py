@@ -58,7 +58,8 @@ class HfEngine:
         deterministic: run a forward only when every open session waits for one, so that batches, and with them
             rounding, do not depend on timing. Sessions must be opened; their environments must not wait for each other.
         version: of the weights.
-        max_batch_tokens: most tokens of one forward (one longer prompt still runs, alone).
+        max_batch_tokens: most tokens of one forward (one longer prompt still runs, alone); None is 2048 on the CPU,
+            where longer rows fall out of the caches, and 16384 elsewhere.
         end_ids: ids that end a free answer; None takes those of the tokenizer and of the generation config.
 
     Raises:
@@ -78,7 +79,7 @@ class HfEngine:
         actions: Literal["free", "admissible"] = "free",
         deterministic: bool = False,
         version: int = 0,
-        max_batch_tokens: int = 8192,
+        max_batch_tokens: int | None = None,
         end_ids: Sequence[int] | None = None,
     ) -> None:
         positions = getattr(base_config(model), "max_position_embeddings", None)
@@ -88,7 +89,8 @@ class HfEngine:
                 "model with a longer context"
             )
         self.model, self.tokenizer, self.sampling = model, tokenizer, sampling
-        self.max_slots, self.max_context, self.max_batch_tokens = max_slots, max_context, max_batch_tokens
+        self.max_slots, self.max_context = max_slots, max_context
+        self.max_batch_tokens = max_batch_tokens or (2048 if model.device.type == "cpu" else 16384)
         self.actions, self.deterministic, self.version = actions, deterministic, version
         self.stats = Stats()
         self._words = Words(tokenizer, sampling.stop, _end_ids(model, tokenizer, end_ids))
@@ -103,9 +105,11 @@ class HfEngine:
 
     def describe(self) -> dict[str, object]:
         """What a report must say about the policy."""
+        wrapped = hasattr(self.model, "get_base_model")
         return {
             "engine": self.name,
-            "model": type(self.model).__name__,
+            "model": type(self.model.get_base_model() if wrapped else self.model).__name__,
+            "adapters": wrapped,
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "device": str(self.model.device),

@@ -72,7 +72,8 @@ class PackedRunner:
         store = self.store
         with evaluating(self.model, self.guard):
             store.reserve(max(c.start + len(c.ids) for c in chunks))
-            planner = Planner(store.slots, store.capacity, self.device, self.model.dtype, gather=self.gather)
+            dtype = self.model.dtype if store.kv is None else store.kv.dtype
+            planner = Planner(store.slots, store.capacity, self.device, dtype, gather=self.gather)
             plan = planner.plan([Segment(c.slot, c.start, c.start + len(c.ids)) for c in chunks])
             store.rows = plan.rows
             ids = torch.from_numpy(np.concatenate([chunks[i].ids for i in plan.sequence])).to(self.device)  # [M]
@@ -164,7 +165,7 @@ class Choice(NamedTuple):
 
 def choose_runner(model: Any, slots: int, capacity: int) -> Choice:
     """The packed runner if the model's configuration allows it and a short forward proves it, else the plain one."""
-    reason = unsupported(model)
+    reason = unsupported(model, capacity)
     if not reason:
         reason = _prove(model)
     if reason:

@@ -14,15 +14,24 @@ def base_config(model: Any) -> Any:
     return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
 
 
-def unsupported(model: Any) -> str:
-    """Why this model's keys and values cannot be kept in slots, read from its configuration; empty if they can."""
+def unsupported(model: Any, context: int) -> str:
+    """Why this model's keys and values cannot be kept in slots, read from its configuration; empty if they can.
+
+    Args:
+        model: which.
+        context: most tokens of a sequence; a sliding window at least as wide is no window.
+    """
     config = base_config(model)
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "attention"}
+    window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+    slides = window is not None and 0 < window < context
+    plain = {"full_attention", "attention"} if slides else {"full_attention", "attention", "sliding_attention"}
+    kinds = set(getattr(config, "layer_types", None) or ()) - plain
+    if slides and not hasattr(config, "layer_types"):
+        kinds = {"sliding_attention"}
     if kinds:
-        return f"{type(inner).__name__} has layers that are not plain attention: {', '.join(sorted(kinds))}"
-    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
-        return f"{type(inner).__name__} attends over a sliding window of {config.sliding_window}"
+        named = ", ".join(sorted(kinds)) + (f" over {window} tokens" if "sliding_attention" in kinds else "")
+        return f"{type(inner).__name__} has layers that are not plain attention: {named}"
     for name in ("attn_logit_softcapping", "attention_chunk_size", "kv_lora_rank", "state_size", "ssm_cfg"):
         if getattr(config, name, None):
             return f"{type(inner).__name__} sets {name}, which plain attention does not have"

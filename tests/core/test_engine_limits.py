@@ -283,7 +283,7 @@ def test_description_names_what_a_report_needs():
     told = engine_of(make("window"), sampling={"temperature": 0.5}, actions="free").describe()
     assert told["model"] == "MistralForCausalLM"
     assert told["sampling"]["temperature"] == 0.5
-    assert "sliding window of 16" in str(told["cache"])
+    assert "sliding_attention over 16 tokens" in str(told["cache"])
     assert told["actions"] == "free"
 
 

@@ -161,13 +161,20 @@ def test_growing_keeps_what_is_stored():
 def test_runner_is_chosen_by_the_configuration(kind):
     runner, reason = choose_runner(make(kind), 2, 64)
     assert isinstance(runner, PlainRunner if kind in ("window", "hybrid", "mamba") else PackedRunner)
-    assert ("sliding window" in reason) == (kind == "window")
+    assert ("sliding_attention over 16 tokens" in reason) == (kind == "window")
     assert bool(reason) == isinstance(runner, PlainRunner)
 
 
 def test_recurrent_models_are_named():
-    assert "has layers that are not plain attention: linear_attention" in unsupported(make("hybrid"))
-    assert "MambaForCausalLM" in unsupported(make("mamba"))
+    assert "has layers that are not plain attention: linear_attention" in unsupported(make("hybrid"), 64)
+    assert "MambaForCausalLM" in unsupported(make("mamba"), 64)
+
+
+def test_a_window_as_wide_as_the_context_is_none():
+    model = make("window")
+    assert unsupported(model, 17)
+    assert not unsupported(model, 16)
+    assert isinstance(choose_runner(model, 2, 16)[0], PackedRunner)
 
 
 def test_a_model_that_only_seems_plain_is_caught_by_its_numbers():
