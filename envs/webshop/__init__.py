@@ -24,11 +24,12 @@ from agentrl.prompt import Prompt
 from agentrl.types import Task
 
 __all__ = [
-    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "Config", "benchmark", "commands", "expert", "find", "kind", "make", "play",
-    "prompt", "tasks",
+    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "Config", "benchmark", "commands", "expert", "find", "kind",
+    "make", "play", "prompt", "tasks",
 ]  # fmt: skip
 
 HEAVY = False
+MEASURES = ("score", "r_type", "r_att", "r_option", "r_price")  # entries of the last info that a report averages
 EXPERTS = ("expert", "rule", "random")
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {

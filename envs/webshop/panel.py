@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.market import Market, open_market
-from agentrl.envs.webshop.splits import goal_numbers, panel_hash
+from agentrl.envs.webshop.splits import goal_numbers
 from agentrl.types import Task
 
 ENV = "webshop"
@@ -52,14 +52,13 @@ def _numbers_by_key(market: Market) -> Mapping[str, int]:
 
 
 def benchmark(config: Config) -> str:
-    """What results are reported under: data, goals, split with its panel, what the reward's nouns come from."""
+    """What results are reported under: data, goals, split, and what the reward's nouns come from."""
     market = open_market(config)
     numbers = goal_numbers(config)
-    digest = panel_hash([market.goals[int(i)].key for i in numbers])
     size = len(market.catalogue.products)
     name = f"{market.catalogue.name} ({size} products, {config.goals} goals, price seed {config.price_seed})"
     levels = f" {'+'.join(config.levels)}" if config.levels else ""
-    text = f"{name}, {config.split}{levels} split of {len(numbers)} goals [{digest}], nouns: {market.tagger}"
+    text = f"{name}, {config.split}{levels} split of {len(numbers)} goals, nouns: {market.tagger}"
     if config.preset == "verl_agent":
         text += f"; preset verl_agent: {LEAK}"
     elif config.preset != "none":

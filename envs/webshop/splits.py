@@ -1,7 +1,5 @@
-"""Train, eval and test goals that share neither a product nor an instruction, and panels to name them by."""
+"""Train, eval and test goals that share neither a product nor an instruction."""
 
-import hashlib
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -68,8 +66,3 @@ def goal_numbers(config: Config) -> np.ndarray:
         keep = [stock[goals.variant(i).product].level in chosen for i in numbers.tolist()]
         numbers = numbers[np.array(keep, bool)]  # [n]
     return numbers
-
-
-def panel_hash(keys: Sequence[str]) -> str:
-    """Twelve hex digits that name a list of goal keys."""
-    return hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]
