@@ -79,9 +79,9 @@ def _worker(config: webshop.Config, pipe: Any) -> None:
 
 
 def private_mb() -> float:
-    """Memory that this process cannot share: written pages. Mapped files are shared by all that map them."""
+    """Memory that this process cannot share: pages that no file backs."""
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty")) / 1024
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) / 1024
 
 
 def worker_mb(config: webshop.Config) -> float:
