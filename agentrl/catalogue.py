@@ -1,5 +1,4 @@
-"""Finds catalogue entries by name: a file in a catalogue folder, an installed entry point, or a dotted path.
-"""
+"""Finds catalogue entries by name: a file in a catalogue folder, an entry point, or a dotted path."""
 
 import importlib
 import pkgutil
@@ -9,16 +8,18 @@ from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType, ModuleType
 
-CATALOGUES = MappingProxyType({
-    "envs": "agentrl.envs",
-    "tools": "agentrl.tools",
-    "credit": "agentrl.algorithms.credit",
-    "loss": "agentrl.algorithms.loss",
-    "rollout": "agentrl.algorithms.rollout",
-    "context": "agentrl.algorithms.context",
-    "reward": "agentrl.algorithms.reward",
-    "sampler": "agentrl.algorithms.sampler",
-})
+CATALOGUES = MappingProxyType(
+    {
+        "envs": "agentrl.envs",
+        "tools": "agentrl.tools",
+        "credit": "agentrl.algorithms.credit",
+        "loss": "agentrl.algorithms.loss",
+        "rollout": "agentrl.algorithms.rollout",
+        "context": "agentrl.algorithms.context",
+        "reward": "agentrl.algorithms.reward",
+        "sampler": "agentrl.algorithms.sampler",
+    }
+)
 WORD = MappingProxyType({"envs": "environment", "tools": "tool", "credit": "credit method"})
 
 
@@ -26,7 +27,9 @@ WORD = MappingProxyType({"envs": "environment", "tools": "tool", "credit": "cred
 def names(kind: str) -> tuple[str, ...]:
     """Every name `load(kind, name)` takes, sorted: our files and what installed packages add."""
     package = importlib.import_module(CATALOGUES[kind])
-    own = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
+    own = [
+        module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")
+    ]
     theirs = [point.name for point in entry_points(group=f"agentrl.{kind}")]
     return tuple(sorted({*own, *theirs}))
 

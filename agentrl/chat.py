@@ -20,19 +20,23 @@ class Chat:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        """Raises ValueError if the template is missing or does not close assistant turns with the end token."""
+        """ValueError: the template is missing or does not close assistant turns with the end token."""
         if not getattr(tokenizer, "chat_template", None):
-            raise ValueError("the tokenizer has no chat template: use an instruction-tuned model, or give it one")
+            raise ValueError(
+                "the tokenizer has no chat template: use an instruction-tuned model, or give it one"
+            )
         if tokenizer.eos_token_id is None:
-            raise ValueError("the tokenizer has no end token (eos_token): set one that closes assistant turns")
+            raise ValueError(
+                "the tokenizer has no end token (eos_token): set one that closes assistant turns"
+            )
         self.tokenizer = tokenizer
         self.end_id = int(tokenizer.eos_token_id)
         self.end_text = str(tokenizer.eos_token)
         closed = self.render(PROBE, reply=False)
         if self.end_text not in closed:
             raise ValueError(
-                f"the chat template does not close assistant turns with {self.end_text!r}: set the tokenizer's "
-                "eos_token to the token that does"
+                f"the chat template does not close assistant turns with {self.end_text!r}: set the "
+                "tokenizer's eos_token to the token that does"
             )
         self._closed, self._after_end = closed, closed[closed.rindex(self.end_text) + len(self.end_text) :]
         self._delta = lru_cache(maxsize=65536)(self._encode_turn)
@@ -53,7 +57,8 @@ class Chat:
         return self.encode(self.render(messages, reply=True))
 
     def turn(self, message: Message) -> np.ndarray:
-        """[T] int64 ids that follow the end token of an assistant turn: the next message, assistant turn opened."""
+        """[T] int64 ids that follow the end token of an assistant turn: the next message, assistant turn
+        opened."""
         return self._delta(message)
 
     def _encode_turn(self, message: Message) -> np.ndarray:
@@ -80,6 +85,6 @@ def template_report(chat: Chat) -> str:
     if chat.render(thought, reply=True).startswith(before):
         return ""
     return (
-        "the chat template drops the thinking of turn 0 once turn 1 begins; context `full` keeps what was sampled, "
-        "so the model sees its own thinking in later turns (context `last_k` does not)"
+        "the chat template drops the thinking of turn 0 once turn 1 begins; context `full` keeps what was "
+        "sampled, so the model sees its own thinking in later turns (context `last_k` does not)"
     )

@@ -24,12 +24,19 @@ class Collected:
 
 
 async def collect(
-    player: Player, sampler: Sampler, entry: Entry, *, tasks: int, copies: int, iteration: int, on_episode: Any = None
+    player: Player,
+    sampler: Sampler,
+    entry: Entry,
+    *,
+    tasks: int,
+    copies: int,
+    iteration: int,
+    on_episode: Any = None,
 ) -> Collected:
     """`tasks` groups of `copies` rollouts.
 
-    With a sampler that filters (`keep`), rounds of rollouts are played until enough groups vary; the batch keeps its
-    size, the last round fills it whatever it holds, and both kinds are counted.
+    With a sampler that filters (`keep`), rounds of rollouts are played until enough groups vary; the batch
+    keeps its size, the last round fills it whatever it holds, and both kinds are counted.
     """
     keep = getattr(entry.module, "keep", None)
     rounds = entry.config.max_tries if keep else 1
@@ -38,7 +45,11 @@ async def collect(
     played = 0
     for attempt in range(rounds):
         records = await play(
-            player, sampler.draw(tasks), copies=copies, iteration=iteration * rounds + attempt, on_episode=on_episode
+            player,
+            sampler.draw(tasks),
+            copies=copies,
+            iteration=iteration * rounds + attempt,
+            on_episode=on_episode,
         )
         graph = build_graph(records)
         sampler.observe(graph)
@@ -65,7 +76,9 @@ def _renumber(record: EpisodeRecord, group: int) -> EpisodeRecord:
     return record if record.group == group else replace(record, group=group)
 
 
-def _varied(groups: Sequence[list[EpisodeRecord]], graph: StepGraph, rows: np.ndarray) -> list[list[EpisodeRecord]]:
+def _varied(
+    groups: Sequence[list[EpisodeRecord]], graph: StepGraph, rows: np.ndarray
+) -> list[list[EpisodeRecord]]:
     """The groups that own a kept row."""
     numbers = [r.group for group in groups for r in group if r.steps]  # rollout number -> group
     kept = {numbers[rollout] for rollout in np.unique(graph.rollout[rows])}

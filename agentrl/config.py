@@ -1,4 +1,4 @@
-"""Configuration: one TOML file of typed sections plus dotted overrides. An unknown key names the nearest valid one."""
+"""Configuration: one TOML file of typed sections, dotted overrides; unknown keys name the nearest one."""
 
 import importlib
 import tomllib
@@ -62,7 +62,9 @@ def override(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, A
         path, equals, value = text.partition("=")
         keys = path.strip().split(".")
         if not equals or not all(keys):
-            raise ValueError(f"{text!r} is not an override: write section.key=value, such as credit.gamma=0.9")
+            raise ValueError(
+                f"{text!r} is not an override: write section.key=value, such as credit.gamma=0.9"
+            )
         table = result
         for key in keys[:-1]:
             table = table.setdefault(key, {})
@@ -86,7 +88,7 @@ def _copy(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def validate(model: type[Model], values: Mapping[str, Any], where: str = "") -> Model:
-    """The model of some values; ValueError names the key in full, what is wrong, and the nearest valid key."""
+    """The model of some values; ValueError names the key in full, what is wrong, and the nearest key."""
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:

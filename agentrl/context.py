@@ -1,6 +1,6 @@
 """What a context policy is: history -> prompt. A file in `algorithms/context/` offers a frozen `Config` and
 
-    def ask(config: Config, prompt: Prompt, history: History) -> Ask
+def ask(config: Config, prompt: Prompt, history: History) -> Ask
 """
 
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ class History:
 class Ask(NamedTuple):
     """One turn's prompt.
 
-    `token_ids` [T] is all the model reads; the last `added` of them are new, the ones before are the path of the
-    previous turn (`added` = T for a fresh prompt). Both are empty without a tokenizer.
+    `token_ids` [T] is all the model reads; the last `added` of them are new, the ones before are the path of
+    the previous turn (`added` = T for a fresh prompt). Both are empty without a tokenizer.
     """
 
     messages: Sequence[Message]
@@ -55,7 +55,7 @@ def fresh(prompt: Prompt, history: History, user: str) -> Ask:
 
 
 def continued(history: History, user: str) -> Ask:
-    """The previous prompt and answer, and one more user message; an answer cut off by a limit is closed first."""
+    """The previous prompt and answer, and one more user message; an answer cut off is closed first."""
     message = Message("user", user)
     messages = [*history.messages, message]
     if history.chat is None:

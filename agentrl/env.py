@@ -1,4 +1,4 @@
-"""What an environment is. A catalogue file in `envs/` offers `Config`, `make` and `tasks`; the hooks are optional.
+"""What an environment is. A catalogue file in `envs/` offers `Config`, `make`, `tasks`; hooks are optional.
 
     class Config(BaseModel, frozen=True, extra="forbid"): ...   # options of this environment
     def make(config: Config) -> Env
@@ -7,7 +7,7 @@
 Optional hooks, called by name:
 
     def prompt(config: Config) -> Prompt           # how it speaks to a model; default: `agentrl.prompt.Plain`
-    def expert(env: Env, name: str, seed: int) -> Expert   # a baseline or demonstrator that plays this instance
+    def expert(env: Env, name: str, seed: int) -> Expert   # baseline or demonstrator of this instance
     EXPERTS: tuple[str, ...]                       # the names `expert` takes, best known first
     HEAVY: bool                                    # True: episodes run in worker processes
     def kind(task: Task) -> str                    # label for per-type tables
@@ -23,14 +23,14 @@ from agentrl.types import Observation, StepResult, Task
 
 @runtime_checkable
 class Env(Protocol):
-    """One episode at a time, plain synchronous text. Tokens, limits, time-outs and retries belong to the core."""
+    """One episode at a time, synchronous, in text. Tokens, limits, time-outs and retries are the core's."""
 
     def reset(self, task: Task) -> Observation:
         """Start the task from its first state; equal tasks give equal observations."""
         ...
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action. An action it does not understand is answered in words, not with an exception."""
+        """Carry out one action. One it does not understand is answered in words, not with an exception."""
         ...
 
     def close(self) -> None:

@@ -130,8 +130,8 @@ class StepGraph:
         """A column, or ValueError saying who needs it and how to get it."""
         if name not in self.columns:
             raise ValueError(
-                f"{needed_by} needs the column {name!r}, which these steps do not have: give {name!r} on each step, "
-                "or choose an annotation that computes it"
+                f"{needed_by} needs the column {name!r}, which these steps do not have: give it on each "
+                "step, or choose an annotation that computes it"
             )
         return self.columns[name]
 
@@ -170,8 +170,7 @@ class StepGraph:
         return len(np.unique(above)) < len(above)
 
     def failed(self) -> np.ndarray:
-        """[N] bool, rows of rollouts that an environment error ended: nobody's score, left out of statistics.
-        """
+        """[N] bool, rows of rollouts that an environment error ended: in no score and no statistic."""
         broken = np.unique(self.rollout[self.ending == Status.ENV_ERROR])
         return np.isin(self.rollout, broken)
 

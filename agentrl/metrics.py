@@ -53,7 +53,10 @@ class Stopwatch:
         try:
             yield
         finally:
-            for key, value in ((f"{name}_cpu_s", time.process_time() - cpu), (f"{name}_s", time.perf_counter() - wall)):
+            for key, value in (
+                (f"{name}_cpu_s", time.process_time() - cpu),
+                (f"{name}_s", time.perf_counter() - wall),
+            ):
                 self.seconds[key] = self.seconds.get(key, 0.0) + value
 
 
@@ -67,7 +70,9 @@ def _append(path: Path, row: Mapping[str, Any]) -> None:
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}; free some space and resume") from error
+        raise ValueError(
+            f"cannot write {path}: {error.strerror or error}; free some space and resume"
+        ) from error
 
 
 def _count(path: Path) -> int:

@@ -60,13 +60,16 @@ class Random(Wordless):
 
 
 class ExpertActor(Wordless):
-    """The environment's expert, playing through the same rollout as a model; with a chat its answers are tokens too.
+    """The environment's expert, playing through the same rollout as a model; with a chat its answers are
+    tokens too.
 
-    With `admissible` each token carries the set that a model would have been restricted to, so that cloning trains
-    under the mask that sampling uses.
+    With `admissible` each token carries the set that a model would have been restricted to, so that cloning
+    trains under the mask that sampling uses.
     """
 
-    def __init__(self, expert: str, prompt: Prompt, chat: Chat | None = None, context_limit: int | None = None) -> None:
+    def __init__(
+        self, expert: str, prompt: Prompt, chat: Chat | None = None, context_limit: int | None = None
+    ) -> None:
         self.name, self.chat, self.context_limit = expert, chat, context_limit
         self._prompt, self._tries = prompt, Tries()
 
@@ -81,4 +84,6 @@ class ExpertActor(Wordless):
         allowed = None
         if request.choices is not None:
             allowed = self._tries.get(request.choices).sets(ids.tolist())
-        return Generation(text=text, token_ids=ids, logprobs=np.zeros(len(ids)), allowed=allowed, weight=move.weight)
+        return Generation(
+            text=text, token_ids=ids, logprobs=np.zeros(len(ids)), allowed=allowed, weight=move.weight
+        )

@@ -211,8 +211,8 @@ class _Episode:
         """The prompt leaves no token to answer with: the end of an episode, or a setting that cannot work."""
         if not self.record.steps:
             raise ValueError(
-                f"the first prompt of task {self.record.task.key} has {len(ask.token_ids)} tokens, the model's "
-                f"context is {self.player.actor.context_limit}: raise the context, or shorten the prompt"
+                f"the first prompt of task {self.record.task.key} has {len(ask.token_ids)} tokens, the "
+                f"model's context is {self.player.actor.context_limit}: raise it, or shorten the prompt"
             )
         self.cut()
         return Status.TOKEN_LIMIT

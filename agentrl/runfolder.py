@@ -1,4 +1,4 @@
-"""The folder of a run: configuration, versions, metrics, graphs, checkpoints. Everything appears whole or not at all."""
+"""The folder of a run: configuration, versions, metrics, graphs, checkpoints, each whole or not there."""
 
 import json
 import os
@@ -16,8 +16,24 @@ import tomli_w
 from agentrl.config import read_toml
 from agentrl.store import write_atomically
 
-RECORDED = ("agentrl-stepgraph", "torch", "transformers", "numpy", "tokenizers", "gymnasium", "alfworld", "textworld")
-FREE_TO_DIFFER = ("run.iterations", "run.keep", "run.checkpoint_every", "run.threads", "log.tensorboard", "log.picture")
+RECORDED = (
+    "agentrl-stepgraph",
+    "torch",
+    "transformers",
+    "numpy",
+    "tokenizers",
+    "gymnasium",
+    "alfworld",
+    "textworld",
+)
+FREE_TO_DIFFER = (
+    "run.iterations",
+    "run.keep",
+    "run.checkpoint_every",
+    "run.threads",
+    "log.tensorboard",
+    "log.picture",
+)
 
 
 class RunFolder:
@@ -46,17 +62,20 @@ class RunFolder:
         """Write nothing; complain if this run cannot have the folder.
 
         Raises:
-            ValueError: the folder holds a run and `resume` is not asked for, or it holds another configuration.
+            ValueError: the folder holds a run and `resume` is not asked for, or it holds another
+                configuration.
         """
         existing = self.path / "config.toml"
         if existing.exists():
             if not resume:
-                raise ValueError(f"{self.path} already holds a run: add --resume to go on with it, or choose run.name=...")
+                raise ValueError(
+                    f"{self.path} already holds a run: add --resume to go on with it, or choose run.name=..."
+                )
             differing = sorted(_differences(read_toml(existing), config))
             if differing:
                 raise ValueError(
-                    f"{self.path} holds a run with another configuration ({', '.join(differing[:3])} differ): "
-                    "choose run.name=... for a new run"
+                    f"{self.path} holds a run with another configuration ({', '.join(differing[:3])} "
+                    "differ): choose run.name=... for a new run"
                 )
         elif self.path.exists() and any(self.path.iterdir()):
             raise ValueError(f"{self.path} is not empty and holds no run: choose run.name=...")

@@ -1,8 +1,8 @@
-"""What a task sampler is: which tasks are played next. A file in `algorithms/sampler/` offers a frozen `Config` and
+"""What a task sampler is: which tasks come next. A file in `algorithms/sampler/` offers a frozen `Config` and
 
     def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler
 
-and may offer `keep(config, graph) -> [N] bool`, which groups' rows are worth an update; the rest is drawn anew.
+and may offer `keep(config, graph) -> [N] bool`: the rows of groups worth an update; the rest is drawn anew.
 """
 
 from collections.abc import Mapping

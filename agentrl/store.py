@@ -64,7 +64,8 @@ def to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> byte
     tensors |= {f"tails/{name}": x for name, x in graph.tails.items()}
     ordered = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
     head = json.dumps({"format": FORMAT, "version": VERSION, "note": note or {}}, sort_keys=True)
-    data: bytes = save(ordered, metadata={HEAD: head})  # one entry: safetensors writes several in random order
+    # One entry of metadata: safetensors writes several in random order.
+    data: bytes = save(ordered, metadata={HEAD: head})
     return data
 
 

@@ -11,8 +11,8 @@ import numpy as np
 class Status(IntEnum):
     """What happened in a step (`OK` to `TOOL_ERROR`), or how an episode ended (`DONE` and above).
 
-    What the agent caused is scored. `ENV_ERROR` (crash, hang, lost service) is nobody's score: it is retried, else
-    left out of every statistic and reported as a share.
+    What the agent caused is scored. `ENV_ERROR` (crash, hang, lost service) is nobody's score: it is retried,
+    else left out of every statistic and reported as a share.
     """
 
     OK = 0
@@ -67,8 +67,8 @@ class Observation:
 class StepResult(NamedTuple):
     """One environment step, unpacking as Gymnasium's five.
 
-    `info["success"]` (bool) is the environment's word on success so far; other entries are free. If both flags are
-    set, terminated wins.
+    `info["success"]` (bool) is the environment's word on success so far; other entries are free. If both
+    flags are set, terminated wins.
     """
 
     observation: Observation
@@ -89,8 +89,8 @@ class Generation:
         text: the decoded answer without its end token.
         token_ids: [T] int64, end token included if it was sampled; empty for policies that have no tokenizer.
         logprobs: [T] float64 nats under the sampling distribution (temperature and allowed set applied).
-        allowed: for each token the ids it was restricted to, ascending; an empty array means unrestricted. None if
-            no token was restricted.
+        allowed: for each token the ids it was restricted to, ascending; an empty array means unrestricted.
+            None if no token was restricted.
         finish: "stop" (end token or stop string), "length" (token limit), "abort" (the engine gave up).
         policy_version: (oldest, newest) weights that took part.
         weight: share in the loss; 0 for a demonstrator's deliberate mistakes.
@@ -126,8 +126,8 @@ class Request:
         choices: token sequences the answer must be one of, end token included; None for free text.
         choice_texts: the text of each choice.
         max_tokens: most tokens to sample.
-        noise_key: integers that name this turn, (seed, iteration, task, copy, turn); sampling noise is a function of
-            the key and the token's index alone.
+        noise_key: integers that name this turn, (seed, iteration, task, copy, turn); sampling noise is a
+            function of the key and the token's index alone.
     """
 
     session: int

@@ -25,7 +25,9 @@ def tasks(entry: Entry) -> Sequence[Task]:
     """The environment's tasks under its configuration; ValueError if there are none."""
     found: Sequence[Task] = entry.module.tasks(entry.config)
     if not len(found):
-        raise ValueError(f"environment {entry.name} has no tasks under this configuration: check its data and split")
+        raise ValueError(
+            f"environment {entry.name} has no tasks under this configuration: check its data and split"
+        )
     return found
 
 
@@ -86,13 +88,16 @@ def _json_keys(path: Path, text: str) -> list[str]:
 
 
 def panel(entry: Entry, keys: Sequence[str]) -> list[Task]:
-    """The tasks of some keys; the environment's `find(config, key)` where it has one, else a search of its tasks."""
+    """The tasks of some keys; the environment's `find(config, key)` where it has one, else a search of its
+    tasks."""
     if hasattr(entry.module, "find"):
         return [entry.module.find(entry.config, key) for key in keys]
     known = {task.key: task for task in tasks(entry)}
     missing = [key for key in keys if key not in known]
     if missing:
-        raise ValueError(f"{len(missing)} of {len(keys)} panel tasks are unknown to {entry.name}, such as {missing[0]!r}")
+        raise ValueError(
+            f"{len(missing)} of {len(keys)} panel tasks are unknown to {entry.name}, such as {missing[0]!r}"
+        )
     return [known[key] for key in keys]
 
 
