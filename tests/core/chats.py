@@ -21,7 +21,8 @@ TEMPLATES = {
     "{% if m.role == 'assistant' and not loop.last %}{{ m.content.split('</think>')[-1] }}"
     "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}" + OPEN,
     # the assistant turn is opened with an empty thought, which the history does not repeat
-    "empty_thought": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "empty_thought": "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n<think></think>{% endif %}",
     # earlier turns depend on what follows: cannot be continued
     "rewrites": "{{ messages | length }} messages\n"

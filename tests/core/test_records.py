@@ -68,7 +68,13 @@ def test_ids_by_hand():
 def test_tokens_of_a_chat_by_hand():
     allowed = (np.array([3, 4]), np.zeros(0, np.int64))
     graph = build_graph([
-        episode(0, 0, step(A, "x", [1, 2], [3, 9], allowed=allowed), step(B, "y", [5], [6], continues=True), tail=np.array([7])),
+        episode(
+            0,
+            0,
+            step(A, "x", [1, 2], [3, 9], allowed=allowed),
+            step(B, "y", [5], [6], continues=True),
+            tail=np.array([7]),
+        ),
         episode(1, 0, step(A, "z", [1], [8])),
     ])  # fmt: skip
     tokens = graph.tokens
@@ -92,13 +98,13 @@ def test_a_window_is_a_context_of_its_own():
 
 def test_numbers_of_info_become_columns_and_the_rest_does_not():
     graph = build_graph([
-        episode(0, 0, step(A, "x", info={"score": np.float32(0.5), "won": np.bool_(True), "words": "w", "n": 10**400})),
-        episode(0, 1, step(A, "x", info={"score": 2, "words": 3})),
+        episode(0, 0, step(A, "x", info={"score": np.float32(0.5), "won": np.bool_(True), "words": "w"})),
+        episode(0, 1, step(A, "x", info={"score": 2, "words": 3, "n": -(10**400)})),
     ])  # fmt: skip
     assert graph.column("info.score").tolist() == [0.5, 2.0]
     np.testing.assert_array_equal(graph.column("info.won"), [1.0, np.nan])
     np.testing.assert_array_equal(graph.column("info.words"), [np.nan, 3.0])
-    np.testing.assert_array_equal(graph.column("info.n"), [np.inf, np.nan])
+    np.testing.assert_array_equal(graph.column("info.n"), [np.nan, -np.inf])
 
 
 def test_rows_keep_the_order_of_the_records_and_empty_episodes_leave_none():

@@ -168,13 +168,18 @@ def test_too_many_faults_stop_the_run_and_say_why():
 
 
 def test_records_come_in_task_order_whatever_finishes_first():
-    class Late(Random):
+    answered = [asyncio.Event() for _ in range(5)]
+    answered[4].set()
+
+    class Backwards(Random):
         async def generate(self, request):
-            await asyncio.sleep(0.02 * (4 - request.noise_key[3]))
+            group = request.noise_key[3]
+            await answered[group + 1].wait()
+            answered[group].set()
             return Generation(text="right")
 
     finished = []
-    by = player(ON, world.pool(ON, "inline"), policy=Late(world.words(ON)), limits=Limits(turns=1))
+    by = player(ON, world.pool(ON, "inline"), policy=Backwards(world.words(ON)), limits=Limits(turns=1))
     records = play_all(by, tasks(), copies=2, on_episode=lambda r: finished.append(r.task.key))
     assert [(r.task.key, r.copy) for r in records] == [(f"walk/{i}", c) for i in range(4) for c in range(2)]
     assert finished[0] == "walk/3" and finished[-1] == "walk/0"
