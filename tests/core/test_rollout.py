@@ -78,7 +78,7 @@ def test_the_environments_own_truncation_is_a_turn_limit():
 
 
 def test_the_episodes_tokens_are_counted_over_turns():
-    # "left" and its end token are 2 tokens: turns of 2, 2 and then room for 1 alone, which cuts the answer off.
+    # "left" and its end token are 2 tokens: turns of 2, 2, then room for 1, which cuts the answer off.
     by, speaker = speaking(Limits(turns=9, episode_tokens=5))
     (record,) = play_all(by, tasks(1))
     assert [request.max_tokens for request in speaker.requests] == [5, 3, 1]
