@@ -83,7 +83,7 @@ def moments(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None, st
         )
         constant = (high - low) <= tolerance  # [N]
     n = count(key, w)  # [N]
-    mu = np.where(constant, high, np.nan_to_num(mean(x, key, w)))  # [N]
+    mu = np.where(constant & (n > 0), high, np.nan_to_num(mean(x, key, w)))  # [N]
     if std == "none":
         return Moments(n, mu, np.ones(len(x)), constant, tolerance)
     square = np.bincount(key, w * (x - mu) ** 2, minlength=1)[key]  # [N]
