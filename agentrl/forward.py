@@ -64,6 +64,7 @@ class Network:
         return cap * torch.tanh(logits / cap) if cap else logits
 
     def _decoder(self, ids: Tensor, **options: Any) -> Tensor:
+        # Limit: FSDP2 hooks on the outermost module do not run here; shard the decoder itself.
         model: Any = self.model
         states: Tensor = model.get_decoder()(input_ids=ids, use_cache=False, **options).last_hidden_state
         return states
@@ -100,9 +101,7 @@ def network(model: nn.Module, sharing: Sharing | None = None) -> Network:
     outer: Any = model
     inner = outer.get_base_model() if hasattr(outer, "get_base_model") else outer
     if getattr(getattr(outer, "active_peft_config", None), "is_prompt_learning", False):
-        raise ValueError(
-            "prompt-tuning adapters add tokens of their own, which packing cannot place: use LoRA"
-        )
+        raise ValueError("prompt-tuning adapters add tokens of their own, which packing cannot place: use LoRA")
     training = inner.training
     inner.eval()
     try:
