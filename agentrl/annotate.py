@@ -38,26 +38,18 @@ def annotate(graph: StepGraph, learner: Learner, config: UpdateConfig, temperatu
     columns = {"old_logprob": behaviour, "importance": np.ones(len(behaviour))}
     metrics: dict[str, float] = {}
     if config.old_logprob == "trainer":
-        old = logprobs(
-            learner.network, graph, rows, temperature=temperature, max_tokens=config.max_tokens
-        )  # [S]
+        old = logprobs(learner.network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)  # [S]
         old = np.where(np.isnan(old), behaviour, old)
         columns["old_logprob"] = old
         counted = decisions(graph.tokens) & np.isin(token_rows(graph.tokens), rows)  # [S]
         metrics = mismatch(behaviour[counted], old[counted])
         if config.importance_cap and metrics["mismatch_max"] > config.mismatch_tolerance:
-            columns["importance"] = np.where(
-                counted, np.minimum(np.exp(old - behaviour), config.importance_cap), 1.0
-            )
+            columns["importance"] = np.where(counted, np.minimum(np.exp(old - behaviour), config.importance_cap), 1.0)
             metrics["importance_mean"] = float(columns["importance"][counted].mean())
-            metrics["importance_capped"] = float(
-                (columns["importance"][counted] == config.importance_cap).mean()
-            )
+            metrics["importance_capped"] = float((columns["importance"][counted] == config.importance_cap).mean())
     if config.kl_coef > 0:
         if not learner.has_reference:
-            raise ValueError(
-                "update.kl_coef > 0 needs a reference model: make the learner with reference=True"
-            )
+            raise ValueError("update.kl_coef > 0 needs a reference model: make the learner with reference=True")
         with learner.reference() as network:
             reference = logprobs(network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)
         columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)

@@ -44,9 +44,7 @@ def make_plan(layout: Layout, device: torch.device) -> TreePlan:
         raise ValueError(f"attention over a tree is made for cpu and cuda, not for {device.type}")
     starts = layout.run_starts()  # [R]
     ends = np.append(starts[1:], len(layout))[: len(starts)]  # [R]
-    return TreePlan(
-        runs=list(zip(starts.tolist(), ends.tolist(), layout.subtree_end[starts].tolist(), strict=True))
-    )
+    return TreePlan(runs=list(zip(starts.tolist(), ends.tolist(), layout.subtree_end[starts].tolist(), strict=True)))
 
 
 def block_mask(subtree_end: np.ndarray, device: torch.device) -> BlockMask:
@@ -69,9 +67,7 @@ def block_mask(subtree_end: np.ndarray, device: torch.device) -> BlockMask:
 
     some, some_listed = _block_lists(partial, device)
     every, every_listed = _block_lists(full, device)
-    mask: BlockMask = BlockMask.from_kv_blocks(
-        some, some_listed, every, every_listed, BLOCK_SIZE=BLOCK, mask_mod=sees
-    )
+    mask: BlockMask = BlockMask.from_kv_blocks(some, some_listed, every, every_listed, BLOCK_SIZE=BLOCK, mask_mod=sees)
     return mask
 
 
@@ -128,13 +124,9 @@ class _RunAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: TreePlan, scaling: float | None
-    ) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: TreePlan, scaling: float | None) -> Tensor:
         out = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
-        total = query.new_empty(
-            query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32)
-        )  # [1, H, T]
+        total = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32))  # [1, H, T]
         for start, end, _ in plan.runs:
             own = slice(start, end)
             out[:, :, own], total[:, :, own] = _flash(query, key, value, own, own, True, scaling)
@@ -157,18 +149,16 @@ class _RunAttention(torch.autograd.Function):
         grads = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
 
         def part(rows: slice, seen: slice, causal: bool) -> tuple[Tensor, Tensor, Tensor]:
-            found: tuple[Tensor, Tensor, Tensor] = (
-                _KERNELS._scaled_dot_product_flash_attention_for_cpu_backward(
-                    grad[:, :, rows],
-                    query[:, :, rows],
-                    key[:, :, seen],
-                    value[:, :, seen],
-                    out[:, :, rows],
-                    total[:, :, rows],
-                    0.0,
-                    causal,
-                    scale=ctx.scaling,
-                )
+            found: tuple[Tensor, Tensor, Tensor] = _KERNELS._scaled_dot_product_flash_attention_for_cpu_backward(
+                grad[:, :, rows],
+                query[:, :, rows],
+                key[:, :, seen],
+                value[:, :, seen],
+                out[:, :, rows],
+                total[:, :, rows],
+                0.0,
+                causal,
+                scale=ctx.scaling,
             )
             return found
 

@@ -27,9 +27,7 @@ WORD = MappingProxyType({"envs": "environment", "tools": "tool", "credit": "cred
 def names(kind: str) -> tuple[str, ...]:
     """Every name `load(kind, name)` takes, sorted: our files and what installed packages add."""
     package = importlib.import_module(CATALOGUES[kind])
-    own = [
-        module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")
-    ]
+    own = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
     theirs = [point.name for point in entry_points(group=f"agentrl.{kind}")]
     return tuple(sorted({*own, *theirs}))
 

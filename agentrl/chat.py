@@ -22,13 +22,9 @@ class Chat:
     def __init__(self, tokenizer: Any) -> None:
         """ValueError: the template is missing or does not close assistant turns with the end token."""
         if not getattr(tokenizer, "chat_template", None):
-            raise ValueError(
-                "the tokenizer has no chat template: use an instruction-tuned model, or give it one"
-            )
+            raise ValueError("the tokenizer has no chat template: use an instruction-tuned model, or give it one")
         if tokenizer.eos_token_id is None:
-            raise ValueError(
-                "the tokenizer has no end token (eos_token): set one that closes assistant turns"
-            )
+            raise ValueError("the tokenizer has no end token (eos_token): set one that closes assistant turns")
         self.tokenizer = tokenizer
         self.end_id = int(tokenizer.eos_token_id)
         self.end_text = str(tokenizer.eos_token)

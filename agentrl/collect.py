@@ -76,9 +76,7 @@ def _renumber(record: EpisodeRecord, group: int) -> EpisodeRecord:
     return record if record.group == group else replace(record, group=group)
 
 
-def _varied(
-    groups: Sequence[list[EpisodeRecord]], graph: StepGraph, rows: np.ndarray
-) -> list[list[EpisodeRecord]]:
+def _varied(groups: Sequence[list[EpisodeRecord]], graph: StepGraph, rows: np.ndarray) -> list[list[EpisodeRecord]]:
     """The groups that own a kept row."""
     numbers = [r.group for group in groups for r in group if r.steps]  # rollout number -> group
     kept = {numbers[rollout] for rollout in np.unique(graph.rollout[rows])}

@@ -62,9 +62,7 @@ def override(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, A
         path, equals, value = text.partition("=")
         keys = path.strip().split(".")
         if not equals or not all(keys):
-            raise ValueError(
-                f"{text!r} is not an override: write section.key=value, such as credit.gamma=0.9"
-            )
+            raise ValueError(f"{text!r} is not an override: write section.key=value, such as credit.gamma=0.9")
         table = result
         for key in keys[:-1]:
             table = table.setdefault(key, {})

@@ -1,6 +1,6 @@
 """Who is evaluated: a run, a model folder, an endpoint, an expert or chance, from one word of the command line."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from agentrl import catalogue, world
 from agentrl.config import Entry, read_toml, resolve
 from agentrl.policies import ExpertActor, Random
 from agentrl.pool import Pool
+from agentrl.prompt import Prompt
 from agentrl.rollout import Actor, Limits, Player, PolicyActor
 
 CONTEXT = 4096  # tokens of context for a model folder, which has no recipe to say
@@ -65,37 +66,36 @@ class Contestant:
         """What the report says about it."""
         return {"policy": self.word, **self.said}
 
-    def player(
-        self, entry: Entry, pool: Pool, *, seed: int, temperature: float | None, turns: int | None
-    ) -> Player:
+    def player(self, entry: Entry, pool: Pool, *, seed: int, temperature: float | None, turns: int | None) -> Player:
         """How it plays the environment."""
         limits = Limits.model_validate(self.tables.get("limits", {}))
         if turns is not None:
             limits = limits.model_copy(update={"turns": turns})
         context = resolve("context", self.tables.get("context", {"name": "full"}))
-        player = Player(
-            actor=_Nobody(),
+        prompt = world.words(entry)
+        return Player(
+            actor=self._actor(prompt, limits, temperature),
             pool=pool,
-            prompt=world.words(entry),
+            prompt=prompt,
             context=context.module,
             context_config=context.config,
             limits=limits,
+            admissible=self._admissible(),
             seed=seed,
         )
-        return replace(player, actor=self._actor(player, temperature), admissible=self._admissible())
 
     def _admissible(self) -> bool:
         return bool(self.tables) and self.tables["engine"]["actions"] == "admissible"
 
-    def _actor(self, player: Player, temperature: float | None) -> Actor:
+    def _actor(self, prompt: Prompt, limits: Limits, temperature: float | None) -> Actor:
         if self.kind == "expert":
-            return ExpertActor(self.word, player.prompt)
+            return ExpertActor(self.word, prompt)
         if self.kind == "random":
-            return PolicyActor(Random(player.prompt), None, None)
+            return PolicyActor(Random(prompt), None, None)
         if self.kind == "openai":
             from agentrl.engines.openai import from_word
 
-            endpoint = from_word(self.word, temperature=temperature, max_tokens=player.limits.turn_tokens)
+            endpoint = from_word(self.word, temperature=temperature, max_tokens=limits.turn_tokens)
             self.said = endpoint.describe()
             return PolicyActor(endpoint, None, None)
         return self._model(temperature)
@@ -130,17 +130,3 @@ class Contestant:
         )
         self.said = engine.describe()
         return PolicyActor(engine, Chat(loaded.tokenizer), context)
-
-
-class _Nobody:
-    """Stands in until the player's words are known."""
-
-    name, chat, context_limit = "", None, None
-
-    async def answer(self, request: Any, handle: Any) -> Any:
-        raise AssertionError("a contestant that was never chosen")
-
-    def open(self, session: int) -> None:
-        raise AssertionError("a contestant that was never chosen")
-
-    release = open

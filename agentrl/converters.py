@@ -34,8 +34,7 @@ def from_messages(trajectories: Iterable[Mapping[str, Any]]) -> list[Row]:
         rewards = trajectory.get("rewards", [0.0] * (len(turns) - 1) + [trajectory.get("reward")])
         if len(rewards) != len(turns) or rewards[-1] is None:
             raise ValueError(
-                f"trajectory {number}: rewards: {len(turns)} assistant messages need `reward`, or as many "
-                "`rewards`"
+                f"trajectory {number}: rewards: {len(turns)} assistant messages need `reward`, or as many `rewards`"
             )
         own = [
             {
@@ -43,11 +42,7 @@ def from_messages(trajectories: Iterable[Mapping[str, Any]]) -> list[Row]:
                 "episode": str(trajectory.get("episode", number)),
                 "turn": turn,
                 "reward": float(reward),
-                **{
-                    name: text
-                    for name, text in zip(("state", "action", "next_state"), texts, strict=True)
-                    if text
-                },
+                **{name: text for name, text in zip(("state", "action", "next_state"), texts, strict=True) if text},
             }
             for turn, (reward, texts) in enumerate(zip(rewards, turns, strict=True))
         ]
@@ -79,9 +74,7 @@ def _text(content: Any) -> str:
 
 def _action(message: Mapping[str, Any]) -> str:
     calls = [call["function"] for call in message.get("tool_calls") or ()]
-    return "\n".join(f"{call['name']}({call['arguments']})" for call in calls) or _text(
-        message.get("content")
-    )
+    return "\n".join(f"{call['name']}({call['arguments']})" for call in calls) or _text(message.get("content"))
 
 
 def from_verl(batch: Mapping[str, Sequence[Any]]) -> list[Row]:
@@ -114,9 +107,7 @@ def from_verl(batch: Mapping[str, Sequence[Any]]) -> list[Row]:
             continue
         episode = str(batch["traj_uid"][i])
         turn = turns[episode] = turns.get(episode, -1) + 1
-        rows.append(
-            {"group": str(batch["uid"][i]), "episode": episode, "turn": turn} | _verl_values(batch, i)
-        )
+        rows.append({"group": str(batch["uid"][i]), "episode": episode, "turn": turn} | _verl_values(batch, i))
     return rows
 
 

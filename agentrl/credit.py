@@ -155,9 +155,7 @@ def require(method: ModuleType, graph: StepGraph) -> None:
             raise ValueError(f"{name_of(method)} needs the column {name!r}, which these steps do not have")
         if name in getattr(method, "NEEDS", ()) and absent.any():
             at = where(graph, int(np.argmax(absent)))
-            raise ValueError(
-                f"{at}: {name}: {name_of(method)} needs it on every step, and here it is missing"
-            )
+            raise ValueError(f"{at}: {name}: {name_of(method)} needs it on every step, and here it is missing")
 
 
 def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
@@ -274,8 +272,7 @@ def scatter(credit: Credit, rows: np.ndarray, graph: StepGraph) -> Credit:
         token_advantage=None if credit.token_advantage is None else wide_tokens(credit.token_advantage),
         returns=None if credit.returns is None else wide(credit.returns),
         parts={
-            name: wide_tokens(x) if name.startswith("token_") else wide(x, np.nan)
-            for name, x in credit.parts.items()
+            name: wide_tokens(x) if name.startswith("token_") else wide(x, np.nan) for name, x in credit.parts.items()
         },
         metrics=credit.metrics,
     )

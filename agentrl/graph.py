@@ -118,9 +118,7 @@ class StepGraph:
         if name in COLUMNS:
             column: np.ndarray = object.__getattribute__(self, "columns")[name]
             return column
-        raise AttributeError(
-            f"a step graph has no attribute {name!r}; optional columns are read by column({name!r})"
-        )
+        raise AttributeError(f"a step graph has no attribute {name!r}; optional columns are read by column({name!r})")
 
     def has(self, name: str) -> bool:
         """Is there a column of this name?"""
@@ -204,16 +202,10 @@ def check(graph: StepGraph) -> None:
     assert (columns["parent"] < index).all(), "a parent must come before its children"
     assert (columns["caller"] < index).all(), "a caller must come before the chain it invoked"
     assert np.isfinite(columns["reward"]).all(), "rewards must be finite"
-    assert not (columns["terminated"] & columns["truncated"]).any(), (
-        "a step is terminated or truncated, not both"
-    )
+    assert not (columns["terminated"] & columns["truncated"]).any(), "a step is terminated or truncated, not both"
     same = columns["episode"][1:] == columns["episode"][:-1]
-    assert (columns["turn"][1:][same] > columns["turn"][:-1][same]).all(), (
-        "rows of an episode must be in time order"
-    )
-    assert len(np.unique(columns["episode"])) == int((~same).sum()) + min(n, 1), (
-        "rows of an episode must be contiguous"
-    )
+    assert (columns["turn"][1:][same] > columns["turn"][:-1][same]).all(), "rows of an episode must be in time order"
+    assert len(np.unique(columns["episode"])) == int((~same).sum()) + min(n, 1), "rows of an episode must be contiguous"
     if graph.tokens is not None:
         check_tokens(graph.tokens, n)
 
@@ -232,9 +224,7 @@ def check_tokens(tokens: Tokens, n: int) -> None:
     )
     assert (np.diff(tokens.allowed_offsets) >= 0).all(), "allowed_offsets must ascend"
     assert len(tokens.context) == len(tokens.context_tokens) == n, "one context a row"
-    assert (tokens.context >= -1).all() and (tokens.context_tokens >= 0).all(), (
-        "a context is a row, or -1 for none"
-    )
+    assert (tokens.context >= -1).all() and (tokens.context_tokens >= 0).all(), "a context is a row, or -1 for none"
     assert (tokens.context < np.arange(n)).all(), "a context must come before the step that continues it"
     length = path_lengths(tokens)
     kept = np.where(tokens.context >= 0, length[tokens.context], 0)

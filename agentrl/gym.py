@@ -67,9 +67,7 @@ class GymEnv(gymnasium.Env[str, str]):
         self._tasks: Sequence[Task] | None = None
         self._seen, self._chars = "", observation_chars
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Start a task; ValueError if `options` names none of this environment."""
         super().reset(seed=seed)
         unknown = sorted(set(options or {}) - {"task"})

@@ -36,9 +36,7 @@ def steps_graph(lines: Sequence[str], source: str = "the input") -> StepGraph:
     columns |= relations(rows, columns) | data_columns(rows, columns)
     tokens, ragged = token_table(rows, columns["parent"])
     named = ("group", "episode", "state", "action", "agent")
-    return StepGraph(
-        columns={**columns, **ragged}, tokens=tokens, names={name: ids[name].words for name in named}
-    )
+    return StepGraph(columns={**columns, **ragged}, tokens=tokens, names={name: ids[name].words for name in named})
 
 
 def arrange(rows: Sequence[Row]) -> list[Row]:
@@ -54,8 +52,7 @@ def arrange(rows: Sequence[Row]) -> list[Row]:
         before = steps.setdefault((row.episode, row.turn), row)
         if before is not row:
             raise ValueError(
-                f"line {row.line}: turn: episode {row.episode[1]!r} already has turn {row.turn}, "
-                f"on line {before.line}"
+                f"line {row.line}: turn: episode {row.episode[1]!r} already has turn {row.turn}, on line {before.line}"
             )
         episodes.setdefault(row.episode, []).append(row)
     above: dict[Key, list[tuple[Key, Row, str]]] = {}
@@ -107,9 +104,7 @@ def check_branch(first: Row, steps: Mapping[tuple[Key, int], Row]) -> None:
     if parent.fields.get("terminated") or parent.fields.get("truncated"):
         raise ValueError(f"line {first.line}: parent: the step on line {parent.line} ended its episode")
     if first.turn != parent.turn + 1:
-        raise ValueError(
-            f"line {first.line}: turn: must be its parent's turn + 1, {parent.turn + 1}, not {first.turn}"
-        )
+        raise ValueError(f"line {first.line}: turn: must be its parent's turn + 1, {parent.turn + 1}, not {first.turn}")
 
 
 def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key]:
@@ -130,9 +125,7 @@ def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key
                 continue
             other, row, name = waiting[0]
             if other in done:
-                raise ValueError(
-                    f"line {row.line}: {name}: a cycle, the step it names comes from this episode"
-                )
+                raise ValueError(f"line {row.line}: {name}: a cycle, the step it names comes from this episode")
             stack.append(other)
     return order
 

@@ -178,9 +178,7 @@ class _Trie:
         if size == self.end[node] - self.start[node]:
             return node
         start, parent = self.start[node], self.parent[node]
-        self.prompts.pop(
-            self.prompt_key(node), None
-        )  # another node of the same key loses a merge, nothing more
+        self.prompts.pop(self.prompt_key(node), None)  # another node of the same key loses a merge, nothing more
         top = self.add(parent, start, start + size, self.depth[node], listed=False)
         siblings = self.children[parent]
         siblings[siblings.index(node)] = top
@@ -230,9 +228,7 @@ class _Trie:
         nodes = np.array(order[1:], np.int64)
         sizes, parent = size[nodes], np.array(self.parent)[nodes]
         inner = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # [T] index in the node
-        above = np.where(
-            parent > 0, at[parent] + size[parent] - 1, -1
-        )  # [nodes] last packed token of the parent
+        above = np.where(parent > 0, at[parent] + size[parent] - 1, -1)  # [nodes] last packed token of the parent
         return Layout(
             source=np.repeat(np.array(self.start)[nodes], sizes) + inner,
             position=np.repeat(np.array(self.depth)[nodes], sizes) + inner,

@@ -90,9 +90,7 @@ class Learner:
     @property
     def note(self) -> str:
         """What a report must say about packing; empty if nothing."""
-        return (
-            f"every path is packed as a row of its own: {self.network.reason}" if self.network.reason else ""
-        )
+        return f"every path is packed as a row of its own: {self.network.reason}" if self.network.reason else ""
 
     @property
     def has_reference(self) -> bool:
@@ -124,9 +122,7 @@ class Learner:
     @property
     def trained(self) -> list[nn.Parameter]:
         """Parameters that the optimiser changes."""
-        return [
-            p for optimiser in self.optimisers for group in optimiser.param_groups for p in group["params"]
-        ]
+        return [p for optimiser in self.optimisers for group in optimiser.param_groups for p in group["params"]]
 
     @property
     def rate(self) -> float:
@@ -182,9 +178,7 @@ class Learner:
         except (ValueError, RuntimeError, KeyError) as error:
             raise ValueError(f"the optimiser's state is of another model: {error}") from None
         if self._reference is not None and state["reference"] is None:
-            raise ValueError(
-                "the checkpoint has no reference model: resume with the kl_coef it was started with"
-            )
+            raise ValueError("the checkpoint has no reference model: resume with the kl_coef it was started with")
 
 
 def _optimisers(model: nn.Module, config: OptimConfig) -> list[torch.optim.Optimizer]:
@@ -202,18 +196,12 @@ def _optimisers(model: nn.Module, config: OptimConfig) -> list[torch.optim.Optim
             (decayed if parameter.ndim >= 2 else plain).append(parameter)
     groups = [(decayed, config.weight_decay), (plain, 0.0)]
     optimisers: list[torch.optim.Optimizer] = []
-    adamw = [
-        {"params": p, "lr": config.lr, "base_lr": config.lr, "weight_decay": decay}
-        for p, decay in groups
-        if p
-    ]
+    adamw = [{"params": p, "lr": config.lr, "base_lr": config.lr, "weight_decay": decay} for p, decay in groups if p]
     if adamw:
         optimisers.append(torch.optim.AdamW(adamw, betas=config.betas))
     if muon:
         if not hasattr(torch.optim, "Muon"):
-            raise ValueError(
-                f"optim.name=muon needs torch 2.9 or newer, this is {torch.__version__}: use adamw"
-            )
+            raise ValueError(f"optim.name=muon needs torch 2.9 or newer, this is {torch.__version__}: use adamw")
         group = {"params": muon, "lr": config.muon_lr, "base_lr": config.muon_lr}
         optimisers.append(torch.optim.Muon([group], lr=config.muon_lr, weight_decay=config.weight_decay))
     if not optimisers:

@@ -2,7 +2,8 @@
 
     def loss(inputs: LossInputs, config: Config) -> LossOutput
 
-It returns one number a token; `agentrl.update` multiplies by the aggregation weight, adds KL and entropy terms and sums.
+It returns one number a token; `agentrl.update` multiplies by the aggregation weight, adds KL and entropy terms and
+sums.
 """
 
 from collections.abc import Mapping

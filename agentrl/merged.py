@@ -34,9 +34,7 @@ def graph_values(
         return _distances(u, v, np.where(np.isnan(fixed), np.inf, 0.0))
     free = np.isnan(fixed)  # [K]
     out = np.maximum(np.bincount(u, minlength=len(fixed)), 1)  # [K]
-    constant = (
-        np.zeros(len(fixed)) if gain is None else np.bincount(u, gain, minlength=len(fixed)) / out
-    )  # [K]
+    constant = np.zeros(len(fixed)) if gain is None else np.bincount(u, gain, minlength=len(fixed)) / out  # [K]
     value = np.where(free, 0.0, fixed)  # [K]
     while True:
         backed_up = constant + gamma * np.bincount(u, value[v], minlength=len(fixed)) / out  # [K]

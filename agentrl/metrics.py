@@ -70,9 +70,7 @@ def _append(path: Path, row: Mapping[str, Any]) -> None:
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
     except OSError as error:
-        raise ValueError(
-            f"cannot write {path}: {error.strerror or error}; free some space and resume"
-        ) from error
+        raise ValueError(f"cannot write {path}: {error.strerror or error}; free some space and resume") from error
 
 
 def _count(path: Path) -> int:

@@ -157,9 +157,7 @@ def microbatches(batch: Batch, max_tokens: int, whole: np.ndarray | None = None)
             f"a path has {longest} tokens, the limit of a micro-batch is {max_tokens}: "
             "raise update.max_tokens or shorten the episodes"
         )
-    reach = np.append(
-        0, np.maximum.accumulate(np.maximum.reduceat(batch.at, first)) + 1
-    )  # [G+1] tokens laid before
+    reach = np.append(0, np.maximum.accumulate(np.maximum.reduceat(batch.at, first)) + 1)  # [G+1] tokens laid before
     copies = _copies(batch.layout, batch.at[first], reach[:-1])  # [G]
     start = 0
     while start < len(first):
@@ -198,9 +196,7 @@ def _in_units(batch: Batch, max_tokens: int, unit: np.ndarray) -> Iterator[Batch
 def _paths_to(layout: Layout, at: np.ndarray) -> np.ndarray:
     """[T] bool, the tokens on the paths to `at`, ends included."""
     ends = np.sort(at)
-    on_path: np.ndarray = np.searchsorted(ends, layout.subtree_end) > np.searchsorted(
-        ends, np.arange(len(layout))
-    )
+    on_path: np.ndarray = np.searchsorted(ends, layout.subtree_end) > np.searchsorted(ends, np.arange(len(layout)))
     return on_path
 
 
@@ -275,9 +271,7 @@ def aggregation_weights(
     key = np.arange(len(graph))  # [N] sequence of each row
     if sequence == "episode":
         if graph.branched:
-            raise ValueError(
-                "on a branched graph a step lies in several episodes: use sequence=step or token-mean"
-            )
+            raise ValueError("on a branched graph a step lies in several episodes: use sequence=step or token-mean")
         key = np.unique(graph.episode, return_inverse=True)[1]
     length = np.bincount(key, n_tokens)  # decisions of each sequence
     times = np.zeros(len(length))  # how often each sequence counts

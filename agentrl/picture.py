@@ -25,8 +25,12 @@ def learning_curve(folder: RunFolder) -> Path:
     figure, axes = pyplot.subplots(figsize=(7.5, 4.2), dpi=120)
     axes.plot([r["step"] + 1 for r in train], [r["success"] for r in train], color="0.75", lw=1, label="training tasks")
     for mode, colour in (("sampled", "tab:blue"), ("greedy", "tab:orange")):
-        _points(axes, [r for r in rows if r["stage"] == "eval" and r["mode"] == mode and r["name"] != "start"], mode, colour)
-    axes.set(xlabel="iteration", ylabel="success", ylim=(0, 1), title=f"{folder.path.name}: success on tasks never seen")
+        _points(
+            axes, [r for r in rows if r["stage"] == "eval" and r["mode"] == mode and r["name"] != "start"], mode, colour
+        )
+    axes.set(
+        xlabel="iteration", ylabel="success", ylim=(0, 1), title=f"{folder.path.name}: success on tasks never seen"
+    )
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right", frameon=False)
     figure.tight_layout()

@@ -67,9 +67,7 @@ class ExpertActor(Wordless):
     trains under the mask that sampling uses.
     """
 
-    def __init__(
-        self, expert: str, prompt: Prompt, chat: Chat | None = None, context_limit: int | None = None
-    ) -> None:
+    def __init__(self, expert: str, prompt: Prompt, chat: Chat | None = None, context_limit: int | None = None) -> None:
         self.name, self.chat, self.context_limit = expert, chat, context_limit
         self._prompt, self._tries = prompt, Tries()
 
@@ -84,6 +82,4 @@ class ExpertActor(Wordless):
         allowed = None
         if request.choices is not None:
             allowed = self._tries.get(request.choices).sets(ids.tolist())
-        return Generation(
-            text=text, token_ids=ids, logprobs=np.zeros(len(ids)), allowed=allowed, weight=move.weight
-        )
+        return Generation(text=text, token_ids=ids, logprobs=np.zeros(len(ids)), allowed=allowed, weight=move.weight)

@@ -79,9 +79,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
     handler = signal.signal(signal.SIGALRM, expire)
     started = time.monotonic()
-    left, interval = signal.setitimer(
-        signal.ITIMER_REAL, seconds, 1.0
-    )  # again each second, should it be swallowed
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, should it be swallowed
     try:
         yield
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -98,19 +96,13 @@ def checked_observation(value: object, call: str = "reset") -> Observation:
     """The value if it is an observation whose words a tokenizer takes, else EnvFault."""
     if not isinstance(value, Observation):
         raise EnvFault(f"{call} returned {type(value).__name__}, not an Observation")
-    words = (
-        (value.text, value.state_key, value.task, *value.actions)
-        if isinstance(value.actions, tuple)
-        else (None,)
-    )
+    words = (value.text, value.state_key, value.task, *value.actions) if isinstance(value.actions, tuple) else (None,)
     if not all(isinstance(word, str) for word in words):
         raise EnvFault(f"{call} returned an observation whose text, state_key, task or actions are not texts")
     try:
         "".join(words).encode()  # type: ignore[arg-type]
     except UnicodeEncodeError:
-        raise EnvFault(
-            f"{call} returned an observation with half of a surrogate pair, which is not text"
-        ) from None
+        raise EnvFault(f"{call} returned an observation with half of a surrogate pair, which is not text") from None
     return value
 
 
@@ -145,9 +137,7 @@ def _checked_info(info: object) -> dict[str, Any]:
     if not isinstance(info.get("success", False), bool | np.bool_):
         raise EnvFault(f"step returned info['success'] of type {type(info['success']).__name__}, not bool")
     if info.get("status", Status.OK) not in STEP_STATUS:
-        raise EnvFault(
-            f"step returned info['status'] = {info['status']!r}: it must be OK, PARSE_ERROR or TOOL_ERROR"
-        )
+        raise EnvFault(f"step returned info['status'] = {info['status']!r}: it must be OK, PARSE_ERROR or TOOL_ERROR")
     return dict(info)
 
 
@@ -246,9 +236,7 @@ class InlinePool:
 
     def acquire(self) -> InlineHandle:
         """See Pool."""
-        return (
-            self._idle.pop() if self._idle else InlineHandle(Slot(self._make, self._expert, self._timeout_s))
-        )
+        return self._idle.pop() if self._idle else InlineHandle(Slot(self._make, self._expert, self._timeout_s))
 
     def release(self, handle: InlineHandle, *, broken: bool) -> None:
         """See Pool."""

@@ -99,9 +99,7 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     for number, episode in enumerate(episodes):
         ids["episode"](f"{episode.task.key}#{episode.copy}", number)
         _add_rows(columns, ids, number, episode)
-    arrays: dict[str, np.ndarray] = {
-        name: np.asarray(values, COLUMNS[name]) for name, values in columns.items()
-    }
+    arrays: dict[str, np.ndarray] = {name: np.asarray(values, COLUMNS[name]) for name, values in columns.items()}
     steps = [step for episode in episodes for step in episode.steps]
     return StepGraph(
         columns={**arrays, **_info_columns(steps)},
@@ -115,9 +113,7 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     )
 
 
-def _add_rows(
-    columns: dict[str, list[Any]], ids: Mapping[str, _Ids], number: int, episode: EpisodeRecord
-) -> None:
+def _add_rows(columns: dict[str, list[Any]], ids: Mapping[str, _Ids], number: int, episode: EpisodeRecord) -> None:
     group = ids["group"](episode.task.key, episode.group)
     final = same_state(episode.final) if episode.final else ""
     for turn, step in enumerate(episode.steps):
@@ -153,9 +149,7 @@ def _add_rows(
 
 def _info_columns(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
     """`info.NAME` [N] float64 of every numeric entry, NaN where it is absent or no number."""
-    numeric = sorted(
-        {name for step in steps for name, value in step.info.items() if isinstance(value, NUMERIC)}
-    )
+    numeric = sorted({name for step in steps for name, value in step.info.items() if isinstance(value, NUMERIC)})
     return {f"info.{name}": np.array([_number(step.info.get(name)) for step in steps]) for name in numeric}
 
 

@@ -38,9 +38,7 @@ def entropy_band(
     """
     if step is not None:
         _, key = torch.unique(step, return_inverse=True)
-        sums = torch.zeros(int(key.max()) + 1, dtype=entropy.dtype, device=entropy.device).index_add(
-            0, key, entropy
-        )
+        sums = torch.zeros(int(key.max()) + 1, dtype=entropy.dtype, device=entropy.device).index_add(0, key, entropy)
         entropy = (sums / torch.bincount(key))[key]
     distance = torch.relu(low * history - entropy) + torch.relu(entropy - high * history)  # [T]
     if differentiable:
@@ -60,9 +58,7 @@ def band_weight(epoch: int, epochs: int) -> float:
     return 0.8 * math.exp(-3 * min((epoch - half) / half, 1.0))
 
 
-def likelihood_guard(
-    logprob: Tensor, old_logprob: Tensor, positive: Tensor, negative: Tensor, step: Tensor
-) -> Tensor:
+def likelihood_guard(logprob: Tensor, old_logprob: Tensor, positive: Tensor, negative: Tensor, step: Tensor) -> Tensor:
     """[T] how far each token's likelihood fell, on actions that should not have lost any.
 
     Source: LLDS, arXiv:2512.04220 (abstract and recollection): only for an action (the tokens of a step) of

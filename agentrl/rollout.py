@@ -143,9 +143,7 @@ async def _with_retries(
 ) -> EpisodeRecord:
     started = time.monotonic()
     for attempt in range(player.limits.retries + 1):
-        record = EpisodeRecord(
-            task=task, group=group, copy=copy, policy=player.actor.name, attempts=attempt + 1
-        )
+        record = EpisodeRecord(task=task, group=group, copy=copy, policy=player.actor.name, attempts=attempt + 1)
         key = (player.seed, player.stage, iteration, group, copy, attempt)
         handle = player.pool.acquire()
         broken = True

@@ -17,6 +17,7 @@ from agentrl.graph import StepGraph
 from agentrl.learner import Learner
 from agentrl.metrics import Metrics, Stopwatch
 from agentrl.policies import ExpertActor
+from agentrl.pool import Pool
 from agentrl.progress import Progress
 from agentrl.records import build_graph
 from agentrl.rollout import Actor, Player, PolicyActor, play
@@ -79,7 +80,9 @@ class Run:
         player = self.player(PolicyActor(self.engine, self.chat, self.tables.engine.max_context), "train", TRAIN)
         batch = self.tables.batch
         got = self.loop.run(
-            collect(player, self.sampler, self.settings.sampler, tasks=batch.tasks, copies=batch.copies, iteration=iteration)
+            collect(
+                player, self.sampler, self.settings.sampler, tasks=batch.tasks, copies=batch.copies, iteration=iteration
+            )
         )
         return got.graph, got.metrics
 
@@ -137,7 +140,7 @@ class Run:
         self.engine.version = self.state.step if self.state.stage == "train" else 0
         self.progress.say(f"going on from {at}: {self.state.stage} step {self.state.step}")
 
-    def _pool(self, entry: Entry) -> world.Pool:
+    def _pool(self, entry: Entry) -> Pool:
         tables = self.tables
         return world.pool(entry, tables.pool.kind, tables.pool.workers, tables.limits.call_seconds)
 
@@ -175,7 +178,11 @@ class Run:
         for record in records:
             for turn, step in enumerate(record.steps):
                 words = self.prompt.turn if turn else self.prompt.first
-                texts += [words(step.observation), *map(self.prompt.answer, step.observation.actions), step.generation.text]
+                texts += [
+                    words(step.observation),
+                    *map(self.prompt.answer, step.observation.actions),
+                    step.generation.text,
+                ]
         entities = list(module.entities(config)) if hasattr(module, "entities") else []
         whole = self.tables.model.new is not None and bool(self.tables.model.new.entity_pattern)
         known = sorted({*texts, *(f" {name}" for name in entities)})
@@ -198,6 +205,6 @@ def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
     both = {task.key for task in held_out} & {train[i].key for i in range(len(train))}
     if both:
         raise ValueError(
-            f"{len(both)} evaluation tasks are training tasks too, such as {sorted(both)[0]}: set eval.env to another split"
+            f"{len(both)} evaluation tasks are training tasks too, such as {sorted(both)[0]}: "
+            "set eval.env to another split"
         )
-

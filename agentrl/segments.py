@@ -78,9 +78,7 @@ def moments(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None, st
     high = group_max(np.where(counted, x, -np.inf), key)  # [N]
     low = -group_max(np.where(counted, -x, -np.inf), key)  # [N]
     with np.errstate(invalid="ignore"):
-        tolerance = CONSTANT * np.maximum(
-            1.0, np.nan_to_num(np.maximum(np.abs(high), np.abs(low)), posinf=1.0)
-        )
+        tolerance = CONSTANT * np.maximum(1.0, np.nan_to_num(np.maximum(np.abs(high), np.abs(low)), posinf=1.0))
         constant = (high - low) <= tolerance  # [N]
     n = count(key, w)  # [N]
     mu = np.where(constant & (n > 0), high, np.nan_to_num(mean(x, key, w)))  # [N]
@@ -263,9 +261,7 @@ def broadcast(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.repeat(x, np.diff(offsets))
 
 
-def whiten(
-    x: np.ndarray, weight: np.ndarray | None = None, eps: float = 1e-8, std: Std = "sample"
-) -> np.ndarray:
+def whiten(x: np.ndarray, weight: np.ndarray | None = None, eps: float = 1e-8, std: Std = "sample") -> np.ndarray:
     """(x - mean) / sqrt(variance + eps) over all rows, [N]; a single row gives 0 (its sample variance is
     undefined).
 

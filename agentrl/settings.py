@@ -20,7 +20,8 @@ class Section(BaseModel, frozen=True, extra="forbid"):
 
 class RunSection(Section):
     """name and folder: where the run is stored. iterations: updates on fresh rollouts. threads: of torch, 0 leaves
-    torch's own choice. checkpoint_every, graphs_every: iterations between files, 0 for never. keep: checkpoints kept."""
+    torch's own choice. checkpoint_every, graphs_every: iterations between files, 0 for never. keep: checkpoints kept.
+    """
 
     name: str = "run"
     folder: str = "runs"
@@ -67,8 +68,8 @@ class EvalSection(Section):
     """Held-out evaluation. every: iterations between (0: only before, after the warm-up and at the end).
 
     tasks: how many of the environment's tasks under `env` (options that replace those of [env]); panel: a file of task
-    keys instead. modes: greedy and/or sampled; temperature: of the sampled mode, default that of training. during: tasks
-    used for evaluations in between.
+    keys instead. modes: greedy and/or sampled; temperature: of the sampled mode, default that of training. during:
+    tasks used for evaluations in between.
     """
 
     every: int = Field(0, ge=0)
@@ -88,7 +89,8 @@ class LogSection(Section):
 
 
 class PoolSection(Section):
-    """kind: where environments run; auto takes worker processes for heavy ones. workers: processes, 0 for one a core."""
+    """kind: where environments run; auto takes worker processes for heavy ones. workers: processes, 0 for one a
+    core."""
 
     kind: Literal["auto", "inline", "processes"] = "auto"
     workers: int = Field(0, ge=0)

@@ -25,9 +25,7 @@ def similar_states(graph: StepGraph, threshold: float) -> np.ndarray:
         ValueError: the graph does not keep the words of its states.
     """
     if "state" not in graph.names:
-        raise ValueError(
-            "similarity grouping needs the texts of the states, and these steps keep only their ids"
-        )
+        raise ValueError("similarity grouping needs the texts of the states, and these steps keep only their ids")
     order = np.argsort(graph.column("line"), kind="stable") if graph.has("line") else np.arange(len(graph))
     words = graph.names["state"]
     groups = graph.group[order].tolist()
@@ -121,10 +119,7 @@ class Representative:
         """Ratcliff-Obershelp as difflib does it, block by block, until the threshold is passed or out of
         reach."""
         total = len(self.text) + len(new.text)
-        starts = [
-            (at, self.anchors.get(int(new.code[at])))
-            for at in np.flatnonzero(self.rare[new.code % CHARACTERS])
-        ]
+        starts = [(at, self.anchors.get(int(new.code[at]))) for at in np.flatnonzero(self.rare[new.code % CHARACTERS])]
         anchored = [(int(at), places) for at, places in starts if places]
         matched, possible = 0, min(len(self.text), len(new.text))
         todo = [(0, len(new.text), 0, len(self.text))]

@@ -33,10 +33,7 @@ def mcnemar(only_a: int, only_b: int) -> float:
     n, k = only_a + only_b, min(only_a, only_b)
     if n == 0:
         return 1.0
-    logs = [
-        math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) - n * math.log(2)
-        for i in range(k + 1)
-    ]
+    logs = [math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) - n * math.log(2) for i in range(k + 1)]
     return min(1.0, 2 * sum(math.exp(x) for x in logs))
 
 

@@ -34,13 +34,9 @@ NATURAL = Kind("a whole number from 0", _natural)
 NUMBER = Kind("a finite number", _number)
 WEIGHT = Kind("a finite number from 0", lambda x: _number(x) and x >= 0)
 FLAG = Kind("true or false", lambda x: isinstance(x, bool) or (isinstance(x, int) and x in (0, 1)))
-STEP = Kind(
-    "[episode, turn]", lambda x: isinstance(x, list) and len(x) == 2 and _text(x[0]) and _natural(x[1])
-)
+STEP = Kind("[episode, turn]", lambda x: isinstance(x, list) and len(x) == 2 and _text(x[0]) and _natural(x[1]))
 NUMBERS = Kind("a list of finite numbers", lambda x: isinstance(x, list) and all(map(_number, x)))
-STATUS = Kind(
-    "one of " + ", ".join(s.name.lower() for s in Status), lambda x: str(x).upper() in Status.__members__
-)
+STATUS = Kind("one of " + ", ".join(s.name.lower() for s in Status), lambda x: str(x).upper() in Status.__members__)
 
 FIELDS: Mapping[str, Kind] = MappingProxyType({
     "group": TEXT, "episode": TEXT, "turn": NATURAL, "reward": NUMBER,

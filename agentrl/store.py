@@ -36,9 +36,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         reason = error.strerror or error
-        raise ValueError(
-            f"cannot write {path}: {reason}; free some space or choose another folder"
-        ) from error
+        raise ValueError(f"cannot write {path}: {reason}; free some space or choose another folder") from error
 
 
 def _blob(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -87,9 +85,7 @@ def read(path: Path) -> StepGraph:
     if head.get("format") != FORMAT:
         raise ValueError(f"{path} holds no step graph")
     if head.get("version") != VERSION:
-        raise ValueError(
-            f"{path} is a step graph of format {head.get('version')}, this agentrl reads {VERSION}"
-        )
+        raise ValueError(f"{path} is a step graph of format {head.get('version')}, this agentrl reads {VERSION}")
     return _from_tensors(tensors)
 
 

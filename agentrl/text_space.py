@@ -44,13 +44,9 @@ class UnicodeText(Text):
     thousands of unassigned code points.
     """
 
-    def __init__(
-        self, max_length: int, *, min_length: int = 0, seed: int | np.random.Generator | None = None
-    ) -> None:
+    def __init__(self, max_length: int, *, min_length: int = 0, seed: int | np.random.Generator | None = None) -> None:
         if not 0 <= min_length <= max_length:
-            raise ValueError(
-                f"a text space needs 0 <= min_length <= max_length, got {min_length} and {max_length}"
-            )
+            raise ValueError(f"a text space needs 0 <= min_length <= max_length, got {min_length} and {max_length}")
         self.min_length, self.max_length = min_length, max_length
         super(Text, self).__init__(dtype=str, seed=seed)  # Text would build tables of every character
 

@@ -269,9 +269,7 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
     net = learner.network
     inside = np.zeros(len(work.graph))  # [N]
     inside[rows] = work.multiplicity[rows]
-    weight = aggregation_weights(
-        work.graph, inside, config.aggregation, config.sequence, config.norm_tokens
-    )  # [S]
+    weight = aggregation_weights(work.graph, inside, config.aggregation, config.sequence, config.norm_tokens)  # [S]
     batch = pack(work.graph.tokens, rows[work.active[rows]], weight, sharing=net.sharing)
     whole = work.graph.episode[batch.step] if work.whole_episodes else None
     for part in microbatches(batch, config.max_tokens, whole):

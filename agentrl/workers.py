@@ -45,9 +45,7 @@ def serve(pipe: Connection, now: Any, make: Callable[[], Env], expert: Any, time
 
     `now` is a shared integer that names the call being carried out: whose fault it is if the process dies.
     """
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group; the parent ends the workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
     slots: dict[int, Slot] = {}
     while True:
         try:
@@ -87,9 +85,7 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.now = context.RawValue("q", -1)
-        self.process = context.Process(
-            target=serve, args=(theirs, self.now, make, expert, timeout_s), daemon=True
-        )
+        self.process = context.Process(target=serve, args=(theirs, self.now, make, expert, timeout_s), daemon=True)
         self.process.start()
         theirs.close()
         if cpu is not None and self.process.pid and hasattr(os, "sched_setaffinity"):
@@ -114,9 +110,7 @@ class Worker:
         try:
             pickled = pickle.dumps(arguments)
         except Exception as error:  # noqa: BLE001  pickling runs the task's code, which may raise anything
-            future.set_exception(
-                ValueError(f"{arguments[0]!r:.80} cannot be sent to a worker process: {error}")
-            )
+            future.set_exception(ValueError(f"{arguments[0]!r:.80} cannot be sent to a worker process: {error}"))
             return future
         self.futures[self._queue(slot, method, pickled)] = future
         return future
@@ -274,9 +268,7 @@ class WorkerHandle:
                 return await self.worker.call(self.slot, method, arguments)
             except WorkerLost as lost:
                 if not lost.began:
-                    raise EnvFault(
-                        "the worker process ended before its first call; stderr says why"
-                    ) from None
+                    raise EnvFault("the worker process ended before its first call; stderr says why") from None
                 self.worker, self.slot = self._pool.place()
                 behind = method != "reset"
         raise EnvFault(f"the worker process was lost {LOSSES} times during one call")

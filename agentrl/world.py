@@ -25,9 +25,7 @@ def tasks(entry: Entry) -> Sequence[Task]:
     """The environment's tasks under its configuration; ValueError if there are none."""
     found: Sequence[Task] = entry.module.tasks(entry.config)
     if not len(found):
-        raise ValueError(
-            f"environment {entry.name} has no tasks under this configuration: check its data and split"
-        )
+        raise ValueError(f"environment {entry.name} has no tasks under this configuration: check its data and split")
     return found
 
 

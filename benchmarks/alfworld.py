@@ -92,9 +92,7 @@ def genuine_times(data: Mapping[str, Any], commands: list[str]) -> Times:
         admissible = genuine.admissible()
         step += time.process_time() - begin
         if (engine.step(command), engine.admissible()) != (text, admissible):
-            raise SystemExit(
-                f"the engines differ after {command!r}: run `agentrl check alfworld` on this game"
-            )
+            raise SystemExit(f"the engines differ after {command!r}: run `agentrl check alfworld` on this game")
     genuine.close()
     return Times(load, reset, step / len(commands) * 1e3)
 
@@ -155,9 +153,7 @@ def table(found: Mapping[str, Any]) -> str:
     """For the eye."""
     rows = [f"{'CPU ms a call':14}{'load':>10}{'reset':>10}{'step':>10}"]
     for name, digits in (("native_ms", 4), ("genuine_ms", 1), ("ratio", 0)):
-        rows.append(
-            f"{name.removesuffix('_ms'):14}" + "".join(f"{one:10.{digits}f}" for one in found[name].values())
-        )
+        rows.append(f"{name.removesuffix('_ms'):14}" + "".join(f"{one:10.{digits}f}" for one in found[name].values()))
     return "\n".join([*rows, f"one more environment: {found['kib_per_env']:.1f} KiB"])
 
 

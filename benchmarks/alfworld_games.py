@@ -67,9 +67,7 @@ def making(games: int) -> list[dict[str, object]]:
         spent = (time.process_time() - start) / games
         plan = fmean(len(one.data["walkthrough"]) for one in made)
         first = sum(not one.rejected for one in made) / games
-        rows.append(
-            {"level": level, "ms": 1e3 * spent, "games_per_s": 1 / spent, "first_room": first, "plan": plan}
-        )
+        rows.append({"level": level, "ms": 1e3 * spent, "games_per_s": 1 / spent, "first_room": first, "plan": plan})
     return rows
 
 
@@ -107,9 +105,7 @@ def show(title: str, rows: list[dict[str, object]]) -> None:
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", type=int, default=200, help="games a row")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     given = parser.parse_args()

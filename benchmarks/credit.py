@@ -103,9 +103,7 @@ def measure(method: str, graph: StepGraph, rows: list[dict[str, Any]] | None, re
     return line
 
 
-def similarity(
-    rows: int = 5120, groups: int = 256, characters: int = 1500, threshold: float = 0.9
-) -> dict[str, Any]:
+def similarity(rows: int = 5120, groups: int = 256, characters: int = 1500, threshold: float = 0.9) -> dict[str, Any]:
     """The official partition, ours against comparing every text with every cluster as the released code does.
 
     Texts look like search results: sentences of words with English letter frequencies, capitals, digits and

@@ -158,9 +158,7 @@ def trees(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator) -> Step
     opening = turn == first[episode]
     trunk_row = starts[np.searchsorted(tree, tree[episode])]  # [N] first row of the tree's trunk
     above[opening] = np.where(turn > 0, trunk_row + turn - 1, -1)[opening]
-    return graph_of(
-        mdp, truth, played, episode, turn, group=tree[episode] // 2, parent=above, tree=tree[episode]
-    )
+    return graph_of(mdp, truth, played, episode, turn, group=tree[episode] // 2, parent=above, tree=tree[episode])
 
 
 def graph_of(

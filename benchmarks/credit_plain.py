@@ -53,11 +53,7 @@ def episodes(rows: list[Row], key: str = "group", unit: str = "episode", **how: 
     score, out = scores(rows), [0.0] * len(rows)
     for own in groups(rows, key):
         counted = [i for i in own if rows[i]["turn"] == 0] if unit == "episode" else own
-        fate = dict(
-            zip(
-                (rows[i]["episode"] for i in counted), normal([score[i] for i in counted], **how), strict=True
-            )
-        )
+        fate = dict(zip((rows[i]["episode"] for i in counted), normal([score[i] for i in counted], **how), strict=True))
         for i in own:
             out[i] = fate[rows[i]["episode"]]
     return out
@@ -264,9 +260,7 @@ def graft(rows: list[Row]) -> list[float]:
     return [(a > 0) - (a < 0) if len(out[u]) == 1 else n for a, n, u in zip(ahead, normed, node, strict=True)]
 
 
-def settle(
-    out: dict[Any, list[int]], there: list[Any], value: dict[Any, float], gain: Any, gamma: float
-) -> None:
+def settle(out: dict[Any, list[int]], there: list[Any], value: dict[Any, float], gain: Any, gamma: float) -> None:
     """Sweeps to 1e-8, in place (Jacobi, as the catalogue's)."""
     moved = 1.0
     while moved > 1e-8:

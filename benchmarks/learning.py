@@ -45,7 +45,13 @@ def main() -> None:
 def one(given: argparse.Namespace, seed: int, kind: str, rl: Path | None = None) -> tuple[tuple[int, str], Path]:
     """Train one run in a process of its own (or find it done); returns its folder."""
     name = f"{kind}-{seed}"
-    words = [str(given.recipe), f"run.name={name}", f"run.folder={given.folder}", f"run.seed={seed}", "run.graphs_every=0"]
+    words = [
+        str(given.recipe),
+        f"run.name={name}",
+        f"run.folder={given.folder}",
+        f"run.seed={seed}",
+        "run.graphs_every=0",
+    ]
     if kind == "grpo":
         words.append('credit={name="grpo", std="none"}')
     if rl is not None:
@@ -117,9 +123,16 @@ def summarise(given: argparse.Namespace, runs: dict[tuple[int, str], Path], show
         pairs = {"rl - clone": (stage["rl"], stage["clone"]), "rl - control": (stage["rl"], stage["control"])}
         pairs |= {"rl - demonstrator": (stage["rl"], teacher), "rl - grpo": (stage["rl"], stage["grpo"])}
         result[mode] = {
-            **{name: {"by_seed": x.mean(1).tolist(), "interval": [*wilson(x.sum(), x.size)]} for name, x in stage.items()},
+            **{
+                name: {"by_seed": x.mean(1).tolist(), "interval": [*wilson(x.sum(), x.size)]}
+                for name, x in stage.items()
+            },
             "differences": {
-                name: {"by_seed": (a - b).mean(1).tolist(), "mean": float((a - b).mean()), "interval": [*paired_bootstrap(a, b)]}
+                name: {
+                    "by_seed": (a - b).mean(1).tolist(),
+                    "mean": float((a - b).mean()),
+                    "interval": [*paired_bootstrap(a, b)],
+                }
                 for name, (a, b) in pairs.items()
             },
         }

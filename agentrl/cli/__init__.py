@@ -1,6 +1,7 @@
 """The command line: one module a verb, each with `main(words) -> exit code`; the module's first line is its help."""
 
 import importlib
+import importlib.util
 import os
 import pkgutil
 import sys

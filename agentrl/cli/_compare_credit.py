@@ -30,8 +30,7 @@ def compare(graph: StepGraph, credits: Mapping[str, Credit], top: int) -> list[d
                 "correlation": correlation(x, y),
                 "sign_disagreements": float(np.mean(x * y < 0)) if len(rows) else 0.0,
                 "most_apart": [
-                    describe(graph, int(row))
-                    | {a: left.advantage[row].item(), b: right.advantage[row].item()}
+                    describe(graph, int(row)) | {a: left.advantage[row].item(), b: right.advantage[row].item()}
                     for row in worst
                 ],
             }
@@ -69,9 +68,7 @@ def table(pairs: Sequence[Mapping[str, Any]]) -> str:
     lines = [f"{'methods':32} {'steps':>7} {'correlation':>12} {'sign differs':>13}"]
     for pair in pairs:
         r = "-" if pair["correlation"] is None else f"{pair['correlation']:.4f}"
-        lines.append(
-            f"{' '.join(pair['methods']):32} {pair['steps']:7d} {r:>12} {pair['sign_disagreements']:13.2%}"
-        )
+        lines.append(f"{' '.join(pair['methods']):32} {pair['steps']:7d} {r:>12} {pair['sign_disagreements']:13.2%}")
     for pair in pairs:
         a, b = pair["methods"]
         lines.append(f"\nmost apart, {a} and {b}:")

@@ -15,7 +15,9 @@ from agentrl.config import override, resolve
 
 def main(words: Sequence[str]) -> int:
     """See the module; exit code 1 if something does not hold."""
-    parser = argparse.ArgumentParser("agentrl check", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "agentrl check", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("env")
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument("--tasks", type=int, default=4, help="tasks to try")

@@ -34,9 +34,7 @@ def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
     return 0
 
 
-def run_compare(
-    methods: Sequence[str], steps: Path, options: Sequence[str], as_json: bool, top: int = 5
-) -> int:
+def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_json: bool, top: int = 5) -> int:
     """Print how far methods agree. Options are `method.key=value`."""
     try:
         modules = {name: catalogue.load("credit", name) for name in methods}
@@ -64,9 +62,7 @@ def run_list(as_json: bool) -> int:
         print("\n".join(map(json.dumps, found)))
         return 0
     for entry in found:
-        needs = ", ".join(
-            [*entry["needs"], *(f"{name} (on some steps)" for name in entry["may_be_absent_on_steps"])]
-        )
+        needs = ", ".join([*entry["needs"], *(f"{name} (on some steps)" for name in entry["may_be_absent_on_steps"])])
         print(f"{entry['name']:20} {entry['paper']}" + (f"; needs {needs}" if needs else ""))
     return 0
 
@@ -86,9 +82,7 @@ def read(steps: Path) -> StepGraph:
     if steps.is_dir():
         stored = sorted((steps / "graphs").glob("*.safetensors"))
         if not stored:
-            raise ValueError(
-                f"{steps} has no graphs/*.safetensors: give a run folder with stored rollouts, or a file"
-            )
+            raise ValueError(f"{steps} has no graphs/*.safetensors: give a run folder with stored rollouts, or a file")
         steps = stored[-1]
     return store.read(steps) if steps.suffix == ".safetensors" else read_steps(steps)
 
@@ -123,9 +117,7 @@ def json_lines(graph: StepGraph, credit: Credit) -> list[str]:
     advantage: list[Any] = np.where(credit.assigned, credit.advantage, np.nan).tolist()
     parts: dict[str, list[Any]] = {"advantage": advantage}
     parts |= {name: per_row(graph, name, values) for name, values in credit.parts.items()}
-    order = (
-        np.argsort(graph.column("line"), kind="stable").tolist() if graph.has("line") else range(len(graph))
-    )
+    order = np.argsort(graph.column("line"), kind="stable").tolist() if graph.has("line") else range(len(graph))
     return [json.dumps({name: null(values[i]) for name, values in parts.items()}) for i in order]
 
 
@@ -154,9 +146,7 @@ def table(graph: StepGraph, credit: Credit, method: str) -> str:
         a = credit.advantage[rows][credit.assigned[rows]]
         spread = f"{a.min():13.4f} {a.mean():9.4f} {a.max():9.4f}" if len(a) else "not assigned".rjust(33)
         first = rows[graph.first[rows]]
-        lines.append(
-            f"{name:{width}}  {len(first):8d} {len(rows):6d} {graph.score[first].mean():11.4f}  {spread}"
-        )
+        lines.append(f"{name:{width}}  {len(first):8d} {len(rows):6d} {graph.score[first].mean():11.4f}  {spread}")
     lines += [f"{name} = {value:.4f}" for name, value in credit.metrics.items()]
     return "\n".join(lines)
 
@@ -178,18 +168,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument("--steps", type=Path, help="steps.jsonl, a stored graph, or a run folder")
     parser.add_argument("--json", action="store_true", help="one JSON object a step (a pair, a method)")
-    parser.add_argument(
-        "--list", action="store_true", help="every method, its paper and the columns it needs"
-    )
+    parser.add_argument("--list", action="store_true", help="every method, its paper and the columns it needs")
     parser.add_argument("--compare", metavar="a,b", help="methods to compare; options are method.key=value")
     parser.add_argument("--top", type=int, default=5, help="steps to show for each pair compared")
     given = parser.parse_intermixed_args(words)
     if given.list:
         return run_list(given.json)
     if given.steps is None or (given.method is None and given.compare is None):
-        return complain(
-            ValueError("give a method and --steps FILE, or --compare a,b --steps FILE, or --list")
-        )
+        return complain(ValueError("give a method and --steps FILE, or --compare a,b --steps FILE, or --list"))
     if given.compare is not None:
         options = [] if given.method is None else [given.method, *given.options]
         return run_compare(given.compare.split(","), given.steps, options, given.json, given.top)

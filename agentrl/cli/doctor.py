@@ -29,7 +29,8 @@ def main(words: Sequence[str]) -> int:
     print(f"{'cores':20} {found['cores']}")
     print(f"{'accelerator':20} {found['accelerator']}")
     for extra, there in found["extras"].items():
-        print(f"extra {extra:14} {'there' if there else f"missing: pip install 'agentrl-stepgraph[{extra}]'"}")
+        said = "there" if there else f"missing: pip install 'agentrl-stepgraph[{extra}]'"
+        print(f"extra {extra:14} {said}")
     return 0
 
 

@@ -11,10 +11,14 @@ from pathlib import Path
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
-    parser = argparse.ArgumentParser("agentrl train", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "agentrl train", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("recipe", type=Path)
     parser.add_argument("overrides", nargs="*", metavar="section.key=value")
-    parser.add_argument("--resume", action="store_true", help="go on with the run of this name; a new one if there is none")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the run of this name; a new one if there is none"
+    )
     parser.add_argument("--dry-run", action="store_true")
     given = parser.parse_intermixed_args(words)
     from agentrl.settings import Settings

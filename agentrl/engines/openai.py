@@ -74,9 +74,7 @@ def _library() -> ModuleType:
     try:
         import openai
     except ImportError:
-        raise ValueError(
-            "openai: policies need the openai package: pip install 'agentrl-stepgraph[openai]'"
-        ) from None
+        raise ValueError("openai: policies need the openai package: pip install 'agentrl-stepgraph[openai]'") from None
     module: ModuleType = openai
     return module
 
@@ -92,9 +90,7 @@ class OpenAIPolicy(Wordless):
         self._url = endpoint.base_url or os.environ.get("OPENAI_BASE_URL")
         self._key = os.environ.get("OPENAI_API_KEY") or ("none" if self._url else "")
         if not self._key:
-            raise ValueError(
-                f"{self.name} needs a key: set OPENAI_API_KEY, or name a server, openai:MODEL@http://..."
-            )
+            raise ValueError(f"{self.name} needs a key: set OPENAI_API_KEY, or name a server, openai:MODEL@http://...")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
         self._gate = asyncio.Semaphore(endpoint.concurrency)
@@ -147,13 +143,9 @@ class OpenAIPolicy(Wordless):
 
     async def _ask(self, request: Request) -> Any:
         end = self.endpoint
-        limit = (
-            "max_tokens" if self._url else "max_completion_tokens"
-        )  # OpenAI's newer models take the latter only
+        limit = "max_tokens" if self._url else "max_completion_tokens"  # OpenAI's newer models take the latter only
         options: dict[str, Any] = {limit: min(request.max_tokens, end.max_tokens)}
-        options |= {
-            name: value for name in ("temperature", "top_p") if (value := getattr(end, name)) is not None
-        }
+        options |= {name: value for name in ("temperature", "top_p") if (value := getattr(end, name)) is not None}
         if end.stop:
             options["stop"] = list(end.stop)
         if end.seeded:

@@ -46,7 +46,5 @@ def inner(name: str, options: Mapping[str, Any]) -> Inner:
     """
     module = catalogue.load("credit", name)
     if getattr(module, "ON", "chains") != "chains":
-        raise ValueError(
-            f"{name} gives credit to {module.ON}, which cannot be combined with credit of chains"
-        )
+        raise ValueError(f"{name} gives credit to {module.ON}, which cannot be combined with credit of chains")
     return Inner(module, module.Config.model_validate(options))

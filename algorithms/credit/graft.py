@@ -49,7 +49,5 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     ahead = np.where(np.isnan(fixed), np.nan, 0.0)  # [K] nothing lies beyond an end
     decay = config.gamma * config.lam
     later = graph_values(u, v, ahead, how="bellman", gamma=decay, gain=delta)  # [K]
-    advantage = group_norm(
-        delta + decay * later[v], u, std="population", eps=config.eps, singleton="sign"
-    )  # [N]
+    advantage = group_norm(delta + decay * later[v], u, std="population", eps=config.eps, singleton="sign")  # [N]
     return Credit.of(advantage, parts={"value": value[u]})

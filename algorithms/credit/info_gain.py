@@ -41,9 +41,7 @@ def turn_reward(graph: StepGraph) -> np.ndarray:
     for name, absent in (("gold_logprob_start", np.isnan(before) & root), ("gold_logprob", np.isnan(after))):
         missing = absent & played_on  # [N]
         if missing.any():
-            raise ValueError(
-                f"{where(graph, int(np.argmax(missing)))}: {name}: missing, info_gain needs it here"
-            )
+            raise ValueError(f"{where(graph, int(np.argmax(missing)))}: {name}: missing, info_gain needs it here")
     return np.where(played_on, np.exp(after) - np.exp(before), graph.reward)
 
 

@@ -34,9 +34,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     first = np.flatnonzero(graph.first)  # [E]
     absent = first[np.isnan(value[first])]
     if len(absent):
-        raise ValueError(
-            f"{where(graph, int(absent[0]))}: value: single_stream needs it on an episode's first step"
-        )
+        raise ValueError(f"{where(graph, int(absent[0]))}: value: single_stream needs it on an episode's first step")
     surprise = graph.score[first] - value[first]  # [E]
     if config.whiten:
         surprise = whiten(surprise, graph.weight[first])

@@ -82,12 +82,8 @@ def surrogate(inputs: LossInputs, config: Surrogate) -> LossOutput:
 def grouping(inputs: LossInputs, config: Surrogate) -> Groups:
     """The groups of the configured granularity. All tokens of a group must be in one micro-batch."""
     if config.granularity == "token":
-        return Groups(
-            torch.arange(len(inputs.step), device=inputs.step.device), torch.ones_like(inputs.logprob)
-        )
-    key = torch.unique(inputs.path if "sequence" in config.granularity else inputs.step, return_inverse=True)[
-        1
-    ]
+        return Groups(torch.arange(len(inputs.step), device=inputs.step.device), torch.ones_like(inputs.logprob))
+    key = torch.unique(inputs.path if "sequence" in config.granularity else inputs.step, return_inverse=True)[1]
     if config.granularity == "segment":
         order = torch.argsort(key, stable=True)  # [T]
         size = torch.bincount(key)  # [K]

@@ -23,7 +23,5 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
     """Per token; no two tokens depend on each other."""
-    chosen = Surrogate(
-        gate="clip", clip_low=config.clip_low, clip_high=config.clip_high, dual_clip=config.dual_clip
-    )
+    chosen = Surrogate(gate="clip", clip_low=config.clip_low, clip_high=config.clip_high, dual_clip=config.dual_clip)
     return surrogate(inputs, chosen)

@@ -28,9 +28,7 @@ def sum_of(signals: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> n
     """[E] sum of weight * signal."""
     unknown = sorted(set(weights) - set(signals))
     if unknown or not signals:
-        raise ValueError(
-            f"weights name {unknown}, the signals are {sorted(signals)}: name signals that exist"
-        )
+        raise ValueError(f"weights name {unknown}, the signals are {sorted(signals)}: name signals that exist")
     total: np.ndarray = np.sum(
         [weights.get(name, 1.0) * np.asarray(x, np.float64) for name, x in signals.items()], axis=0
     )

@@ -16,7 +16,8 @@ from agentrl.types import Task
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """floor: weight every bin keeps. decay: share of old counts kept per batch. pool: tasks looked at per task drawn."""
+    """floor: weight every bin keeps. decay: share of old counts kept per batch. pool: tasks looked at per task
+    drawn."""
 
     floor: float = Field(0.05, gt=0)
     decay: float = Field(0.9, ge=0, le=1)

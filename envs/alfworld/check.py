@@ -53,9 +53,7 @@ class Outcome(NamedTuple):
     difference: Difference | None
 
 
-def lockstep(
-    native: Engine, genuine: Genuine, seed: int, *, steps: int = STEPS, expert: bool = False
-) -> Outcome:
+def lockstep(native: Engine, genuine: Genuine, seed: int, *, steps: int = STEPS, expert: bool = False) -> Outcome:
     """One walk of both engines from the start of a game.
 
     Args:
@@ -105,11 +103,7 @@ def _wander(admissible: Sequence[str], rng: random.Random) -> str:
     luck = rng.random()
     if luck < 0.06:
         return rng.choice(_SENSELESS)
-    deeds = [
-        one
-        for one in admissible
-        if one.split(" ", 1)[0] not in ("go", "look", "help", "inventory", "examine")
-    ]
+    deeds = [one for one in admissible if one.split(" ", 1)[0] not in ("go", "look", "help", "inventory", "examine")]
     command = rng.choice(deeds if deeds and luck < 0.55 else admissible)
     return f"  {command}\n" if luck > 0.95 else command
 

@@ -70,9 +70,7 @@ def compile_game(data: Mapping[str, Any], *, key: str) -> Game:
     """
     for name in ("pddl_domain", "grammar", "pddl_problem"):
         if not isinstance(data.get(name), str):
-            raise ValueError(
-                f"{key} is not an ALFWorld game: it has no text under {name!r}; take another file"
-            )
+            raise ValueError(f"{key} is not an ALFWorld game: it has no text under {name!r}; take another file")
     try:
         return _compile(data, key)
     except NotNative as error:
@@ -115,9 +113,7 @@ def _rows(problem: Problem) -> dict[str, frozenset[tuple[str, ...]]]:
     for predicate, arguments in problem.facts:
         signature = _SIGNATURE.get(predicate)
         if signature is None or tuple(map(problem.types.get, arguments)) != signature:
-            raise NotNative(
-                f"its PDDL problem starts with ({predicate} {' '.join(arguments)}), which is not expected"
-            )
+            raise NotNative(f"its PDDL problem starts with ({predicate} {' '.join(arguments)}), which is not expected")
         grouped[predicate].add(arguments)
     if len(grouped["atlocation"]) != 1 or list(problem.types.values()).count("agent") != 1:
         raise NotNative("it does not have one agent at one place")

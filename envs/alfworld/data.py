@@ -75,14 +75,10 @@ def data_root(data: str) -> Path:
     """
     given = data or os.environ.get("ALFWORLD_DATA", "")
     if not given:
-        raise ValueError(
-            f"no ALFWorld data named: set data= or $ALFWORLD_DATA to what this fills: {DOWNLOAD}"
-        )
+        raise ValueError(f"no ALFWorld data named: set data= or $ALFWORLD_DATA to what this fills: {DOWNLOAD}")
     root = Path(os.path.expandvars(given)).expanduser()
     if not root.is_dir():
-        raise ValueError(
-            f"no ALFWorld data folder {root}: set data= or $ALFWORLD_DATA to what this fills: {DOWNLOAD}"
-        )
+        raise ValueError(f"no ALFWorld data folder {root}: set data= or $ALFWORLD_DATA to what this fills: {DOWNLOAD}")
     return root
 
 
@@ -137,9 +133,7 @@ def _manifest(path: Path) -> Iterator[GameFile]:
         file = path.parent / name
         file = file / GAME if file.is_dir() else file
         if not file.is_file():
-            raise ValueError(
-                f"{path} line {number}: no such game: {file}; paths are relative to the manifest's folder"
-            )
+            raise ValueError(f"{path} line {number}: no such game: {file}; paths are relative to the manifest's folder")
         yield GameFile(name.removesuffix(f"/{GAME}"), file, _kind(file))
 
 
@@ -201,9 +195,7 @@ def read_game(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(
-            f"the ALFWorld game {path} is not whole JSON ({error}): write or download it again"
-        ) from None
+        raise ValueError(f"the ALFWorld game {path} is not whole JSON ({error}): write or download it again") from None
     if not isinstance(data, dict):
         raise ValueError(f"the ALFWorld game {path} holds a JSON {type(data).__name__}, expected an object")
     return data

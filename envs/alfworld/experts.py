@@ -58,9 +58,7 @@ def _split(name: str) -> tuple[str, *tuple[float, ...]]:
         numbers = (-1.0,)
     if len(numbers) != len(defaults) or not all(0 <= number <= 1 for number in numbers):
         form = ":".join([base, ",".join(map(str, defaults))]) if defaults else base
-        raise ValueError(
-            f"{name!r} is not a player: write {form}, with {len(defaults)} probabilities in [0, 1]"
-        )
+        raise ValueError(f"{name!r} is not a player: write {form}, with {len(defaults)} probabilities in [0, 1]")
     return (base, *numbers)
 
 
@@ -103,9 +101,7 @@ def task_words(observation: Observation) -> str:
     stated = observation.task or observation.text
     before, found, after = stated.rpartition(_TASK)
     if not found and not observation.task:
-        raise ValueError(
-            f"the first observation states no task: {observation.text[:80]!r}; call reset(task) first"
-        )
+        raise ValueError(f"the first observation states no task: {observation.text[:80]!r}; call reset(task) first")
     return (after if found else before or stated).splitlines()[0].strip().removesuffix(".")
 
 

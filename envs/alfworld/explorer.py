@@ -43,9 +43,7 @@ def read_task(words: str) -> Errand:
         found = template.fullmatch(words)
         if found:
             return Errand(task, found["obj"], found["to"])
-    raise ValueError(
-        f"the exploring expert does not understand the task {words!r}; it knows ALFRED's own sentences"
-    )
+    raise ValueError(f"the exploring expert does not understand the task {words!r}; it knows ALFRED's own sentences")
 
 
 @cache
@@ -62,9 +60,7 @@ def _patterns() -> list[tuple[str, re.Pattern[str]]]:
 @cache
 def _takes(target: str) -> frozenset[str]:
     """Kinds of receptacles, in lower case, that take a kind of object."""
-    return frozenset(
-        spot.lower() for spot, inside in lore().fits.items() if target in {one.lower() for one in inside}
-    )
+    return frozenset(spot.lower() for spot, inside in lore().fits.items() if target in {one.lower() for one in inside})
 
 
 @cache

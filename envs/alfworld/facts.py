@@ -76,9 +76,7 @@ def from_propositions(rows: Iterable[tuple[str, tuple[str, ...]]]) -> Facts:
         if at != place:
             continue
         door = ("open" if receptacle in opened else "closed") if receptacle in openable else ""
-        contents = [
-            item for item, where in true.get("inreceptacle", ()) if where == receptacle and door != "closed"
-        ]
+        contents = [item for item, where in true.get("inreceptacle", ()) if where == receptacle and door != "closed"]
         here.append(Seen(receptacle, door, tuple(contents), tuple(item for item in contents if item in lit)))
     held = next((names[1] for names in true.get("holds", ())), "")
     condition = tuple(word for word in ("clean", "hot", "cool", "sliced") if held in having(f"is{word}"))

@@ -63,16 +63,10 @@ def parse_key(key: str) -> GameKey:
     parts = key.split("/")
     seed, _, index = parts[-1].partition("-")
     if len(parts) != 6 or parts[0] != BENCHMARK or not (seed + index + parts[4]).isdecimal() or not index:
-        raise ValueError(
-            f"{key!r} is not a generated game: a key reads {BENCHMARK}/LEVEL/SPLIT/TASK/SCENE/SEED-INDEX"
-        )
-    found = GameKey(
-        levels.level(parts[1]).name, parts[2], _task(parts[3]), int(parts[4]), int(seed), int(index)
-    )
+        raise ValueError(f"{key!r} is not a generated game: a key reads {BENCHMARK}/LEVEL/SPLIT/TASK/SCENE/SEED-INDEX")
+    found = GameKey(levels.level(parts[1]).name, parts[2], _task(parts[3]), int(parts[4]), int(seed), int(index))
     if found.scene not in scenes_for(found.split, found.task):
-        raise ValueError(
-            f"{key!r} is not a generated game: scene {found.scene} of {found.split} has no {found.task}"
-        )
+        raise ValueError(f"{key!r} is not a generated game: scene {found.scene} of {found.split} has no {found.task}")
     return found
 
 

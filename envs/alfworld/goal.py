@@ -200,9 +200,7 @@ def _solve(flat: _Flat, bound: dict[str, str], scope: _Scope) -> Iterator[Altern
             raise NotNative(f"its goal uses {sorted(free)[0]} outside its quantifier")
         yield Alternative(tuple(sorted({atom for _, atom in remaining}, key=_order)), real)
         return
-    options = {
-        name: _options(name, of, remaining, scope) for name, of in flat.variables.items() if name not in bound
-    }
+    options = {name: _options(name, of, remaining, scope) for name, of in flat.variables.items() if name not in bound}
     name = min(options, key=lambda one: len(options[one]))
     for value in options[name]:
         yield from _solve(_Flat(flat.variables, remaining, real), {**bound, name: value}, scope)

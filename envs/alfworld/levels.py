@@ -87,8 +87,7 @@ def table() -> str:
 
     lines = [f"{'level':8}{'receptacles':>12}{'targets':>9}{'others':>8}{'task types':>12}  what"]
     lines += [
-        f"{one.name:8}{span(one.spots):>12}{span(one.targets):>9}{span(one.others):>8}"
-        f"{len(one.kinds):>12}  {one.about}"
+        f"{one.name:8}{span(one.spots):>12}{span(one.targets):>9}{span(one.others):>8}{len(one.kinds):>12}  {one.about}"
         for one in LEVELS.values()
     ]
     return "\n".join(lines)

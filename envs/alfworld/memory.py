@@ -8,9 +8,7 @@ from agentrl.types import Observation
 
 _SEEN = re.compile(r"(?:On the (\w+ \d+)|The (\w+ \d+) is open\. In it), you see ([^.]*)\.")
 _NAME = re.compile(r"\w+ \d+")
-_DONE = re.compile(
-    r"You (pick up|move|put|heat|cool|clean) the (\w+ \d+)(?: (?:from|to|in/on|using) the (\w+ \d+))?"
-)
+_DONE = re.compile(r"You (pick up|move|put|heat|cool|clean) the (\w+ \d+)(?: (?:from|to|in/on|using) the (\w+ \d+))?")
 _UNDOES = {"heat": "cool", "cool": "heat"}
 
 

@@ -24,9 +24,7 @@ def plan(game: Game, state: State) -> list[str] | None:
         ValueError: the game is of none of the six task types.
     """
     if not game.kind:
-        raise ValueError(
-            f"the oracle knows the six ALFWorld task types, and {game.key} is none of them: {game.task!r}"
-        )
+        raise ValueError(f"the oracle knows the six ALFWorld task types, and {game.key} is none of them: {game.task!r}")
     shape = _looks if game.wanted.lamp else _brings
     return min((walk.commands for walk in shape(game, state)), key=len, default=None)
 
@@ -51,9 +49,7 @@ def _brings(game: Game, state: State) -> Iterator["_Walk"]:
         fit = [item for item in _items(game, wanted.object) if game.fitting(item, target)]
         ready = [item for item in fit if item in state.contents[target] and _changed(game, state, item)]
         missing = wanted.count - len(ready)
-        single = [
-            (item, _delivered(_Walk(game, state), item, target, tools)) for item in fit if item not in ready
-        ]
+        single = [(item, _delivered(_Walk(game, state), item, target, tools)) for item in fit if item not in ready]
         nearest = sorted((len(walk.commands), item) for item, walk in single if walk is not None)[:missing]
         if len(nearest) < missing:
             continue
@@ -76,11 +72,7 @@ def _delivered(walk: "_Walk", item: int, target: int, tools: list[int]) -> "_Wal
 
 
 def _looks(game: Game, state: State) -> Iterator["_Walk"]:
-    lamps = [
-        item
-        for item, of in enumerate(game.objects)
-        if f"{game.wanted.lamp}type" in of.types and of.toggleable
-    ]
+    lamps = [item for item, of in enumerate(game.objects) if f"{game.wanted.lamp}type" in of.types and of.toggleable]
     stands = [(lamp, spot) for spot, inside in enumerate(state.contents) for lamp in lamps if lamp in inside]
     for item in _items(game, game.wanted.object):
         for lamp, stand in stands:
@@ -108,9 +100,7 @@ def _tools(game: Game) -> list[int]:
 
 
 def _changed(game: Game, state: State, item: int) -> bool:
-    members: frozenset[int] = (
-        getattr(state, game.wanted.condition) if game.wanted.condition else frozenset((item,))
-    )
+    members: frozenset[int] = getattr(state, game.wanted.condition) if game.wanted.condition else frozenset((item,))
     return item in members
 
 

@@ -68,9 +68,7 @@ def _types(section: str) -> dict[str, str]:
         of = next(words, "")
         for name in waiting:
             if name in types:
-                raise ValueError(
-                    f"the object {name!r} is declared twice, which the genuine engine refuses too"
-                )
+                raise ValueError(f"the object {name!r} is declared twice, which the genuine engine refuses too")
             types[name] = of
         waiting = []
     if waiting:

@@ -28,9 +28,7 @@ def game_data(room: Room, goal: Goal, name: str, words: str) -> dict[str, object
 
 def problem(room: Room, goal: Goal, name: str) -> str:
     """PDDL text, its parts in the order of the original's files."""
-    places = sorted(
-        {spot.place for spot in room.spots} | {thing.place for thing in room.things} | {room.start}
-    )
+    places = sorted({spot.place for spot in room.spots} | {thing.place for thing in room.things} | {room.start})
     objects = [
         *(f"{thing.id} - object" for thing in sorted(room.things, key=lambda thing: thing.id)),
         *(f"{spot.id} - receptacle" for spot in room.spots),
@@ -66,9 +64,7 @@ def _facts(room: Room) -> list[str]:
 def _can_contain(spots: frozenset[str], kinds: frozenset[str]) -> Iterable[str]:
     fits = lore().fits
     for spot in sorted(spots):
-        yield from (
-            f"(canContain {spot}Type {kind}Type)" for kind in sorted(kinds & fits.get(spot, frozenset()))
-        )
+        yield from (f"(canContain {spot}Type {kind}Type)" for kind in sorted(kinds & fits.get(spot, frozenset())))
 
 
 def _goal(goal: Goal) -> str:

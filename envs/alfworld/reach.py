@@ -38,11 +38,7 @@ class Reach:
             "toggled": lambda: first in self.game.start.toggled or self._toggled(first),
         }
         rule = rules.get(predicate)
-        return (
-            rule()
-            if rule
-            else first in getattr(self.game.start, predicate) or self._changed(predicate, first)
-        )
+        return rule() if rule else first in getattr(self.game.start, predicate) or self._changed(predicate, first)
 
     @cached_property
     def _holdable(self) -> frozenset[int]:

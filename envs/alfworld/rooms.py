@@ -101,9 +101,7 @@ def furnish(number: int, level: Level, goal: Goal, draw: Draw) -> Room:
     if level.scenery:
         builder.scenery()
     views = {spot.place for spot in spots}
-    return Room(
-        spots, tuple(builder.things), builder.nest() if level.scenery else (), builder.standpoint(views)
-    )
+    return Room(spots, tuple(builder.things), builder.nest() if level.scenery else (), builder.standpoint(views))
 
 
 def _keep(here: Scene, level: Level, goal: Goal, draw: Draw) -> tuple[Spot, ...]:
@@ -125,9 +123,7 @@ def _keep(here: Scene, level: Level, goal: Goal, draw: Draw) -> tuple[Spot, ...]
 def _needed(mixed: list[Spot], goal: Goal) -> set[Spot]:
     """One receptacle to find the target in, one to bring it to, and what the task does between."""
     known = lore()
-    sources = [
-        spot for spot in mixed if spot.kind != goal.to and goal.target in known.fits.get(spot.kind, ())
-    ]
+    sources = [spot for spot in mixed if spot.kind != goal.to and goal.target in known.fits.get(spot.kind, ())]
     ends = [spot for spot in mixed if spot.kind == goal.to]
     if goal.task == LOOK:
         ends = sorted((spot for spot in mixed if spot.kind not in known.openable), key=_stand)

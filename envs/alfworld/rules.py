@@ -143,9 +143,7 @@ def _put(state: State, op: Op) -> State:
     )
 
 
-def _with(
-    contents: tuple[tuple[int, ...], ...], receptacle: int, new: tuple[int, ...]
-) -> tuple[tuple[int, ...], ...]:
+def _with(contents: tuple[tuple[int, ...], ...], receptacle: int, new: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     return (*contents[:receptacle], new, *contents[receptacle + 1 :])
 
 

@@ -80,9 +80,7 @@ class Lore:
 @cache
 def facts() -> dict[str, Any]:
     """The table as stored; treat it as read-only."""
-    loaded: dict[str, Any] = json.loads(
-        gzip.decompress(Path(__file__).with_name("scenes.json.gz").read_bytes())
-    )
+    loaded: dict[str, Any] = json.loads(gzip.decompress(Path(__file__).with_name("scenes.json.gz").read_bytes()))
     return loaded
 
 
@@ -93,8 +91,7 @@ def lore() -> Lore:
     containers = frozenset(table["movable"])
     receptacles = tuple(sorted(set(table["receptacles"]) - containers | {"Toaster"}))
     fits = {
-        kind: frozenset(one for one in inside if not one.endswith("Sliced"))
-        for kind, inside in table["fits"].items()
+        kind: frozenset(one for one in inside if not one.endswith("Sliced")) for kind, inside in table["fits"].items()
     }
     return Lore(
         receptacles=receptacles,

@@ -205,9 +205,7 @@ def find(config: Config, key: str) -> Task:
     split = key.partition("/")[0]
     if config.source == "generated":
         raise ValueError(f"{key!r} is not a generated game: set data= or games= to where it lies")
-    found = (
-        list_split(config.data, split) if config.source == "data" and split in PUBLISHED else listing(config)
-    )
+    found = list_split(config.data, split) if config.source == "data" and split in PUBLISHED else listing(config)
     for file in found.files:
         if file.key == key:
             return _from_file(file)

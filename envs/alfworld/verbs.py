@@ -21,9 +21,7 @@ def about(words: Sequence[str]) -> int:
     Args:
         words: `data=DIR` looks there instead of in $ALFWORLD_DATA.
     """
-    parser = argparse.ArgumentParser(
-        "agentrl envs alfworld", description="what games there are, how to get the rest"
-    )
+    parser = argparse.ArgumentParser("agentrl envs alfworld", description="what games there are, how to get the rest")
     parser.add_argument("data", nargs="?", default="", help="data=DIR; default: $ALFWORLD_DATA")
     data = str(parser.parse_args(list(words)).data).removeprefix("data=")
     print("generated games (alfworld-gen), nothing to download: level=")

@@ -41,11 +41,7 @@ def answer(game: Game, state: State, op: Op) -> str:
         case "examine":
             return _receptacle(game, state, op.first)
         case "go":
-            end = (
-                game.receptacles[op.first].name
-                if game.form.arrive == "receptacle"
-                else game.places[op.second]
-            )
+            end = game.receptacles[op.first].name if game.form.arrive == "receptacle" else game.places[op.second]
             return f"You arrive at {end}. {_receptacle(game, state, op.first)}"
         case "open":
             return f"You open the {game.receptacles[op.first].name}. {_receptacle(game, state, op.first)}"
@@ -105,9 +101,7 @@ def _object(game: Game, state: State, number: int) -> str:
     if item.container:
         inside = _listed([game.objects[one].name for one in item.inside])
         return f"This is a normal {item.name}. In it, you see {inside}."
-    clean, hot, cool, sliced = (
-        number in found for found in (state.clean, state.hot, state.cool, state.sliced)
-    )
+    clean, hot, cool, sliced = (number in found for found in (state.clean, state.hot, state.cool, state.sliced))
     warmth = "hot" if hot else "cool" if cool else ""
     # The original's rules in their order: "cold" only where nothing else is told.
     if cool and not (hot or clean or sliced):

@@ -30,9 +30,7 @@ def test_played_returns_have_the_exact_value(mdp):
     graph = bench.chains(mdp, 4000, truth, np.random.default_rng(0))
     returns = graph.score[graph.first]
     expected = truth.value[0][mdp.starts].mean()
-    assert returns.mean() == pytest.approx(
-        expected, abs=4 * returns.std() / np.sqrt(len(returns) / bench.GROUP)
-    )
+    assert returns.mean() == pytest.approx(expected, abs=4 * returns.std() / np.sqrt(len(returns) / bench.GROUP))
 
 
 @pytest.mark.parametrize("name", ["return to go (reference)", "rloo", "vine_ppo 9 continuations"])
@@ -47,9 +45,7 @@ def test_unbiased_methods_measure_as_unbiased(name):
 
 def test_every_method_is_measured_or_said_to_be_not_applicable():
     measured = {name.split()[0] for name in bench.METHODS}
-    combinators = {
-        n for n in catalogue.names("credit") if getattr(catalogue.load("credit", n), "WRAPS", False)
-    }
+    combinators = {n for n in catalogue.names("credit") if getattr(catalogue.load("credit", n), "WRAPS", False)}
     assert set(catalogue.names("credit")) <= measured | set(bench.NOT_APPLICABLE) | combinators
 
 

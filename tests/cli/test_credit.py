@@ -88,9 +88,7 @@ def test_starts_without_torch():
         "import sys, agentrl.cli.credit; from agentrl import catalogue; catalogue.load('credit', 'gigpo'); "
         "print('torch' in sys.modules)"
     )
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
-    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
 
 
 def test_lists_every_method_with_its_columns(capsys):

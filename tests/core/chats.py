@@ -11,8 +11,7 @@ from agentrl.chat import Chat
 OPEN = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 TEMPLATES = {
     # ChatML, append-only
-    "plain": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    + OPEN,
+    "plain": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}" + OPEN,
     # no newline after the end token, and content is trimmed
     "tight": "{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}<|im_end|>{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}",
@@ -42,9 +41,7 @@ def _vocabulary() -> Tokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         special_tokens=["<|im_start|>", "<|im_end|>"],
     )
-    tokenizer.train_from_iterator(
-        ["left right user assistant system the goal is You are at left right"] * 9, trainer
-    )
+    tokenizer.train_from_iterator(["left right user assistant system the goal is You are at left right"] * 9, trainer)
     return tokenizer
 
 

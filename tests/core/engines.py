@@ -86,7 +86,10 @@ def engine_of(model, **settings):
     """An engine with small limits."""
     sampling = Sampling(**{"temperature": 0.0, "max_tokens": 6, **settings.pop("sampling", {})})
     return HfEngine(
-        model, settings.pop("tokenizer", Numbers()), sampling, **{"max_slots": 6, "max_context": 400, **settings}
+        model,
+        settings.pop("tokenizer", Numbers()),
+        sampling,
+        **{"max_slots": 6, "max_context": 400, **settings},
     )
 
 

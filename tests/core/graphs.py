@@ -51,11 +51,7 @@ def build(rows: Sequence[Row]) -> StepGraph:
 def token_table(rows: Sequence[Row]) -> Tokens:
     """Their tokens."""
     ids = [t for row in rows for t in (*row.prompt, *row.answer)]
-    allowed = [
-        list(a)
-        for row in rows
-        for a in ([()] * len(row.prompt) + list(row.allowed or [()] * len(row.answer)))
-    ]
+    allowed = [list(a) for row in rows for a in ([()] * len(row.prompt) + list(row.allowed or [()] * len(row.answer)))]
     length: list[int] = []
     kept: list[int] = []
     for row in rows:

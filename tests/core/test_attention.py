@@ -31,10 +31,7 @@ def dense(layout) -> torch.Tensor:
 
 def heads(size, seed, kinds=(4, 2, 2)):
     generator = torch.Generator().manual_seed(seed)
-    return [
-        torch.randn(1, h, size, 8, generator=generator, dtype=torch.float64, requires_grad=True)
-        for h in kinds
-    ]
+    return [torch.randn(1, h, size, 8, generator=generator, dtype=torch.float64, requires_grad=True) for h in kinds]
 
 
 @pytest.mark.parametrize("make", GRAPHS)
@@ -109,9 +106,7 @@ def test_flex_attention_on_a_gpu_gives_the_cpu_s_output_and_gradients(make):
     results = []
     for device in (torch.device("cpu"), torch.device("cuda")):
         inputs = [
-            torch.randn(1, h, len(layout), 32, generator=torch.Generator().manual_seed(h))
-            .to(device)
-            .requires_grad_()
+            torch.randn(1, h, len(layout), 32, generator=torch.Generator().manual_seed(h)).to(device).requires_grad_()
             for h in (4, 2, 2)
         ]
         plan = make_plan(layout, device)

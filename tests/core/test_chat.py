@@ -34,9 +34,7 @@ def continued(words: Chat, system: str = "") -> tuple[np.ndarray, str]:
 def test_a_continued_chat_is_the_rendered_chat_token_by_token(name, system):
     words = chat(name)
     path, text = continued(words, system)
-    end = text.rindex("<|im_end|>") + len(
-        "<|im_end|>"
-    )  # what follows the last end token belongs to the next turn
+    end = text.rindex("<|im_end|>") + len("<|im_end|>")  # what follows the last end token belongs to the next turn
     np.testing.assert_array_equal(path, words.encode(text[:end]))
 
 
@@ -53,16 +51,10 @@ def test_an_opened_assistant_turn_stays_in_the_path_as_the_model_saw_it():
 
 def test_sampled_ids_are_never_encoded_again():
     words = chat("plain")
-    odd = np.array(
-        [*words.encode("le"), *words.encode("ft"), words.end_id]
-    )  # "left" in other tokens than encode's
+    odd = np.array([*words.encode("le"), *words.encode("ft"), words.end_id])  # "left" in other tokens than encode's
     assert odd.tolist() != words.answer("left").tolist()
-    path = np.concatenate(
-        [words.start([Message("user", "where?")]), odd, words.turn(Message("user", "and now?"))]
-    )
-    assert (
-        odd.tolist() == path[-len(odd) - len(words.turn(Message("user", "and now?"))) :][: len(odd)].tolist()
-    )
+    path = np.concatenate([words.start([Message("user", "where?")]), odd, words.turn(Message("user", "and now?"))])
+    assert odd.tolist() == path[-len(odd) - len(words.turn(Message("user", "and now?"))) :][: len(odd)].tolist()
     assert words.tokenizer.decode(path) == words.render(
         [Message("user", "where?"), Message("assistant", "left"), Message("user", "and now?")], reply=True
     )

@@ -23,9 +23,7 @@ def history(words=None, past: int = 0) -> History:
     made = History(chat=words, first=FIRST, now=seen[past], past=steps)
     if past:
         made.messages = [Message("user", "hello"), Message("assistant", "act 0")]
-        made.path = (
-            np.concatenate([words.start(made.messages[:1]), words.answer("act 0")]) if words else made.path
-        )
+        made.path = np.concatenate([words.start(made.messages[:1]), words.answer("act 0")]) if words else made.path
     return made
 
 
@@ -40,9 +38,7 @@ def test_the_first_turn_opens_a_chat(name):
     asked = ask(name, history(words), Spoken())
     user = "Find the key.\nA room.\nActions: look"
     assert asked.messages == [Message("system", "You are an agent."), Message("user", user)]
-    assert asked.token_ids.tolist() == words.start(asked.messages).tolist() and asked.added == len(
-        asked.token_ids
-    )
+    assert asked.token_ids.tolist() == words.start(asked.messages).tolist() and asked.added == len(asked.token_ids)
 
 
 def test_full_adds_one_message_to_the_path():

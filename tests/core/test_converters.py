@@ -37,9 +37,7 @@ def test_messages_by_hand():
 
 
 def test_messages_with_rewards_a_turn_and_truncation():
-    rows = from_messages(
-        [{"group": 7, "episode": "e", "messages": CHAT, "rewards": [0.5, -1], "truncated": True}]
-    )
+    rows = from_messages([{"group": 7, "episode": "e", "messages": CHAT, "rewards": [0.5, -1], "truncated": True}])
     assert [row["reward"] for row in rows] == [0.5, -1]
     assert rows[-1]["truncated"] and "terminated" not in rows[-1]
 

@@ -7,7 +7,16 @@ import pytest
 import torch
 
 from agentrl.engines.runner import PackedRunner
-from tests.core.engines import END, VOCAB, engine_of, make, plain_greedy, plain_logprobs, play, returned_logprobs
+from tests.core.engines import (
+    END,
+    VOCAB,
+    engine_of,
+    make,
+    plain_greedy,
+    plain_logprobs,
+    play,
+    returned_logprobs,
+)
 
 PACKED = ["qwen3", "llama", "qwen2", "gpt_neox", "gpt2", "gemma"]
 PLAIN = ["window", "hybrid", "mamba"]

@@ -32,15 +32,9 @@ def test_a_report_by_hand():
         "goal 2": {"episodes": 2, "success_rate": 1.0, "interval": list(wilson(2, 2))},
         "goal 3": {"episodes": 2, "success_rate": 0.0, "interval": list(wilson(0, 2))},
     }
-    assert (
-        summary["mean_steps"] == (1 + 2 + 2 + 2 + 2) / 5 and summary["mean_steps_success"] == (1 + 2 + 2) / 3
-    )
+    assert summary["mean_steps"] == (1 + 2 + 2 + 2 + 2) / 5 and summary["mean_steps_success"] == (1 + 2 + 2) / 3
     assert summary["endings"] == {"done": 3, "env_error": 1, "turn_limit": 2}
-    assert (
-        summary["truncated_share"] == 2 / 5
-        and summary["invalid_share"] == 0.0
-        and summary["mean_reward"] == 3 / 5
-    )
+    assert summary["truncated_share"] == 2 / 5 and summary["invalid_share"] == 0.0 and summary["mean_reward"] == 3 / 5
     assert json.loads(json.dumps(summary)) == summary
 
 

@@ -105,9 +105,7 @@ def test_the_path_of_a_row(row, path):
 
 def test_a_path_through_a_row_that_is_not_kept():
     # Row 2 continues row 1 but keeps only 1 token of the path, all of it from row 0.
-    tokens = build(
-        [Row([1, 2], [3]), Row([4], [5], 0, parent=0, turn=1), Row([6], [7], 1, 1, 1, turn=2)]
-    ).tokens
+    tokens = build([Row([1, 2], [3]), Row([4], [5], 0, parent=0, turn=1), Row([6], [7], 1, 1, 1, turn=2)]).tokens
     assert tokens.path(2).tolist() == [1, 6, 7]
 
 
@@ -157,18 +155,14 @@ def test_a_failed_episode_takes_its_whole_rollout_with_it():
 
 
 def test_a_selection_renumbers_parents_and_drops_tokens():
-    whole = replace(graph(), texts={"answer": list("abcde")}).with_columns(
-        caller=np.array([-1, -1, -1, -1, 3])
-    )
+    whole = replace(graph(), texts={"answer": list("abcde")}).with_columns(caller=np.array([-1, -1, -1, -1, 3]))
     part = whole.take(np.array([1, 2, 3, 4]))
     assert part.parent.tolist() == [-1, 0, -1, -1] and part.caller.tolist() == [-1, -1, -1, 2]
     assert part.tokens is None and list(part.texts["answer"]) == list("bcde")
 
 
 def test_a_column_a_token_is_no_column_a_row_even_if_as_many():
-    one_token_a_row = build([Row([1], []), Row([2], [], episode=1)]).with_columns(
-        token_value=np.array([0.1, 0.2])
-    )
+    one_token_a_row = build([Row([1], []), Row([2], [], episode=1)]).with_columns(token_value=np.array([0.1, 0.2]))
     assert not one_token_a_row.take(np.array([0])).has("token_value")
 
 
@@ -181,11 +175,7 @@ def test_a_missing_column_says_who_needs_it():
 
 def test_an_empty_graph_is_a_graph():
     empty = graph().take(np.zeros(0, np.int64))
-    assert (
-        len(empty) == 0
-        and not empty.branched
-        and len(empty.score) == len(empty.first) == len(empty.failed()) == 0
-    )
+    assert len(empty) == 0 and not empty.branched and len(empty.score) == len(empty.first) == len(empty.failed()) == 0
     assert len(paths(empty).row) == 0
 
 

@@ -81,9 +81,7 @@ def test_unknown_tasks_and_options_are_one_sentence():
         env.reset(options={"key": "walk/1"})
     with pytest.raises(gymnasium.error.ResetNeeded):
         GymEnv(WALK).step("left")
-    with pytest.raises(
-        ValueError, match="has 28 characters, the space holds 10: give a larger observation_chars"
-    ):
+    with pytest.raises(ValueError, match="has 28 characters, the space holds 10: give a larger observation_chars"):
         GymEnv(WALK, observation_chars=10).reset(seed=0)
 
 

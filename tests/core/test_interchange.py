@@ -78,9 +78,7 @@ def test_flags_status_and_optional_columns():
 
 
 def test_scores_default_to_the_sum_of_rewards():
-    g = graph(
-        BASE | {"score": 7}, BASE | {"turn": 1}, BASE | {"episode": "b"}, BASE | {"episode": "b", "turn": 1}
-    )
+    g = graph(BASE | {"score": 7}, BASE | {"turn": 1}, BASE | {"episode": "b"}, BASE | {"episode": "b", "turn": 1})
     assert g.score.tolist() == [7, 7, 1, 1]
 
 

@@ -98,9 +98,7 @@ def test_chunks_do_not_keep_the_logits():
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(pack_hook, lambda x: x):
-        stats = token_stats(
-            head, hidden, np.zeros(k, np.int64), *csr([[]] * k), vocabulary=vocabulary, chunk=chunk
-        )
+        stats = token_stats(head, hidden, np.zeros(k, np.int64), *csr([[]] * k), vocabulary=vocabulary, chunk=chunk)
     assert max(saved) < chunk  # nothing as large as a chunk of logits is kept for the backward pass
     stats.logprob.sum().backward()
     assert sizes == [8] * 16  # eight chunks, each made twice
@@ -113,7 +111,5 @@ def test_a_token_outside_its_set_is_an_error():
 
 
 def test_no_targets():
-    stats = token_stats(
-        identity, torch.zeros(0, 3), np.zeros(0, np.int64), *csr([]), vocabulary=3, entropy="value"
-    )
+    stats = token_stats(identity, torch.zeros(0, 3), np.zeros(0, np.int64), *csr([]), vocabulary=3, entropy="value")
     assert len(stats.logprob) == len(stats.entropy) == 0

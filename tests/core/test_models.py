@@ -90,7 +90,12 @@ def test_entity_that_the_pattern_splits_is_refused():
 
 def test_template_only_appends_and_marks_turns_with_two_tokens():
     chat = Chat(word_tokenizer.build(TEXTS, ENTITIES))
-    talk = [Message("system", "go"), Message("user", " you see"), Message("assistant", "go to"), Message("user", " a")]
+    talk = [
+        Message("system", "go"),
+        Message("user", " you see"),
+        Message("assistant", "go to"),
+        Message("user", " a"),
+    ]
     texts = [chat.render(talk[:n], reply=False) for n in range(1, 5)]
     assert texts[-1] == "go\n you see<|im_start|>go to<|im_end|> a"
     assert all(b.startswith(a) for a, b in itertools.pairwise(texts))
@@ -188,7 +193,10 @@ def adapted(folder, seed=0):
 def test_adapters_train_alone_merge_and_come_back(tmp_path):
     save(small(), tmp_path / "base")
     made = adapted(tmp_path / "base")
-    assert {n.split(".")[-3] for n, p in made.model.named_parameters() if p.requires_grad} == {"lora_A", "lora_B"}
+    assert {n.split(".")[-3] for n, p in made.model.named_parameters() if p.requires_grad} == {
+        "lora_A",
+        "lora_B",
+    }
     before = weights(made.model)
     save(made, tmp_path / "m")
     assert same(weights(made.model), before)  # saving does not touch the weights, not even by rounding

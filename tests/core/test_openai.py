@@ -100,9 +100,7 @@ def serve():
 OK = (200, {}, completion())
 
 
-def refusal(
-    status: int, message: str = "no", code: str | None = None, headers: dict[str, str] | None = None
-) -> Any:
+def refusal(status: int, message: str = "no", code: str | None = None, headers: dict[str, str] | None = None) -> Any:
     return status, headers or {}, json.dumps({"error": {"message": message, "code": code}}).encode()
 
 
@@ -123,9 +121,7 @@ def ask(policy: OpenAIPolicy, **options: Any) -> Any:
 
 def test_what_is_sent_and_what_comes_back(serve):
     server = serve(OK)
-    policy = server.policy(
-        temperature=0.0, stop=("\n",), max_tokens=32, price_in=1.0, price_out=5.0, extra={"x": 1}
-    )
+    policy = server.policy(temperature=0.0, stop=("\n",), max_tokens=32, price_in=1.0, price_out=5.0, extra={"x": 1})
     answer = ask(policy)
     (body,) = server.bodies
     seed = body.pop("seed")
@@ -159,9 +155,7 @@ def test_the_turns_room_is_never_exceeded(serve):
     assert server.bodies[0]["max_tokens"] == 7
 
 
-@pytest.mark.parametrize(
-    ("said", "meant"), [("stop", "stop"), ("length", "length"), ("content_filter", "abort")]
-)
+@pytest.mark.parametrize(("said", "meant"), [("stop", "stop"), ("length", "length"), ("content_filter", "abort")])
 def test_finish_reasons(serve, said, meant):
     assert ask(serve((200, {}, completion(finish=said))).policy()).finish == meant
 
@@ -227,9 +221,7 @@ def test_what_can_never_work_stops_at_once(serve, refused):
 
 
 def test_a_prompt_beyond_the_context_is_a_cut_off_answer(serve):
-    server = serve(
-        refusal(400, "This model's maximum context length is 4096 tokens", "context_length_exceeded")
-    )
+    server = serve(refusal(400, "This model's maximum context length is 4096 tokens", "context_length_exceeded"))
     answer = ask(server.policy())
     assert (answer.text, answer.finish) == ("", "length") and len(server.bodies) == 1
 
@@ -259,9 +251,7 @@ def test_episodes_lost_with_the_endpoint_are_reported_never_scored(serve):
     assert [o.ending for o in report.outcomes].count("env_error") == 4
     assert report.summary()["episodes"] == 2 and report.summary()["success_rate"] == 1.0
     assert report.summary()["usage"]["prompt_tokens"] == 20
-    strict = player(
-        on, world.pool(on, "inline"), policy=server.policy(max_retries=0), limits=Limits(fault_share=0.5)
-    )
+    strict = player(on, world.pool(on, "inline"), policy=server.policy(max_retries=0), limits=Limits(fault_share=0.5))
     with pytest.raises(TooManyFaults, match=r"on task walk/.*openai:m gave no answer"):
         play_all(strict, world.tasks(on))
 
@@ -281,9 +271,7 @@ def test_words_of_the_command_line(monkeypatch):
     assert plain.endpoint == Endpoint(model="gpt-x", temperature=0.5, max_tokens=9)
     placed = from_word("openai:@cf/meta/llama@http://localhost:8000/v1")
     assert (placed.endpoint.model, placed.endpoint.base_url) == ("@cf/meta/llama", "http://localhost:8000/v1")
-    assert (
-        placed.describe()["base_url"] == "http://localhost:8000/v1" and placed.name == "openai:@cf/meta/llama"
-    )
+    assert placed.describe()["base_url"] == "http://localhost:8000/v1" and placed.name == "openai:@cf/meta/llama"
     for word in ("openai:", "gpt-x"):
         with pytest.raises(ValueError, match="write openai:MODEL"):
             from_word(word)

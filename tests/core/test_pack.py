@@ -44,9 +44,7 @@ def test_equal_prompts_merge_and_equal_answers_do_not():
     layout = lay_out(graph.tokens, all_rows(graph), min_shared=1)
     assert graph.tokens.ids[layout.source].tolist() == [1, 2, 3, 4, 5, 4, 5, 6, 4]
     assert layout.predictor.tolist() == [-1, 0, 1, 2, 3, 2, 5, 1, 7]
-    assert (
-        len(lay_out(graph.tokens, all_rows(graph), min_shared=3)) == 5 + 2 + 4
-    )  # the third shares two tokens only
+    assert len(lay_out(graph.tokens, all_rows(graph), min_shared=3)) == 5 + 2 + 4  # the third shares two tokens only
     assert len(lay_out(graph.tokens, all_rows(graph), min_shared=4)) == graph.tokens.offsets[-1]
 
 
@@ -99,9 +97,7 @@ def test_microbatches_hold_every_target_once_with_its_path(make, seed, sharing):
     for limit in (longest, longest + 7, 2 * longest, 10_000):
         pieces = list(microbatches(whole, limit))
         assert all(len(piece) <= limit for piece in pieces)
-        wanted = np.flatnonzero(
-            decisions(tokens) & np.isin(np.repeat(all_rows(graph), np.diff(tokens.offsets)), rows)
-        )
+        wanted = np.flatnonzero(decisions(tokens) & np.isin(np.repeat(all_rows(graph), np.diff(tokens.offsets)), rows))
         found = np.concatenate([piece.token for piece in pieces]) if pieces else np.zeros(0)
         assert sorted(found) == wanted.tolist()
         for piece in pieces:
@@ -156,9 +152,7 @@ def test_forced_tokens_are_neither_targets_nor_counted():
 def test_unshared_lays_each_leaf_path_out_once():
     graph = build([Row([1, 2], [3, 4]), Row([5], [6], 0, None, 0, 0, turn=1), Row([7], [8], 0, 3, 0, 1)])
     layout = unshared(graph.tokens, all_rows(graph))
-    assert sorted(
-        map(tuple, np.split(graph.tokens.ids[layout.source], np.flatnonzero(layout.position == 0)[1:]))
-    ) == [
+    assert sorted(map(tuple, np.split(graph.tokens.ids[layout.source], np.flatnonzero(layout.position == 0)[1:]))) == [
         (1, 2, 3, 4, 5, 6),
         (1, 2, 3, 7, 8),
     ]

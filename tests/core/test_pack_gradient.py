@@ -112,9 +112,7 @@ def test_packed_gradient_is_the_unpacked_one(make, room, sharing):
         config = CONFIG.model_copy(update={"max_tokens": max_tokens})
         credit = Credit.of(advantage, assigned=assigned)
         share = [1 / tokens] * len(rows)
-        metrics, packed, slow, plain = both(
-            model, graph, credit, rows, advantage[rows], share, config, sharing
-        )
+        metrics, packed, slow, plain = both(model, graph, credit, rows, advantage[rows], share, config, sharing)
         assert metrics["loss"] == pytest.approx(slow.item(), abs=1e-7)
         torch.testing.assert_close(packed, plain, rtol=1e-5, atol=1e-6)
         assert metrics["microbatches"] == 1 if room > 100 else metrics["microbatches"] > (room == 0)
@@ -155,9 +153,7 @@ def test_a_shared_step_counts_as_its_expanded_copies(aggregation):
     for seed in range(5):
         graph = noisy(trees(seed), seed)
         on = paths(graph)
-        per_path = np.random.default_rng(seed).normal(
-            size=len(on.row)
-        )  # every copy has an advantage of its own
+        per_path = np.random.default_rng(seed).normal(size=len(on.row))  # every copy has an advantage of its own
 
         positive, negative = total(on, np.maximum(per_path, 0)), total(on, np.maximum(-per_path, 0))
         credit = Credit(
@@ -190,9 +186,7 @@ def test_row_weight_is_a_number_of_copies():
     for graph, a in ((twice, advantage), (weighted, advantage[:2])):
         graph = graph.with_columns(old_logprob=np.full(len(graph.tokens.ids), -3.0))
         model = tiny_model()
-        metrics = update(
-            frozen_learner(model), graph, Credit.of(a), UpdateConfig(), ppo_clip, LOSS, temperature=1.0
-        )
+        metrics = update(frozen_learner(model), graph, Credit.of(a), UpdateConfig(), ppo_clip, LOSS, temperature=1.0)
         results.append((metrics["loss"], metrics["entropy"], gradient(model)))
     assert results[0][0] == pytest.approx(results[1][0], abs=1e-12)
     assert results[0][1] == pytest.approx(results[1][1], abs=1e-12)
@@ -205,9 +199,7 @@ def test_token_advantage_replaces_the_step():
     model = tiny_model()
     credit = Credit.of(np.ones(len(graph)), token_advantage=per_token)
     learner = frozen_learner(model)
-    metrics = update(
-        learner, graph, credit, UpdateConfig(), ppo_clip, ppo_clip.Config(dual_clip=None), temperature=1.0
-    )
+    metrics = update(learner, graph, credit, UpdateConfig(), ppo_clip, ppo_clip.Config(dual_clip=None), temperature=1.0)
     expected, count = 0.0, 0
     for row in range(len(graph)):
         for s, logprob, _ in plain_tokens(model, graph, row):
@@ -295,8 +287,6 @@ def test_annotated_logprobs_make_the_first_ratio_one():
     graph = trees(4, restricted=True)
     learner = frozen_learner(tiny_model())
     graph, _ = annotate(graph, learner, UpdateConfig(max_tokens=100), temperature=0.5)
-    metrics = update(
-        learner, graph, Credit.of(np.ones(len(graph))), UpdateConfig(), ppo_clip, LOSS, temperature=0.5
-    )
+    metrics = update(learner, graph, Credit.of(np.ones(len(graph))), UpdateConfig(), ppo_clip, LOSS, temperature=0.5)
     assert metrics["ratio"] == pytest.approx(1.0, abs=1e-12)
     assert metrics["clip_fraction"] == 0.0

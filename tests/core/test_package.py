@@ -46,9 +46,7 @@ def test_importing_agentrl_is_quick_and_loads_no_torch():
     ],
 )
 def test_what_needs_no_model_loads_no_torch(module):
-    done = python(
-        f"import agentrl.{module}, sys; print('torch' in sys.modules, 'transformers' in sys.modules)"
-    )
+    done = python(f"import agentrl.{module}, sys; print('torch' in sys.modules, 'transformers' in sys.modules)")
     assert done.stdout.strip() == "False False", done.stderr
 
 
@@ -64,11 +62,7 @@ def test_a_catalogue_is_a_link_and_its_bare_name_is_refused(name):
 def sources(folder: Path) -> set[str]:
     """What a wheel should hold of a folder: modules and data, nothing that is made or hidden."""
     data = {".py", ".typed", ".json", ".toml", ".txt", ".pddl", ".twl2", ".gz"}
-    found = {
-        path.relative_to(folder)
-        for path in folder.rglob("*")
-        if path.is_file() and path.suffix in data | {""}
-    }
+    found = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.suffix in data | {""}}
     kept = {p for p in found if p.suffix in data or p.name == "py.typed"}
     return {str(p) for p in kept if not {"__pycache__", *FOLDERS} & set(p.parts[:-1])}
 
@@ -102,7 +96,5 @@ def test_the_wheel_holds_what_the_tree_holds(tmp_path):
 
 
 def test_the_import_rules_hold():
-    done = subprocess.run(
-        [Path(sys.executable).parent / "lint-imports"], cwd=ROOT, capture_output=True, text=True
-    )
+    done = subprocess.run([Path(sys.executable).parent / "lint-imports"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

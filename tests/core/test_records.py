@@ -10,9 +10,7 @@ from agentrl.types import Generation, Observation, Status, Task
 A, B = Observation(text="room A", state_key="a"), Observation(text="room B")
 
 
-def step(
-    seen: Observation, action: str, added=(), answer=(), *, continues: bool = False, **changes
-) -> StepRecord:
+def step(seen: Observation, action: str, added=(), answer=(), *, continues: bool = False, **changes) -> StepRecord:
     generation = Generation(
         text=f"<{action}>",
         token_ids=np.array(answer, np.int64),
@@ -59,9 +57,7 @@ def test_ids_by_hand():
     assert graph.names["group"] == ("task/0", "task/1") and graph.names["episode"][1] == "task/0#1"
     assert list(graph.texts["answer"]) == ["<go>", "<stay>", "<stay>", "<go>"]
     assert (
-        graph.tokens is None
-        and graph.version_oldest.tolist() == [1] * 4
-        and graph.version_newest.tolist() == [2] * 4
+        graph.tokens is None and graph.version_oldest.tolist() == [1] * 4 and graph.version_newest.tolist() == [2] * 4
     )
 
 

@@ -47,9 +47,7 @@ def test_guard_by_hand():
     # step 0 (A > 0): -0.3 + 0.1 < 0: the fallen token pays 0.3. step 1 (A > 0) rose in all. step 2 (A < 0)
     # may fall.
     new, old = tensor(-1.3, -0.9, -1.2, -0.5, -2.0), tensor(-1, -1, -1, -1, -1)
-    out = likelihood_guard(
-        new, old, tensor(1, 1, 1, 1, 0), tensor(0, 0, 0, 0, 1), torch.tensor([0, 0, 1, 1, 2])
-    )
+    out = likelihood_guard(new, old, tensor(1, 1, 1, 1, 0), tensor(0, 0, 0, 0, 1), torch.tensor([0, 0, 1, 1, 2]))
     torch.testing.assert_close(out, tensor(0.3, 0, 0, 0, 0))
 
 
@@ -68,7 +66,5 @@ def test_value_loss_by_hand():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_clipping_never_lowers_the_value_loss(seed):
-    value, old, target = torch.randn(
-        3, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
-    )
+    value, old, target = torch.randn(3, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     assert (value_loss(value, old, target) >= value_loss(value, old, target, clip=None)).all()

@@ -72,9 +72,7 @@ def test_the_environments_own_truncation_is_a_turn_limit():
     by = player(on, world.pool(on, "inline"), policy=right())
     task = faulty.task(2, "truncates", 1)
     (record,) = play_all(by, [task])
-    assert (
-        record.ending == Status.TURN_LIMIT and record.steps[-1].truncated and not record.steps[-1].terminated
-    )
+    assert record.ending == Status.TURN_LIMIT and record.steps[-1].truncated and not record.steps[-1].terminated
 
 
 def test_the_episodes_tokens_are_counted_over_turns():
@@ -89,9 +87,7 @@ def test_the_episodes_tokens_are_counted_over_turns():
 def test_a_cut_off_turn_is_parsed_or_ends_the_episode():
     by, _ = speaking(Limits(turns=2, turn_tokens=1))
     (record,) = play_all(by, tasks(1))
-    assert [step.status for step in record.steps] == [
-        Status.PARSE_ERROR
-    ] * 2 and record.ending == Status.TURN_LIMIT
+    assert [step.status for step in record.steps] == [Status.PARSE_ERROR] * 2 and record.ending == Status.TURN_LIMIT
     by, _ = speaking(Limits(turns=2, turn_tokens=1, cut_turn="end"))
     (record,) = play_all(by, tasks(1))
     assert (record.ending, len(record.steps)) == (Status.TURN_TOKEN_LIMIT, 1)
@@ -104,9 +100,7 @@ def test_the_context_limit_ends_the_episode_and_refuses_a_first_prompt():
     assert record.ending == Status.TOKEN_LIMIT and 1 < len(record.steps) < 50
     assert all(len(request.token_ids) + request.max_tokens <= 200 for request in speaker.requests)
     by, _ = speaking(Limits(), context_limit=5)
-    with pytest.raises(
-        ValueError, match=r"the first prompt of task walk/0 has \d+ tokens, the model's context is 5"
-    ):
+    with pytest.raises(ValueError, match=r"the first prompt of task walk/0 has \d+ tokens, the model's context is 5"):
         play_all(by, tasks(1))
 
 
@@ -116,9 +110,7 @@ def test_the_time_limit():
             await asyncio.sleep(0.06)
             return Generation(text="left")
 
-    by = player(
-        ON, world.pool(ON, "inline"), policy=Slow(world.words(ON)), limits=Limits(turns=50, seconds=0.1)
-    )
+    by = player(ON, world.pool(ON, "inline"), policy=Slow(world.words(ON)), limits=Limits(turns=50, seconds=0.1))
     (record,) = play_all(by, tasks(1))
     assert record.ending == Status.TIME_LIMIT and len(record.steps) == 2 and record.steps[-1].truncated
 
@@ -211,9 +203,7 @@ def test_concurrency_bounds_the_episodes_in_flight():
             await asyncio.sleep(0.001)
             return Generation(text="left")
 
-    by = player(
-        ON, world.pool(ON, "inline"), policy=Counting(world.words(ON)), limits=Limits(turns=2, concurrency=3)
-    )
+    by = player(ON, world.pool(ON, "inline"), policy=Counting(world.words(ON)), limits=Limits(turns=2, concurrency=3))
     play_all(by, tasks(), copies=4)
     assert most == 3 and flying == 0
 

@@ -88,9 +88,7 @@ def test_the_curriculum_by_hand():
     # bin0 wins always, bin1 half of the time, bin2 never; one batch, nothing forgotten.
     # v = (won + 0.5) / (n + 1): 4.5/5, 2.5/5, 0.5/5; weight sqrt(v (1 - v)) + 0.1
     _, draws = sampler("curriculum", floor=0.1, decay=1.0)
-    draws.observe(
-        outcome({f"bin{b}/{i}": float(b == 0 or (b == 1 and i < 2)) for b in range(3) for i in range(4)})
-    )
+    draws.observe(outcome({f"bin{b}/{i}": float(b == 0 or (b == 1 and i < 2)) for b in range(3) for i in range(4)}))
     weights = [draws.weight(f"bin{b}/0") for b in range(3)]
     np.testing.assert_allclose(weights, [0.3 + 0.1, 0.5 + 0.1, 0.3 + 0.1])
     draws.observe(outcome({"bin2/0": None}))  # the environment's fault teaches nothing

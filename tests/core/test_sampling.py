@@ -38,7 +38,10 @@ def test_allowed_set_and_temperature_by_hand():
 def test_greedy_logprob_is_that_of_temperature_one():
     # argmax within {0, 2} of p = [1, 5, 3] / 9 is 2, with 3 / (1 + 3)
     found = draw(
-        torch.log(torch.tensor([[1.0, 5.0, 3.0]])), Sampling(temperature=0), np.array([0.5]), [np.array([0, 2])]
+        torch.log(torch.tensor([[1.0, 5.0, 3.0]])),
+        Sampling(temperature=0),
+        np.array([0.5]),
+        [np.array([0, 2])],
     )
     assert found.ids.tolist() == [2]
     np.testing.assert_allclose(found.logprobs, np.log(0.75), atol=1e-6)

@@ -19,9 +19,7 @@ def test_wilson_of_a_published_number():
     assert wilson(0, 0) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("a", "b"), [(0, 0), (1, 0), (5, 5), (6, 5), (3, 12), (0, 20), (40, 61), (900, 1000)]
-)
+@pytest.mark.parametrize(("a", "b"), [(0, 0), (1, 0), (5, 5), (6, 5), (3, 12), (0, 20), (40, 61), (900, 1000)])
 def test_mcnemar_is_the_exact_binomial_test(a, b):
     theirs = scipy.binomtest(min(a, b), a + b, 0.5).pvalue if a + b else 1.0
     np.testing.assert_allclose(mcnemar(a, b), theirs, rtol=1e-9)

@@ -15,9 +15,7 @@ from tests.core.graphs import Row, build
 
 
 def graph():
-    made = build(
-        [Row([1, 2], [3], allowed=[[3, 4]]), Row([4], [5], 0, parent=0, turn=1), Row([6], [7], episode=1)]
-    )
+    made = build([Row([1, 2], [3], allowed=[[3, 4]]), Row([4], [5], 0, parent=0, turn=1), Row([6], [7], episode=1)])
     made = made.with_columns(token_value=np.linspace(0, 1, 7), value=np.array([0.5, np.nan, 0.25]))
     names = {"state": ["", "Ünïcode 漢字", "half \ud800 a pair"], "episode": ["a#0", "b#1"]}
     tails = {"tail_offsets": np.array([0, 2, 2]), "tail_ids": np.array([8, 9])}
@@ -54,14 +52,9 @@ def test_equal_graphs_are_equal_bytes_whatever_the_order_of_columns():
     turned = made.with_columns()
     object.__setattr__(turned, "columns", dict(reversed(list(made.columns.items()))))
     several = {
-        to_bytes(one, note)
-        for one in (made, turned)
-        for note in ({"b": 1, "a": 2}, {"a": 2, "b": 1})
-        for _ in range(9)
+        to_bytes(one, note) for one in (made, turned) for note in ({"b": 1, "a": 2}, {"a": 2, "b": 1}) for _ in range(9)
     }
-    assert (
-        len(several) == 1
-    )  # safetensors keeps metadata in a hash map: several entries would come in random order
+    assert len(several) == 1  # safetensors keeps metadata in a hash map: several entries would come in random order
     assert to_bytes(made) != to_bytes(made.with_columns(reward=np.array([0, 0, 1.0])))
 
 

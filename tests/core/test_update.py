@@ -120,9 +120,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing_and_is_told(caplog):
     advantage = np.ones(len(graph))
     advantage[0] = np.inf
     with caplog.at_level(logging.ERROR):
-        metrics = update(
-            learner, graph, Credit.of(advantage), UpdateConfig(), ppo_clip, LOSS, temperature=1.0
-        )
+        metrics = update(learner, graph, Credit.of(advantage), UpdateConfig(), ppo_clip, LOSS, temperature=1.0)
     assert metrics["skipped_steps"] == 1 and metrics["optimizer_steps"] == 1
     assert "skipped" in caplog.text
     assert torch.equal(before, weights(learner))
@@ -231,16 +229,12 @@ def test_the_gate_and_its_correction_by_hand():
     old = exact.columns["old_logprob"]
     tokens = graph.tokens
     off = type(tokens)(**{**tokens.__dict__, "logprobs": old - np.array([0.0, 0.5, 2.0])})
-    annotated, metrics = annotate(
-        type(graph)(columns=graph.columns, tokens=off), learner, UpdateConfig(), 1.0
-    )
+    annotated, metrics = annotate(type(graph)(columns=graph.columns, tokens=off), learner, UpdateConfig(), 1.0)
     np.testing.assert_allclose(annotated.columns["importance"], [1.0, math.exp(0.5), 2.0])
     assert metrics["mismatch_max"] == pytest.approx(2.0) and metrics["mismatch_mean"] == pytest.approx(1.25)
     assert metrics["importance_capped"] == 0.5
     near = type(tokens)(**{**tokens.__dict__, "logprobs": old + 1e-6})
-    annotated, metrics = annotate(
-        type(graph)(columns=graph.columns, tokens=near), learner, UpdateConfig(), 1.0
-    )
+    annotated, metrics = annotate(type(graph)(columns=graph.columns, tokens=near), learner, UpdateConfig(), 1.0)
     assert (annotated.columns["importance"] == 1).all() and metrics["mismatch_max"] == pytest.approx(1e-6)
     assert mismatch(np.zeros(0), np.zeros(0)) == {"mismatch_max": 0.0, "mismatch_mean": 0.0}
 

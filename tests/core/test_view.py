@@ -53,9 +53,7 @@ def test_credit_stands_on_the_edges_it_was_given_to(graph):
     credit = Credit.of(np.arange(len(graph), dtype=float), assigned=assigned)
     for _, _, row, edge in to_networkx(graph, group=0, credit=credit).edges(keys=True, data=True):
         assert edge["advantage"] == row
-    assert all(
-        "advantage" not in edge for _, _, edge in to_networkx(graph, group=1, credit=credit).edges(data=True)
-    )
+    assert all("advantage" not in edge for _, _, edge in to_networkx(graph, group=1, credit=credit).edges(data=True))
 
 
 def test_json_is_read_back_by_networkx(graph):

@@ -155,9 +155,7 @@ def test_a_worker_that_cannot_start_is_a_fault_at_once_not_after_ten_processes()
 
     pool = WorkerPool(Here(), None, workers=1)
     try:
-        (record,) = play_all(
-            player(ON, pool, limits=Limits(turns=2, retries=0, fault_share=1)), [faulty.task(0)]
-        )
+        (record,) = play_all(player(ON, pool, limits=Limits(turns=2, retries=0, fault_share=1)), [faulty.task(0)])
         assert record.ending == Status.ENV_ERROR and "before its first call" in record.fault
     finally:
         pool.close()

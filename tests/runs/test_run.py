@@ -1,4 +1,4 @@
-"""Whole runs on generated ALFWorld games with a tiny model: bytes repeat, a killed run goes on, mistakes are answered."""
+"""Whole runs on generated ALFWorld games with a tiny model: bytes repeat, a killed run goes on, mistakes are told."""
 
 import json
 import os

@@ -42,9 +42,7 @@ def advantage(method: str, rows: Sequence[Row], **options: Any) -> np.ndarray:
 
 def chain(group: str, episode: str, rewards: Sequence[float], **columns: Sequence[Any]) -> list[Row]:
     """One episode; each extra column gives one value a row, None leaves it out."""
-    rows = [
-        {"group": group, "episode": episode, "turn": t, "reward": float(r)} for t, r in enumerate(rewards)
-    ]
+    rows = [{"group": group, "episode": episode, "turn": t, "reward": float(r)} for t, r in enumerate(rewards)]
     for name, values in columns.items():
         for row, value in zip(rows, values, strict=True):
             if value is not None:
@@ -117,8 +115,7 @@ def root_to_leaf(rows: Sequence[Row]) -> list[tuple[Row, int]]:
     """Every path as an episode of its own, each copy with the index of the row it copies."""
     at = {(row["episode"], row["turn"]): i for i, row in enumerate(rows)}
     above = [
-        at.get(tuple(row["parent"])) if "parent" in row else at.get((row["episode"], row["turn"] - 1))
-        for row in rows
+        at.get(tuple(row["parent"])) if "parent" in row else at.get((row["episode"], row["turn"] - 1)) for row in rows
     ]
     leaves = set(range(len(rows))) - {a for a in above if a is not None}
     out = []

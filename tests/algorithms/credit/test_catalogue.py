@@ -8,9 +8,7 @@ from agentrl import catalogue
 from agentrl.credit import assign
 from tests.algorithms.credit.steps import assigned, credit_of, forest, graph_of, root_to_leaf, tree_rows
 
-METHODS = [
-    name for name in catalogue.names("credit") if not getattr(catalogue.load("credit", name), "WRAPS", False)
-]
+METHODS = [name for name in catalogue.names("credit") if not getattr(catalogue.load("credit", name), "WRAPS", False)]
 DRAWN = {"m_grpo"}  # which duplicates are drawn depends on the order
 NORMALISED = ["grpo", "rloo", "gigpo", "hgpo", "graph_gpo", "salt", "tree_grpo", "role_grpo", "turn_returns"]
 

@@ -54,16 +54,12 @@ def test_equals_a_loop(seed, std):
         if len(indices) > 1:
             step[indices] = normal([g[i] for i in indices], std)
     expected = advantage("grpo", rows, std=std) + 2 * step
-    np.testing.assert_allclose(
-        advantage("gigpo", rows, gamma=0.9, std=std, step_weight=2), expected, atol=1e-9
-    )
+    np.testing.assert_allclose(advantage("gigpo", rows, gamma=0.9, std=std, step_weight=2), expected, atol=1e-9)
 
 
 def test_equal_step_returns_give_exactly_zero():
     # the released float32 code gives -0.47 for seven equal returns of 10 * 0.95^k
-    rows = [
-        row for i in range(7) for row in chain("g", f"e{i}", [0] * 12 + [10], state=list("abcdefghijklm"))
-    ]
+    rows = [row for i in range(7) for row in chain("g", f"e{i}", [0] * 12 + [10], state=list("abcdefghijklm"))]
     assert advantage("gigpo", rows).tolist() == [0.0] * len(rows)
 
 
@@ -90,15 +86,11 @@ def slow_first_fit(texts: list[str], threshold: float) -> list[int]:
     return out
 
 
-WORDS = st.lists(st.sampled_from(["red", "reed", "door", "a", "the lamp", "xyz", " "]), max_size=6).map(
-    "".join
-)
+WORDS = st.lists(st.sampled_from(["red", "reed", "door", "a", "the lamp", "xyz", " "]), max_size=6).map("".join)
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    st.lists(st.one_of(WORDS, st.text("ab", max_size=12)), max_size=10), st.sampled_from([0.3, 0.6, 0.9, 1.0])
-)
+@given(st.lists(st.one_of(WORDS, st.text("ab", max_size=12)), max_size=10), st.sampled_from([0.3, 0.6, 0.9, 1.0]))
 def test_similarity_gives_the_released_partition(texts, threshold):
     assert first_fit([0] * len(texts), texts, threshold).tolist() == slow_first_fit(texts, threshold)
 

@@ -10,9 +10,7 @@ from tests.algorithms.credit.steps import by, chain, credit_of, forest, scores
 def test_by_hand():
     # s -> won (1) and s -> lost (0), gamma 0.5: V(s) = 0.5 * (1 + 0)/2 = 0.25. Differences: 0.5 - 0.25, 0 -
     # 0.25. Population std 0.25, so A = +-1.
-    rows = chain("g", "a", [1], state=["s"], terminated=[True]) + chain(
-        "g", "b", [0], state=["s"], terminated=[True]
-    )
+    rows = chain("g", "a", [1], state=["s"], terminated=[True]) + chain("g", "b", [0], state=["s"], terminated=[True])
     out = credit_of("graft", rows, gamma=0.5, eps=0)
     assert out["value"] == [0.25, 0.25]
     np.testing.assert_allclose(out["advantage"], [1, -1])

@@ -81,9 +81,7 @@ def test_tl_grpo_equals_a_loop(seed):
             expected[members] += normal([rows[i]["reward"] for i in members], "population")
     for (group,), members in by(rows, "group").items():
         firsts = [i for i in first_rows(rows) if rows[i]["group"] == group]
-        outcome = dict(
-            zip([score[i] for i in firsts], normal([score[i] for i in firsts], "population"), strict=True)
-        )
+        outcome = dict(zip([score[i] for i in firsts], normal([score[i] for i in firsts], "population"), strict=True))
         expected[members] += [0.5 * outcome[score[i]] for i in members]
     np.testing.assert_allclose(advantage("tl_grpo", rows), expected, atol=1e-9)
 

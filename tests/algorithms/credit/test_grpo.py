@@ -47,9 +47,7 @@ def test_a_penalty_beside_a_constant_group_does_not_explode():
     rows = chain("g", "a", [0, 1], valid=[True, False]) + chain("g", "b", [1])
     a = advantage("grpo", rows, invalid_penalty=0.1)
     np.testing.assert_allclose(a, [0, -0.1 / (1 + 1e-6), 0], atol=1e-15)
-    np.testing.assert_allclose(
-        advantage("grpo", rows, invalid_penalty=0.1, std="none"), [0, -0.1, 0], atol=1e-15
-    )
+    np.testing.assert_allclose(advantage("grpo", rows, invalid_penalty=0.1, std="none"), [0, -0.1, 0], atol=1e-15)
 
 
 @pytest.mark.parametrize("unit", ["episode", "step"])
@@ -61,9 +59,7 @@ def test_equals_a_loop(seed, std, unit):
     expected = np.zeros(len(rows))
     for indices in by(rows, "group").values():
         counted = [i for i in first_rows(rows) if i in indices] if unit == "episode" else indices
-        of_score = dict(
-            zip([score[i] for i in counted], normal([score[i] for i in counted], std), strict=True)
-        )
+        of_score = dict(zip([score[i] for i in counted], normal([score[i] for i in counted], std), strict=True))
         expected[indices] = [of_score[score[i]] for i in indices]
     np.testing.assert_allclose(advantage("grpo", rows, std=std, unit=unit), expected, atol=1e-9)
 

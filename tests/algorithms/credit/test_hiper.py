@@ -10,9 +10,7 @@ def test_by_hand():
     # gamma 0.5, both lambdas 1, segments {0} and {1, 2}; low V: 1, 1, 1; high V: 2, 4, (unused). low: turn 0
     # ends its segment: 0 + 0.5*4 - 1 = 1, cut. turn 2: 1 + 0 - 1 = 0; turn 1: 0 + 0.5*1 - 1 + 0.5*0 = -0.5
     # high: segment 1: 0 + 0.5*1 + 0 - 4 = -3.5; segment 0: 0 + 0.5*4 - 2 + 0.5*1*(-3.5) = -1.75
-    rows = chain(
-        "g", "a", [0, 0, 1], value=[1, 1, 1], value_high=[2, 4, 9], segment_start=[False, True, False]
-    )
+    rows = chain("g", "a", [0, 0, 1], value=[1, 1, 1], value_high=[2, 4, 9], segment_start=[False, True, False])
     rows[-1]["terminated"] = True
     out = credit_of("hiper", rows, gamma=0.5, lam=1, lam_segment=1)
     assert out["advantage"] == [1, -0.5, 0]
@@ -23,9 +21,7 @@ def test_by_hand():
 
 def test_three_ways_beyond_a_truncation():
     # one turn, reward 1, gamma 0.5, V_low 2, V_high 4, next_value 6
-    rows = chain(
-        "g", "a", [1], value=[2], value_high=[4], segment_start=[True], truncated=[True], next_value=[6]
-    )
+    rows = chain("g", "a", [1], value=[2], value_high=[4], segment_start=[True], truncated=[True], next_value=[6])
     for bootstrap, low, high in (("none", -1, -3), ("current", 1 + 1 - 2, 1 + 2 - 4), ("value", 2, 0)):
         out = credit_of("hiper", rows, gamma=0.5, bootstrap=bootstrap)
         assert (out["advantage"], out["advantage_high"]) == ([low], [high])
@@ -35,9 +31,7 @@ def test_three_ways_beyond_a_truncation():
 def test_one_segment_an_episode_is_turn_gae_below(seed):
     rows = [row | {"segment_start": False} for row in forest(seed)]
     low = advantage("hiper", rows, gamma=0.9, lam=0.8)
-    np.testing.assert_allclose(
-        low, advantage("turn_ppo", rows, gamma=0.9, lam=0.8, bootstrap="none"), atol=1e-12
-    )
+    np.testing.assert_allclose(low, advantage("turn_ppo", rows, gamma=0.9, lam=0.8, bootstrap="none"), atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -45,9 +39,7 @@ def test_a_segment_a_turn_is_turn_gae_above(seed):
     rows = [row | {"segment_start": True} for row in forest(seed)]
     high = credit_of("hiper", rows, gamma=0.9, lam_segment=0.8)["advantage_high"]
     as_value = [row | {"value": row["value_high"]} for row in rows]
-    np.testing.assert_allclose(
-        high, advantage("turn_ppo", as_value, gamma=0.9, lam=0.8, bootstrap="none"), atol=1e-12
-    )
+    np.testing.assert_allclose(high, advantage("turn_ppo", as_value, gamma=0.9, lam=0.8, bootstrap="none"), atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -34,9 +34,7 @@ def test_a_shared_step_gets_the_sum_over_its_leaves():
     out = credit_of("tree_grpo", rows, std="none", inter_weight=0)
     assert out["advantage"] == [0, 0.5, -0.5, 0]
     # inter: leaves 1, 0, 0, mean 1/3: the prefix gets 2/3 - 1/3
-    np.testing.assert_allclose(
-        credit_of("tree_grpo", rows, std="none", intra_weight=0)["advantage"][0], 1 / 3
-    )
+    np.testing.assert_allclose(credit_of("tree_grpo", rows, std="none", intra_weight=0)["advantage"][0], 1 / 3)
 
 
 def test_per_token_pools_tokens():
@@ -65,8 +63,7 @@ def test_equals_a_loop_over_leaves(seed):
     rows = tree_rows(seed)
     at = {(row["episode"], row["turn"]): i for i, row in enumerate(rows)}
     above = [
-        at.get(tuple(row["parent"])) if "parent" in row else at.get((row["episode"], row["turn"] - 1))
-        for row in rows
+        at.get(tuple(row["parent"])) if "parent" in row else at.get((row["episode"], row["turn"] - 1)) for row in rows
     ]
     paths = []
     for leaf in sorted(set(range(len(rows))) - set(above)):
@@ -74,9 +71,7 @@ def test_equals_a_loop_over_leaves(seed):
         while above[path[-1]] is not None:
             path.append(above[path[-1]])
         root = rows[path[-1]]
-        paths.append(
-            (root["group"], (root["group"], root["tree"]), sum(rows[i]["reward"] for i in path), path)
-        )
+        paths.append((root["group"], (root["group"], root["tree"]), sum(rows[i]["reward"] for i in path), path))
     expected = np.zeros(len(rows))
     for _, _, score, path in paths:
         for level in (0, 1):

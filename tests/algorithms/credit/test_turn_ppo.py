@@ -37,9 +37,7 @@ def test_whitening_is_over_turns_and_leaves_the_return():
 def test_lambda_one_is_return_minus_value(seed):
     rows = forest(seed)
     expected = np.array(returns(rows, 0.9)) - [row["value"] for row in rows]
-    np.testing.assert_allclose(
-        advantage("turn_ppo", rows, gamma=0.9, lam=1, bootstrap="none"), expected, atol=1e-12
-    )
+    np.testing.assert_allclose(advantage("turn_ppo", rows, gamma=0.9, lam=1, bootstrap="none"), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(6))

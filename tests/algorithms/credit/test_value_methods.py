@@ -50,8 +50,7 @@ def test_segment_tree_equals_recursion(seed):
     rows = tree_rows(seed)
     at = {(row["episode"], row["turn"]): i for i, row in enumerate(rows)}
     above = [
-        at.get(tuple(row["parent"])) if "parent" in row else at.get((row["episode"], row["turn"] - 1))
-        for row in rows
+        at.get(tuple(row["parent"])) if "parent" in row else at.get((row["episode"], row["turn"] - 1)) for row in rows
     ]
     children = {p: [i for i, a in enumerate(above) if a == p] for p in set(above)}
 
@@ -63,9 +62,7 @@ def test_segment_tree_equals_recursion(seed):
     for i, row in enumerate(rows):
         siblings = children[above[i]]
         if above[i] is None:
-            siblings = [
-                j for j in siblings if (rows[j]["group"], rows[j]["tree"]) == (row["group"], row["tree"])
-            ]
+            siblings = [j for j in siblings if (rows[j]["group"], rows[j]["tree"]) == (row["group"], row["tree"])]
         expected.append(value(i) - sum(map(value, siblings)) / len(siblings))
     np.testing.assert_allclose(advantage("segment_tree", rows), expected, atol=1e-12)
 
@@ -94,13 +91,9 @@ def test_info_gain_by_hand():
 
 def test_info_gain_names_what_is_missing():
     with pytest.raises(ValueError, match="line 1: gold_logprob_start"):
-        advantage(
-            "info_gain", chain("g", "a", [0, 1], gold_logprob=[-1.0, None], gold_logprob_start=[None, -1.0])
-        )
+        advantage("info_gain", chain("g", "a", [0, 1], gold_logprob=[-1.0, None], gold_logprob_start=[None, -1.0]))
     with pytest.raises(ValueError, match="line 1: gold_logprob: missing"):
-        advantage(
-            "info_gain", chain("g", "a", [0, 1], gold_logprob=[None, -1.0], gold_logprob_start=[-1.0, None])
-        )
+        advantage("info_gain", chain("g", "a", [0, 1], gold_logprob=[None, -1.0], gold_logprob_start=[-1.0, None]))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -38,9 +38,7 @@ def test_ppo_by_hand():
     np.testing.assert_allclose(up.detach(), [-0.5, -0.9, -1.1, -1.2, -1.2])
     down = per_token("ppo_clip", batch(LOG_RATIOS, [0] * 5, [-1] * 5))
     np.testing.assert_allclose(down.detach(), [0.8, 0.9, 1.1, 1.5, 3.0])
-    assert per_token("ppo_clip", batch(LOG_RATIOS, [0] * 5, [-1] * 5), dual_clip=None)[
-        -1
-    ].item() == pytest.approx(4)
+    assert per_token("ppo_clip", batch(LOG_RATIOS, [0] * 5, [-1] * 5), dual_clip=None)[-1].item() == pytest.approx(4)
 
 
 def test_dapo_reaches_higher():
@@ -52,9 +50,7 @@ def test_gspo_by_hand():
     loss = per_token("gspo", batch([0.1, 0.3], [0, 0], [2, 2]), clip_high=1)
     np.testing.assert_allclose(loss.detach(), [-2 * math.exp(0.2)] * 2)
     # clipped by the default range
-    np.testing.assert_allclose(
-        per_token("gspo", batch([0.1, 0.3], [0, 0], [2, 2])).detach(), [-2 * 1.0004] * 2
-    )
+    np.testing.assert_allclose(per_token("gspo", batch([0.1, 0.3], [0, 0], [2, 2])).detach(), [-2 * 1.0004] * 2)
 
 
 def test_turn_ppo_by_hand():
@@ -67,12 +63,8 @@ def test_turn_ppo_by_hand():
 def test_gmpo_by_hand():
     # A = 1: log-ratios 0.1 and 1.0 clipped from above at 0.4: -exp(0.25); A = -1: -1.0 clipped at -0.4:
     # exp((0.1 - 0.4)/2)
-    np.testing.assert_allclose(
-        per_token("gmpo", batch([0.1, 1.0], [0, 0], [1, 1])).detach(), [-math.exp(0.25)] * 2
-    )
-    np.testing.assert_allclose(
-        per_token("gmpo", batch([0.1, -1.0], [0, 0], [-1, -1])).detach(), [math.exp(-0.15)] * 2
-    )
+    np.testing.assert_allclose(per_token("gmpo", batch([0.1, 1.0], [0, 0], [1, 1])).detach(), [-math.exp(0.25)] * 2)
+    np.testing.assert_allclose(per_token("gmpo", batch([0.1, -1.0], [0, 0], [-1, -1])).detach(), [math.exp(-0.15)] * 2)
 
 
 def test_cispo_and_dispo_weights():
@@ -87,9 +79,7 @@ def test_cispo_and_dispo_weights():
 def test_simple_policy_optimisation_turns_back_at_its_bound():
     # objective u - (u - 1)^2 / 0.4 has its maximum at u = 1.2: slope 0 there, and it pulls back beyond
     for u, slope in ((1.2, 0.0), (1.4, 1.4 * (0.4 / 0.2 - 1)), (1.0, -1.0)):
-        np.testing.assert_allclose(
-            gradient("spo_simple", batch([math.log(u)], [0], [1])), [slope], atol=1e-12
-        )
+        np.testing.assert_allclose(gradient("spo_simple", batch([math.log(u)], [0], [1])), [slope], atol=1e-12)
 
 
 @pytest.mark.parametrize("name", sorted(set(LOSSES) - {"pspo"}))
@@ -148,9 +138,7 @@ def test_a_shared_step_equals_its_duplicated_rows(name, data):
     size = data.draw(st.integers(1, 4))
     number = st.floats(-1.5, 1.5)
     logprob = data.draw(st.lists(st.floats(-3, -0.1), min_size=size, max_size=size))
-    old = [
-        x - d for x, d in zip(logprob, data.draw(st.lists(number, min_size=size, max_size=size)), strict=True)
-    ]
+    old = [x - d for x, d in zip(logprob, data.draw(st.lists(number, min_size=size, max_size=size)), strict=True)]
     paths = data.draw(st.lists(number, min_size=1, max_size=4))  # advantage of each path through the step
     rows = [per_token(name, batch(logprob, old, [a] * size)) for a in paths]
     mass = [sum(max(a, 0) for a in paths)] * size, [sum(max(-a, 0) for a in paths)] * size
@@ -201,9 +189,7 @@ def test_order_of_tokens_changes_nothing(name):
     advantage = rng.normal(size=3)[step]
     order = rng.permutation(12)
     straight = per_token(name, batch(new, old, advantage, step=step, path=step)).detach()
-    mixed = per_token(
-        name, batch(new[order], old[order], advantage[order], step=step[order], path=step[order])
-    )
+    mixed = per_token(name, batch(new[order], old[order], advantage[order], step=step[order], path=step[order]))
     np.testing.assert_allclose(mixed.detach(), straight[order], atol=1e-12)
 
 

@@ -50,9 +50,7 @@ def per_token(name: str, inputs: LossInputs, **options: Any) -> Tensor:
     return loss
 
 
-def gradient(
-    name: str, inputs: LossInputs, weight: Sequence[float] | None = None, **options: Any
-) -> np.ndarray:
+def gradient(name: str, inputs: LossInputs, weight: Sequence[float] | None = None, **options: Any) -> np.ndarray:
     """[T] gradient of the weighted sum of the losses with respect to each token's log-probability."""
     loss = per_token(name, inputs, **options)
     total = loss.sum() if weight is None else (loss * torch.tensor(weight)).sum()

@@ -67,9 +67,7 @@ def test_tool_efficiency_by_hand():
     # fewest right: none: m = 0 gets 1, m = 2: cos(2 pi / (4 + 2)) = 0.5
     out = module.reward(np.array([1, 1]), np.array([0, 2]), np.zeros(2), config)
     np.testing.assert_allclose(out, [1, 0.5], atol=1e-12)
-    single = module.reward(
-        np.array([1]), np.array([2]), np.zeros(1), module.Config(c=2, form="single", alpha=3)
-    )
+    single = module.reward(np.array([1]), np.array([2]), np.zeros(1), module.Config(c=2, form="single", alpha=3))
     np.testing.assert_allclose(single, [1.5])
 
 
@@ -106,9 +104,7 @@ def test_delta_telescopes_to_the_turns_own_score(seed):
 def test_m_grpo_composition_by_hand():
     module = load("m_grpo_reward")
     config = module.Config()
-    np.testing.assert_allclose(
-        module.main_reward(np.array([1, 1, 0]), np.array([1, 0, 1]), config), [1, 0.1, 0]
-    )
+    np.testing.assert_allclose(module.main_reward(np.array([1, 1, 0]), np.array([1, 0, 1]), config), [1, 0.1, 0])
     # 0.1 + 0.4 * 1 + 0.5 * 0.6 = 0.8; 0.1 + 0 + 0.5 * 0.6 = 0.4
     out = module.sub_reward(np.array([1, 1, 0]), np.array([1, 0, 1]), np.array([0.6, 0.6, 1]), config)
     np.testing.assert_allclose(out, [0.8, 0.4, 0])

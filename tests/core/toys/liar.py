@@ -95,7 +95,4 @@ def tasks(config: Config) -> Sequence[Task]:
     if config.lie == "list":
         made.append(0)
     twice = config.lie == "keys"
-    return [
-        Task(key="same" if twice else f"liar/{i}", env="liar", seed=i + len(made))
-        for i in range(config.count)
-    ]
+    return [Task(key="same" if twice else f"liar/{i}", env="liar", seed=i + len(made)) for i in range(config.count)]

@@ -85,9 +85,7 @@ def rules(form: str = "move") -> tuple[str, str]:
         return domain[: domain.index("(:action help")].rstrip() + "\n)\n", old
     patched = old.replace("You arrive at {lend.name}.", "You arrive at {r.name}.")
     patched = patched.replace("put {o} in/on {r}", "move {o} to {r}")
-    patched = patched.replace(
-        "You put the {o.name} in/on the {r.name}.", "You move the {o.name} to the {r.name}."
-    )
+    patched = patched.replace("You put the {o.name} in/on the {r.name}.", "You move the {o.name} to the {r.name}.")
     return domain, f'{patched}\naction help {{\n    template :: "help";\n    feedback :: "\n{HELP}";\n}}\n'
 
 
@@ -112,9 +110,7 @@ def kitchen(
     """The contents of a game file: the kitchen with some facts more or less."""
     domain, grammar = rules(form)
     facts = [fact for fact in facts_of(FACTS) if fact not in facts_of(less)] + facts_of(more)
-    facts += [
-        f"(canContain {place}Type {kind}Type)" for place in _PLACES for kind in _KINDS if kind != "DeskLamp"
-    ]
+    facts += [f"(canContain {place}Type {kind}Type)" for place in _PLACES for kind in _KINDS if kind != "DeskLamp"]
     names = {word for fact in facts for word in fact.strip("()").split()[1:]}
     kinds = {"loc": "location", **dict.fromkeys((*_PLACES, "Sink"), "receptacle")}
     declared = [

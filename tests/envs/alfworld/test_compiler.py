@@ -133,9 +133,7 @@ class Facts:
         true = {fact for fact in parsed.facts if fact[0] not in changing}
         state, objects = game.state, game.game.objects
         for number, contents in enumerate(state.contents):
-            true |= {
-                ("inreceptacle", (objects[one].id, game.game.receptacles[number].id)) for one in contents
-            }
+            true |= {("inreceptacle", (objects[one].id, game.game.receptacles[number].id)) for one in contents}
         for name in ("clean", "hot", "cool", "sliced", "toggled"):
             true |= {(f"is{name}", (objects[one].id,)) for one in getattr(state, name)}
         if state.holding >= 0:
@@ -181,6 +179,4 @@ def test_the_goal_tree_agrees_with_trying_every_binding(task):
 
 def drop_idle(problem: str) -> str:
     """The problem without the kinds that are declared as objects and never used: they only cost time here."""
-    return re.sub(
-        r"\n\s+\w+(?<!_)\b - object(?=\n)", lambda one: one[0] if "_bar_" in one[0] else "", problem
-    )
+    return re.sub(r"\n\s+\w+(?<!_)\b - object(?=\n)", lambda one: one[0] if "_bar_" in one[0] else "", problem)

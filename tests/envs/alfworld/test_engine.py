@@ -55,9 +55,7 @@ def test_a_game_by_hand():
     assert game.step("examine apple 2") == "This is a hot apple 2."
     assert game.step("go to fridge 1") == "You arrive at fridge 1. The fridge 1 is closed."
     assert "move apple 2 to fridge 1" not in game.admissible()
-    assert (
-        game.step("open fridge 1") == "You open the fridge 1. The fridge 1 is open. In it, you see a apple 1."
-    )
+    assert game.step("open fridge 1") == "You open the fridge 1. The fridge 1 is open. In it, you see a apple 1."
     assert (game.won, game.score) == (False, 0)
     assert game.step("move apple 2 to fridge 1") == "You move the apple 2 to the fridge 1."
     assert (game.won, game.score) == (True, 1)
@@ -99,16 +97,12 @@ def test_one_cannot_walk_to_where_one_stands_nor_to_a_receptacle_beside_it():
 
 
 def test_looking_around_at_the_start_shows_nothing():
-    assert engine().step("look") == (
-        "You are in the middle of a room. Looking quickly around you, you see nothing."
-    )
+    assert engine().step("look") == ("You are in the middle of a room. Looking quickly around you, you see nothing.")
 
 
 def test_what_moves_between_receptacles_of_one_place_lies_beside_them():
     game = engine()
-    play(
-        game, "go to cabinet 1", "open cabinet 1", "take spoon 1 from cabinet 2", "move spoon 1 to cabinet 1"
-    )
+    play(game, "go to cabinet 1", "open cabinet 1", "take spoon 1 from cabinet 2", "move spoon 1 to cabinet 1")
     assert game.step("look") == "You are facing the cabinet 2, and cabinet 1. Next to it, you see a spoon 1."
     play(game, "take spoon 1 from cabinet 1", "move spoon 1 to cabinet 2")
     # It is back where it was first, and now counts as removed from the other one.

@@ -59,9 +59,7 @@ def test_the_exploring_expert_wins_whole_scenes(task, words):
 @pytest.mark.parametrize("level", ["small", "medium"])
 def test_experts_rank_as_their_names_say(level):
     keys = Keys(level, "train", seed=22)[:240]
-    expert, noisy, wander, chance = (
-        wins(name, keys, 15) for name in ("expert", "expert-noisy", "wander", "random")
-    )
+    expert, noisy, wander, chance = (wins(name, keys, 15) for name in ("expert", "expert-noisy", "wander", "random"))
     assert expert >= 0.95 > wander > chance and expert >= noisy > wander
     assert chance <= 0.05
 
@@ -218,9 +216,7 @@ def test_a_strange_task_is_refused_in_words():
 
 def test_memory_by_hand():
     memory = Memory()
-    memory.read(
-        Observation(text="...", actions=("go to drawer 1", "go to shelf 1", "help", "inventory", "look"))
-    )
+    memory.read(Observation(text="...", actions=("go to drawer 1", "go to shelf 1", "help", "inventory", "look")))
     assert list(memory.receptacles) == ["drawer 1", "shelf 1"] and not memory.here
     arrived = "You arrive at shelf 1. On the shelf 1, you see a pen 2, and a desklamp 1."
     here = ("examine shelf 1", "go to drawer 1", "take pen 2 from shelf 1", "use desklamp 1")

@@ -37,9 +37,7 @@ def test_the_same_games_in_another_process_with_another_hash_seed():
     )
     for hash_seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == fingerprint(8)
 
 
@@ -91,11 +89,7 @@ def test_rooms_keep_to_their_level():
         level = levels.level(name)
         for key in Keys(name, seed=2)[:100]:
             game = make_game(key)
-            views = {
-                spot.place
-                for spot in scenes.scene(parse_key(key).scene).spots
-                if scenes.lore().fits[spot.kind]
-            }
+            views = {spot.place for spot in scenes.scene(parse_key(key).scene).spots if scenes.lore().fits[spot.kind]}
             assert min(level.spots[0], len(views)) <= len(game.receptacles) <= level.spots[1]
             assert len(game.objects) <= level.others[1] + max(2, level.targets[1]) + 1
             assert max(map(len, game.at)) == 1

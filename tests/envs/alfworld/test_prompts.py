@@ -18,12 +18,7 @@ def test_the_first_verl_agent_prompt_states_observation_actions_and_format_once(
     text = VerlAgent().first(OPENING)
     assert text.count("Your task is to: put a mug in desk.") == 1
     assert "are: ['go to desk 1',\n 'look']." in text  # `help` is left out
-    assert (
-        text.index("ALFRED")
-        < text.index("You are in a room.")
-        < text.index("<think>")
-        < text.index("<action>")
-    )
+    assert text.index("ALFRED") < text.index("You are in a room.") < text.index("<think>") < text.index("<action>")
 
 
 def test_the_verl_agent_window_numbers_observations_before_their_actions():

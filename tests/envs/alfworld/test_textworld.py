@@ -39,9 +39,7 @@ def test_every_release_in_lock_step(form):
 
 @pytest.mark.parametrize("goal", [bring(), LOOK_AT_MUG, TWO_APPLES])
 def test_odd_kitchens_in_lock_step(goal):
-    data = (
-        kitchen(goal, more=ODD, less="atLocation agent1 loc_bar_0") if goal != bring() else kitchen(more=ODD)
-    )
+    data = kitchen(goal, more=ODD, less="atLocation agent1 loc_bar_0") if goal != bring() else kitchen(more=ODD)
     data["pddl_problem"] = data["pddl_problem"].replace("ButterKnifeType", "KnifeType")
     if goal != bring():
         data["pddl_problem"] = data["pddl_problem"].replace("(:init", "(:init (atLocation agent1 loc_bar_5)")
