@@ -1,6 +1,16 @@
 """agentrl: multi-turn agentic RL on step graphs.
 
-`import agentrl` loads neither torch nor transformers; the parts are imported by their own names.
+`import agentrl` loads neither torch nor transformers; the parts are imported by their own names. It sees to it that
+Gymnasium knows our ids (`agentrl/ALFWorld-v0`, ...), whichever of the two is imported first.
 """
 
+import sys
+
 __version__ = "0.1.0"
+
+if "gymnasium" in sys.modules:
+    import agentrl.gym
+else:
+    from agentrl._gymnasium import announce
+
+    announce()

@@ -47,7 +47,7 @@ class Contestant:
             return cls._of_run(path, env)
         if (path / "config.json").is_file():
             return cls(word=word, kind="model")
-        known = ("random", *experts, "openai:MODEL")
+        known = dict.fromkeys(("random", *experts, "openai:MODEL"))
         raise ValueError(
             f"{word!r} is no policy: it is no run folder (config.toml), no model folder (config.json), and not one of "
             f"{', '.join(known)}"

@@ -12,7 +12,10 @@ Optional hooks, called by name:
     HEAVY: bool                                    # True: episodes run in worker processes
     def kind(task: Task) -> str                    # label for per-type tables
     def benchmark(config: Config) -> str           # the name results are reported under
+    MEASURES: tuple[str, ...]                      # numeric entries of the last `info` that reports average
     commands: Mapping[str, Callable]               # verbs of `agentrl envs NAME ...`
+    play: Callable                                 # its own `agentrl play NAME ...`
+    check: Callable                                # `agentrl check NAME --games ...`: against a reference engine
     GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] # Gymnasium id -> Config arguments
 """
 

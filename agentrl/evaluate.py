@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,8 @@ LIMITS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One episode of a report. `tokens` are sampled ones; `invalid` counts steps whose answer had no valid
-    action."""
+    """One episode of a report. `tokens` are sampled ones; `invalid` counts steps whose answer had no valid action;
+    `measures` are the entries of the last `info` that the environment's `MEASURES` names (0 where it has none)."""
 
     task: str
     kind: str
@@ -39,6 +39,7 @@ class Outcome:
     fault: str
     seconds: float
     usage: Mapping[str, float]
+    measures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,7 @@ class Report:
             "success_rate": won / len(scored) if scored else 0.0,
             "interval": list(wilson(won, len(scored))),
             "mean_reward": _mean([o.reward for o in scored]),
+            "measures": {k: _mean([o.measures[k] for o in scored]) for k in (scored[0].measures if scored else ())},
             "per_type": {k: _rate([o for o in scored if o.kind == k]) for k in kinds},
             "mean_steps": _mean([o.steps for o in scored]),
             "mean_steps_success": _mean([o.steps for o in scored if o.success]),
@@ -98,8 +100,9 @@ def _rate(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {"episodes": n, "success_rate": won / n, "interval": list(wilson(won, n))}
 
 
-def outcome(record: EpisodeRecord, kind: str) -> Outcome:
+def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> Outcome:
     """The line of one episode."""
+    last = record.steps[-1].info if record.steps else {}
     usage: Counter[str] = Counter()
     for step in record.steps:
         usage.update(step.generation.usage)
@@ -115,6 +118,7 @@ def outcome(record: EpisodeRecord, kind: str) -> Outcome:
         fault=record.fault,
         seconds=record.seconds,
         usage=dict(usage),
+        measures={name: float(last.get(name, 0.0)) for name in measures},
     )
 
 
@@ -139,6 +143,6 @@ async def evaluate(
     return Report(
         benchmark=world.benchmark(entry),
         policy=policy,
-        outcomes=[outcome(record, world.kind(entry, record.task)) for record in records],
+        outcomes=[outcome(r, world.kind(entry, r.task), getattr(entry.module, "MEASURES", ())) for r in records],
         panel=world.panel_hash([task.key for task in tasks]),
     )

@@ -97,6 +97,8 @@ def table(summary: dict[str, Any]) -> str:
     for name, one in summary["per_type"].items():
         a, b = one["interval"]
         lines.append(f"  {name:36} {one['success_rate']:6.1%} [{a:.1%}, {b:.1%}]  of {one['episodes']}")
+    if summary["measures"]:
+        lines.append("means " + ", ".join(f"{name} {value:.3f}" for name, value in summary["measures"].items()))
     lines += [
         f"steps {summary['mean_steps']:.1f} (successes {summary['mean_steps_success']:.1f}), "
         f"invalid actions {summary['invalid_share']:.1%}, truncated {summary['truncated_share']:.1%}, "
