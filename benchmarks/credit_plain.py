@@ -256,14 +256,15 @@ def graft(rows: list[Row]) -> list[float]:
     later = dict.fromkeys(value, 0.0)
     settle(out, there, later, lambda i: delta[i], 0.99 * 0.95)
     ahead = [d + 0.99 * 0.95 * later[v] for d, v in zip(delta, there, strict=True)]
+    ahead = [a if abs(a) > 1e-8 else 0.0 for a in ahead]
     normed = spread(rows, list(out.values()), ahead, std="population")
     return [(a > 0) - (a < 0) if len(out[u]) == 1 else n for a, n, u in zip(ahead, normed, node, strict=True)]
 
 
 def settle(out: dict[Any, list[int]], there: list[Any], value: dict[Any, float], gain: Any, gamma: float) -> None:
-    """Sweeps to 1e-8, in place (Jacobi, as the catalogue's)."""
+    """Sweeps to 1e-10, in place (Jacobi, as the catalogue's)."""
     moved = 1.0
-    while moved > 1e-8:
+    while moved > 1e-10:
         new = {u: sum(gain(i) + gamma * value[there[i]] for i in own) / len(own) for u, own in out.items()}
         moved = max(abs(new[u] - value[u]) for u in new)
         value.update(new)

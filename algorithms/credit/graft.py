@@ -10,7 +10,8 @@ gets its sign.
 Choices here, since the text leaves them open: an episode's last step leads to its next state where that state
 is known and other steps leave it and the episode did not terminate, else to a terminal node that ends with
 its score; "k hops ahead" averages by the walk (each fork equally), A(e) = delta(e) + gamma lam * mean A(edges
-out of s'), so that cost stays linear, not over the set of edges at distance k; both recursions stop at 1e-8.
+out of s'), so that cost stays linear, not over the set of edges at distance k; both recursions stop at 1e-10
+and a difference below 1e-8 is 0.
 """
 
 import numpy as np
@@ -24,6 +25,8 @@ from agentrl.segments import group_norm, keys
 
 PAPER = "GRAFT, successor of GraphGPO (arXiv:2605.26684)"
 NEEDS = ("state",)
+
+SWEEPS_END, ROUNDING = 1e-10, 1e-8  # largest move of a value that ends the sweeps; what counts as 0 after them
 
 
 class Config(Options, frozen=True):
@@ -44,10 +47,12 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     nodes = int(max(u.max(initial=-1), v.max(initial=-1))) + 1
     fixed = np.full(nodes, np.nan)  # [K]
     fixed[v[end]] = graph.score[end]
-    value = graph_values(u, v, fixed, how="bellman", gamma=config.gamma)  # [K]
+    value = graph_values(u, v, fixed, how="bellman", gamma=config.gamma, tolerance=SWEEPS_END)  # [K]
     delta = config.gamma * value[v] - value[u]  # [N]
     ahead = np.where(np.isnan(fixed), np.nan, 0.0)  # [K] nothing lies beyond an end
     decay = config.gamma * config.lam
-    later = graph_values(u, v, ahead, how="bellman", gamma=decay, gain=delta)  # [K]
-    advantage = group_norm(delta + decay * later[v], u, std="population", eps=config.eps, singleton="sign")  # [N]
+    later = graph_values(u, v, ahead, how="bellman", gamma=decay, gain=delta, tolerance=SWEEPS_END)  # [K]
+    ahead_of = delta + decay * later[v]  # [N]
+    ahead_of[np.abs(ahead_of) <= ROUNDING] = 0.0  # a lone step's sign must not be the sign of a residual
+    advantage = group_norm(ahead_of, u, std="population", eps=config.eps, singleton="sign")  # [N]
     return Credit.of(advantage, parts={"value": value[u]})

@@ -139,6 +139,16 @@ def test_a_path_through_two_episodes_is_one_chain():
     assert credit_of("grpo", rows, std="none")["advantage"] == [1.5, 1.5, -1.5]
 
 
+def test_a_path_has_the_score_of_its_leaf():
+    # a and its branch b share turn 0; scores are given: leaf a 1, leaf b 0, so the shared step's halves cancel
+    rows = [
+        {"group": "g", "episode": "a", "turn": 0, "reward": 9.0, "score": 1.0},
+        {"group": "g", "episode": "a", "turn": 1, "reward": 9.0, "score": 1.0},
+        {"group": "g", "episode": "b", "turn": 1, "reward": 9.0, "score": 0.0, "parent": ["a", 0]},
+    ]
+    assert credit_of("grpo", rows, std="none")["advantage"] == [0, 0.5, -0.5]
+
+
 def test_metrics_report_degenerate_groups():
     # group a: two equal scores; group b: a singleton; group c: different scores. All credit lies on turn 0.
     rows = [

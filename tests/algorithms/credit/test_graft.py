@@ -43,6 +43,35 @@ def test_values_solve_the_bellman_equations(seed):
         assert at[group, state] == pytest.approx(0.9 * sum(after) / len(after), abs=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_equals_two_linear_systems(seed):
+    rows = forest(seed)
+    ends = {row["episode"]: i for i, row in enumerate(rows)}
+    for i, row in enumerate(rows):
+        row |= {"terminated": i in ends.values(), "truncated": False}
+    n, score, gamma, lam = len(rows), scores(rows), 0.9, 0.8
+    here = [(row["group"], row["state"]) for row in rows]
+    after = [[] if i in ends.values() else [j for j in range(n) if here[j] == here[i + 1]] for i in range(n)]
+
+    # one unknown a step: value of its own state, then its advantage; `out` averages over the steps after each
+    def out(indices):
+        return np.array([np.mean(np.eye(n)[own], axis=0) if own else np.zeros(n) for own in indices])
+
+    siblings = [[j for j in range(n) if here[j] == here[i]] for i in range(n)]
+    end = np.array([0.0 if after[i] else score[i] for i in range(n)])
+    value = np.linalg.solve(np.eye(n) - gamma * out(siblings) @ out(after), gamma * out(siblings) @ end)
+    delta = gamma * (out(after) @ value + end) - value
+    a = np.linalg.solve(np.eye(n) - gamma * lam * out(after), delta)
+    a[np.abs(a) < 1e-8] = 0.0
+    expected = np.sign(a)
+    for members in by(rows, "group", "state").values():
+        if len(members) > 1:
+            expected[members] = (a[members] - a[members].mean()) / (a[members].std() + 1e-6)
+    found = credit_of("graft", rows, gamma=gamma, lam=lam)
+    np.testing.assert_allclose(found["value"], value, atol=1e-6)
+    np.testing.assert_allclose(found["advantage"], expected, atol=1e-4)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_bellman_sweeps_equal_the_linear_system(seed):
     rng = np.random.default_rng(seed)

@@ -132,6 +132,13 @@ def test_single_stream_whitens_over_episodes(seed):
     assert a[first].std(ddof=1) == pytest.approx(1, abs=1e-6)
 
 
+def test_single_stream_weights_count_like_copies():
+    rows = [row for name, r in (("a", 1), ("b", 0), ("c", 3)) for row in chain("g", name, [r], value=[0.5])]
+    weighted = [rows[0] | {"weight": 2}, *rows[1:]]
+    copied = [*rows, rows[0] | {"episode": "copy"}]
+    np.testing.assert_allclose(advantage("single_stream", weighted), advantage("single_stream", copied)[:3])
+
+
 def test_tracker_by_hand():
     tracker = Tracker()
     assert tracker.value("p") == 0.5

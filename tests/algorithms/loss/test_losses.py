@@ -65,6 +65,11 @@ def test_gmpo_by_hand():
     # exp((0.1 - 0.4)/2)
     np.testing.assert_allclose(per_token("gmpo", batch([0.1, 1.0], [0, 0], [1, 1])).detach(), [-math.exp(0.25)] * 2)
     np.testing.assert_allclose(per_token("gmpo", batch([0.1, -1.0], [0, 0], [-1, -1])).detach(), [math.exp(-0.15)] * 2)
+    # the other side is free: A = 1 at -1.0, A = -1 at 1.0
+    free = per_token("gmpo", batch([0.1, -1.0], [0, 0], [1, 1]))
+    np.testing.assert_allclose(free.detach(), [-math.exp(-0.45)] * 2)
+    free = per_token("gmpo", batch([0.1, 1.0], [0, 0], [-1, -1]))
+    np.testing.assert_allclose(free.detach(), [math.exp(0.55)] * 2)
 
 
 def test_cispo_and_dispo_weights():
