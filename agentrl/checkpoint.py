@@ -35,17 +35,17 @@ class Progress:
     evaluated: list[str] = field(default_factory=list)
 
 
-def write(folder: RunFolder, number: int, learners: Mapping[str, Learner], progress: Progress, keep: int) -> None:
+def write(folder: RunFolder, name: str, learners: Mapping[str, Learner], progress: Progress, keep: int) -> None:
     """Store everything the run needs to go on; the checkpoint appears complete or not at all."""
     part = folder.begin_checkpoint()
     try:
-        for name, learner in learners.items():
-            save(Loaded(learner.model, learner.tokenizer), part / name)
-            torch.save(learner.state_dict(), part / f"{name}.optimiser.pt")
+        for policy, learner in learners.items():
+            save(Loaded(learner.model, learner.tokenizer), part / policy)
+            torch.save(learner.state_dict(), part / f"{policy}.optimiser.pt")
         (part / "progress.json").write_text(json.dumps(asdict(progress)))
     except (OSError, RuntimeError) as error:
         raise ValueError(f"cannot write a checkpoint into {folder.path}: {error}; the last one is untouched") from error
-    folder.finish_checkpoint(part, number, keep)
+    folder.finish_checkpoint(part, name, keep)
 
 
 def read_progress(path: Path) -> Progress:

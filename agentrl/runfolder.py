@@ -85,9 +85,9 @@ class RunFolder:
         return self.path / "graphs" / f"{iteration:06d}.safetensors"
 
     def checkpoints(self) -> list[Path]:
-        """Complete checkpoints, oldest first."""
-        found = (self.path / "checkpoints").glob("*")
-        return sorted(p for p in found if re.fullmatch(r"\d{6}", p.name))
+        """Complete checkpoints, oldest first: `clone-NNNNNN` of the warm-up, then `NNNNNN`."""
+        found = [p for p in (self.path / "checkpoints").glob("*") if re.fullmatch(r"(clone-)?\d{6}", p.name)]
+        return sorted(found, key=lambda p: (p.name.isdecimal(), p.name))
 
     def latest(self) -> Path:
         """The newest checkpoint; ValueError if there is none."""
@@ -103,11 +103,14 @@ class RunFolder:
         part.mkdir(parents=True)
         return part
 
-    def finish_checkpoint(self, part: Path, step: int, keep: int) -> None:
+    def finish_checkpoint(self, part: Path, name: str, keep: int) -> None:
         """Give a written checkpoint its name, then drop all but the newest `keep`."""
-        target = self.path / "checkpoints" / f"{step:06d}"
-        shutil.rmtree(target, ignore_errors=True)
+        target, before = self.path / "checkpoints" / name, part.with_name(".before")
+        shutil.rmtree(before, ignore_errors=True)
+        if target.exists():
+            os.replace(target, before)
         os.replace(part, target)
+        shutil.rmtree(before, ignore_errors=True)
         for old in self.checkpoints()[:-keep]:
             shutil.rmtree(old)
 

@@ -121,11 +121,12 @@ class Run:
         self.engine.clear()
         self.engine.version = version
 
-    def save(self, number: int) -> None:
-        """Write a checkpoint of the run as it stands now."""
+    def save(self) -> None:
+        """Write a checkpoint of the run as it stands now: `clone-STEP` in the warm-up, then the number of updates."""
+        name = f"{self.state.step:06d}" if self.state.stage == "train" else f"clone-{self.state.step:06d}"
         self.state.sampler, self.state.warmup_sampler = self.sampler.state(), self.clone_sampler.state()
         self.state.metric_lines, self.state.timing_lines = self.metrics.lines, self.metrics.timing_lines
-        checkpoint.write(self.folder, number, self.learners, self.state, self.tables.run.keep)
+        checkpoint.write(self.folder, name, self.learners, self.state, self.tables.run.keep)
 
     def log(self, stage: str, step: int, values: Mapping[str, Any], watch: Stopwatch) -> None:
         """One line of metrics and one of timings."""

@@ -25,7 +25,7 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
                 warm_up(run)
             reinforce(run)
             evaluate(run, "end")
-            run.save(settings.tables.run.iterations)
+            run.save()
         finally:
             run.close()
     return run
@@ -34,7 +34,8 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
 def warm_up(run: Run) -> None:
     """Behaviour cloning on fresh expert episodes."""
     steps, every = run.tables.warmup.updates, run.tables.run.checkpoint_every
-    run.learner.restart(run.settings.clone_optim, steps)
+    if run.state.step == 0:  # else the optimiser goes on from the checkpoint
+        run.learner.restart(run.settings.clone_optim, steps)
     bar = run.progress.bar("cloning", steps, run.state.step)
     for step in range(run.state.step, steps):
         watch = Stopwatch()
@@ -45,14 +46,14 @@ def warm_up(run: Run) -> None:
         run.log("clone", step, metrics, watch)
         run.state.step = step + 1
         bar.step(f"loss {metrics['loss']:.3f}")
-        if every and run.state.step % (10 * every) == 0:
-            run.save(0)
+        if every and run.state.step % every == 0 and run.state.step < steps:
+            run.save()
     bar.close()
     run.sync(0)
     evaluate(run, "clone")
     run.state.stage, run.state.step = "train", 0
     run.learner.restart(run.tables.optim, run.tables.run.iterations)
-    run.save(0)
+    run.save()
 
 
 def reinforce(run: Run) -> None:
@@ -87,7 +88,7 @@ def reinforce(run: Run) -> None:
         if tables.eval.every and run.state.step % tables.eval.every == 0 and run.state.step < tables.run.iterations:
             evaluate(run, f"iteration {run.state.step}", tables.eval.during)
         if tables.run.checkpoint_every and run.state.step % tables.run.checkpoint_every == 0:
-            run.save(run.state.step)
+            run.save()
     bar.close()
 
 

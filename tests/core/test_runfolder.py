@@ -58,12 +58,12 @@ def test_resuming_what_never_began_begins(tmp_path):
 def test_checkpoints_appear_whole_and_the_oldest_go(folder):
     with pytest.raises(ValueError, match="has no checkpoint yet"):
         folder.latest()
-    for step in (1, 2, 10):
+    for name in ("clone-000005", "clone-000010", "000000", "000010"):
         part = folder.begin_checkpoint()
-        (part / "state").write_text(str(step))
-        folder.finish_checkpoint(part, step, keep=2)
-    assert [p.name for p in folder.checkpoints()] == ["000002", "000010"]
-    assert (folder.latest() / "state").read_text() == "10"
+        (part / "state").write_text(name)
+        folder.finish_checkpoint(part, name, keep=2)
+        assert (folder.latest() / "state").read_text() == name
+    assert [p.name for p in folder.checkpoints()] == ["000000", "000010"]
 
 
 def test_a_checkpoint_cut_off_is_none(folder):
@@ -77,7 +77,7 @@ def test_a_checkpoint_may_be_written_again(folder):
     for word in ("old", "new"):
         part = folder.begin_checkpoint()
         (part / "state").write_text(word)
-        folder.finish_checkpoint(part, 3, keep=1)
+        folder.finish_checkpoint(part, "000003", keep=1)
     assert (folder.latest() / "state").read_text() == "new" and len(folder.checkpoints()) == 1
 
 
