@@ -10,7 +10,7 @@ GPU := $(shell command -v nvidia-smi 2>/dev/null)
 EXTRAS := dev,alfworld,textworld,lora,openai,tensorboard,report,webshop
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test check bench install clean
+.PHONY: demo test check bench bench-credit install clean
 
 demo: install
 	$(BIN)/agentrl train benchmarks/recipes/alfworld-cpu.toml --resume
@@ -24,11 +24,15 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+bench-credit: install
+	$(BIN)/python benchmarks/credit_gradient.py
+
 bench: install
 	$(BIN)/python benchmarks/alfworld.py
 	$(BIN)/python benchmarks/credit.py
 	$(BIN)/python benchmarks/rollout.py
 	$(BIN)/python benchmarks/update.py
+	$(BIN)/python benchmarks/webshop.py
 
 install: .venv/installed
 
