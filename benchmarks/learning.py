@@ -1,6 +1,6 @@
 """Does the RL phase of a recipe learn? Seeds, held-out games, paired intervals, and a control of equal CPU time.
 
-For each seed: the recipe as it is; the recipe with plain GRPO; and the control, one longer cloning stage (its schedule
+For each seed: the recipe as it is; plain GRPO from the same clone; and the control, one longer cloning stage (its schedule
 stretched over the whole of it) that takes as many CPU seconds as cloning and RL together. All are evaluated on the same
 panel, each game once, sampled and greedy, beside the demonstrator that was cloned.
 
@@ -34,8 +34,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     with ThreadPoolExecutor(given.jobs) as pool:
-        runs = dict(pool.map(lambda job: one(given, *job), [(s, kind) for kind in ("rl", "grpo") for s in given.seeds]))
-        runs |= dict(pool.map(lambda s: one(given, s, "control", runs[s, "rl"]), given.seeds))
+        runs = dict(pool.map(lambda s: one(given, s, "rl"), given.seeds))
+        jobs = [(s, kind, runs[s, "rl"]) for kind in ("control", "grpo") for s in given.seeds]
+        runs |= dict(pool.map(lambda job: one(given, *job), jobs))
     result = summarise(given, runs, demonstrator(given, runs[given.seeds[0], "rl"]))
     out = given.out or Path("benchmarks/results") / f"{given.recipe.stem}.json"
     out.write_text(json.dumps(result, indent=1) + "\n")
@@ -52,9 +53,12 @@ def one(given: argparse.Namespace, seed: int, kind: str, rl: Path | None = None)
         f"run.seed={seed}",
         "run.graphs_every=0",
     ]
-    if kind == "grpo":
-        words.append('credit={name="grpo", std="none"}')
-    if rl is not None:
+    if rl is None:
+        words.append("run.keep=100")  # the clone's checkpoint is where GRPO starts
+    elif kind == "grpo":
+        clone = rl / "checkpoints" / "000000" / "policy"
+        words += ['credit={name="grpo", std="none"}', f"model={{path='{clone}'}}", "warmup.updates=0"]
+    else:
         words += [f"warmup.updates={equal_updates(given.recipe, rl)}", "run.iterations=0"]
     command = [sys.executable, "-m", "agentrl", "train", *words, "--resume"]
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
