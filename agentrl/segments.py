@@ -81,10 +81,11 @@ def moments(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None, st
         tolerance = CONSTANT * np.maximum(1.0, np.nan_to_num(np.maximum(np.abs(high), np.abs(low)), posinf=1.0))
         constant = (high - low) <= tolerance  # [N]
     n = count(key, w)  # [N]
-    mu = np.where(constant & (n > 0), high, np.nan_to_num(mean(x, key, w)))  # [N]
+    mu = np.where(constant & (n > 0), high, np.nan_to_num(mean(np.where(counted, x, 0.0), key, w)))  # [N]
     if std == "none":
         return Moments(n, mu, np.ones(len(x)), constant, tolerance)
-    square = np.bincount(key, w * (x - mu) ** 2, minlength=1)[key]  # [N]
+    apart = np.where(counted, x, mu) - mu  # [N] a row that does not count may hold inf or NaN, and 0 * inf is NaN
+    square = np.bincount(key, w * apart**2, minlength=1)[key]  # [N]
     divisor = n - 1 if std == "sample" else n  # [N]
     spread = (divisor > 0) & ~constant  # [N]
     sigma = np.sqrt(square / np.where(spread, divisor, 1.0))  # [N]

@@ -99,6 +99,16 @@ def test_a_group_that_nothing_counts_in_gets_zero():
     assert out.tolist() == [0, -0.5, 0.5]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+def test_what_does_not_count_reaches_no_statistic(odd):
+    # Group 0 counts 1 and 3 (mean 2, variance 2) beside an odd row; in group 1 nothing counts at all.
+    x, key, weight = np.array([1.0, odd, 3.0, odd, 5.0]), np.array([0, 0, 0, 1, 1]), np.array([1.0, 0, 1, 0, 0])
+    m = moments(x, key, weight)
+    assert m.n.tolist() == [2, 2, 2, 0, 0] and m.mean.tolist() == [2, 2, 2, 0, 0]
+    np.testing.assert_allclose(m.std, [2**0.5] * 3 + [1, 1])
+
+
 @settings(max_examples=100, deadline=None)
 @given(forests(), st.data())
 def test_scan_depth_and_reductions_equal_recursion(parent, data):
