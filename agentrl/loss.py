@@ -3,7 +3,8 @@
     def loss(inputs: LossInputs, config: Config) -> LossOutput
 
 It returns one number a token; `agentrl.update` multiplies by the aggregation weight, adds KL and entropy terms and
-sums.
+sums. All tokens of a step are always in one call. A `Config` with a true `whole_episodes` gets all of an episode's
+tokens in one call too, and is refused on branched graphs.
 """
 
 from collections.abc import Mapping

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from agentrl.credit import forked
 from agentrl.graph import StepGraph, Tokens, path_lengths
 from agentrl.layout import MIN_SHARED, Layout, lay_out, unshared
 
@@ -132,7 +133,8 @@ def microbatches(batch: Batch, max_tokens: int, whole: np.ndarray | None = None)
 
     Targets are taken in pre-order; a piece is a stretch of them with the paths they need, so that a subtree
     that is cut off takes a copy of its ancestors' path, without targets. Cuts are made where the copy is
-    short.
+    short. A step's targets lie side by side (a row cut by a branch goes on before the branch) and stay together,
+    as turn ratios want.
 
     Args:
         batch: of one mini-batch.
@@ -151,6 +153,7 @@ def microbatches(batch: Batch, max_tokens: int, whole: np.ndarray | None = None)
         yield from _in_units(batch, max_tokens, whole)
         return
     first = np.flatnonzero(np.diff(batch.step, prepend=-1))  # [G] the first target of each step
+    assert len(first) == len(np.unique(batch.step)), "a step's targets must lie side by side"
     longest = int(batch.layout.position[batch.at].max()) + 1
     if longest > max_tokens:
         raise ValueError(
@@ -270,8 +273,11 @@ def aggregation_weights(
         return np.where(counted, 1.0 / max(total, 1e-300), 0.0)
     key = np.arange(len(graph))  # [N] sequence of each row
     if sequence == "episode":
-        if graph.branched:
-            raise ValueError("on a branched graph a step lies in several episodes: use sequence=step or token-mean")
+        if forked(graph):
+            raise ValueError(
+                "on a branched graph a step lies in several episodes: "
+                "set update.sequence=step or update.aggregation=token-mean"
+            )
         key = np.unique(graph.episode, return_inverse=True)[1]
     length = np.bincount(key, n_tokens)  # decisions of each sequence
     times = np.zeros(len(length))  # how often each sequence counts

@@ -17,7 +17,7 @@ import torch
 from pydantic import BaseModel, Field
 from torch import Tensor
 
-from agentrl.credit import Credit
+from agentrl.credit import Credit, forked
 from agentrl.graph import StepGraph
 from agentrl.learner import Learner
 from agentrl.logprobs import EntropyMode, TokenStats, token_stats
@@ -110,10 +110,10 @@ def update(
         Metrics of the whole update; means are over decisions, each weighted as in the loss.
     """
     whole_episodes = getattr(loss_config, "whole_episodes", False)
-    if whole_episodes and graph.branched:
+    if whole_episodes and forked(graph):
         raise ValueError(
-            "a ratio over whole episodes is not defined here for branched graphs, where a step has several: "
-            "choose a loss with token or turn ratios"
+            "a ratio over whole episodes is not defined on a branched graph, where a step lies in several: "
+            "set loss.sequence=step or choose a loss with token or turn ratios"
         )
     weight = credit.weight * graph.weight * credit.assigned  # [N]
     if not config.train_invalid:

@@ -20,6 +20,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     clip_high: float = Field(0.4, ge=0)
     sequence: Literal["step", "episode"] = "step"
 
+    @property
+    def whole_episodes(self) -> bool:
+        """Does a ratio span an episode, so that its tokens are needed at once?"""
+        return self.sequence == "episode"
+
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
     """All tokens of what shares a ratio must be in one micro-batch."""

@@ -23,6 +23,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     form: Literal["sequence", "token"] = "sequence"
     sequence: Literal["step", "episode"] = "step"
 
+    @property
+    def whole_episodes(self) -> bool:
+        """Does a ratio span an episode, so that its tokens are needed at once?"""
+        return self.sequence == "episode"
+
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
     """All tokens of what shares a ratio must be in one micro-batch."""
