@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -37,10 +37,16 @@ FREE_TO_DIFFER = (
 
 
 class RunFolder:
-    """Paths and files of one run."""
+    """Paths and files of one run.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Args:
+        path: the folder.
+        complete: gives a stored configuration the options that it was written without, at their defaults, so that a
+            run of an older version can go on.
+    """
+
+    def __init__(self, path: Path, complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> None:
+        self.path, self.complete = path, complete
 
     @property
     def metrics(self) -> Path:
@@ -71,7 +77,7 @@ class RunFolder:
                 raise ValueError(
                     f"{self.path} already holds a run: add --resume to go on with it, or choose run.name=..."
                 )
-            differing = sorted(_differences(read_toml(existing), config))
+            differing = sorted(_differences(self.complete(read_toml(existing)), config))
             if differing:
                 raise ValueError(
                     f"{self.path} holds a run with another configuration ({', '.join(differing[:3])} "

@@ -44,7 +44,7 @@ class Run:
         self.tasks = world.tasks(settings.env)
         self.eval_tasks = panel(settings)
         check_disjoint(self.tasks, self.eval_tasks)
-        self.folder = RunFolder(settings.folder)
+        self.folder = RunFolder(settings.folder, complete=lambda stored: Settings(stored).dump())
         self.folder.refuse(settings.dump(), resume=resume)
         self.loop = asyncio.Runner()
         self.pools = {name: self._pool(entry) for name, entry in (("train", settings.env), ("eval", settings.eval_env))}

@@ -50,6 +50,13 @@ def test_resuming_takes_the_same_configuration_but_for_what_may_differ(folder):
         folder.open(changed("credit", "lam", 1.0), resume=True)
 
 
+def test_a_run_of_a_version_with_fewer_options_goes_on_at_their_defaults(folder):
+    newer = RunFolder(folder.path, complete=lambda stored: {**stored, "credit": {"lam": 1.0, **stored["credit"]}})
+    with pytest.raises(ValueError, match=r"another configuration \(credit.lam differ"):
+        newer.open(changed("credit", "lam", 0.5), resume=True)
+    newer.open(changed("credit", "lam", 1.0), resume=True)
+
+
 def test_resuming_what_never_began_begins(tmp_path):
     RunFolder(tmp_path / "new").open(CONFIG, resume=True)
     assert (tmp_path / "new" / "config.toml").exists()
