@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 GPU := $(shell command -v nvidia-smi 2>/dev/null)
 EXTRAS := dev,alfworld,textworld,lora,openai,tensorboard,report,webshop

@@ -4,13 +4,8 @@
 Gymnasium knows our ids (`agentrl/ALFWorld-v0`, ...), whichever of the two is imported first.
 """
 
-import sys
+from agentrl._gymnasium import announce
 
 __version__ = "0.1.0"
 
-if "gymnasium" in sys.modules:
-    import agentrl.gym
-else:
-    from agentrl._gymnasium import announce
-
-    announce()
+announce()

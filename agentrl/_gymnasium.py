@@ -42,5 +42,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def announce() -> None:
-    """Wait for Gymnasium to be imported."""
-    sys.meta_path.insert(0, _Finder())
+    """Register now if Gymnasium is there, else wait for it to be imported."""
+    if "gymnasium" in sys.modules:
+        importlib.import_module("agentrl.gym")
+    else:
+        sys.meta_path.insert(0, _Finder())

@@ -13,8 +13,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 import numpy as np
@@ -33,18 +34,22 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    with ThreadPoolExecutor(given.jobs) as pool:
-        runs = dict(pool.map(lambda s: one(given, s, "rl"), given.seeds))
-        jobs = [(s, kind, runs[s, "rl"]) for kind in ("control", "grpo") for s in given.seeds]
-        runs |= dict(pool.map(lambda job: one(given, *job), jobs))
+    given.gate = Semaphore(given.jobs)
+    with ThreadPoolExecutor(3 * len(given.seeds)) as pool:  # threads wait for the gate, or for the run they follow
+        first = {s: pool.submit(one, given, s, "rl") for s in given.seeds}
+        rest = [pool.submit(one, given, s, kind, first[s]) for kind in ("control", "grpo") for s in given.seeds]
+        runs = dict(job.result() for job in [*first.values(), *rest])
     result = summarise(given, runs, demonstrator(given, runs[given.seeds[0], "rl"]))
     out = given.out or Path("benchmarks/results") / f"{given.recipe.stem}.json"
     out.write_text(json.dumps(result, indent=1) + "\n")
     print(table(result))
 
 
-def one(given: argparse.Namespace, seed: int, kind: str, rl: Path | None = None) -> tuple[tuple[int, str], Path]:
-    """Train one run in a process of its own (or find it done); returns its folder."""
+def one(
+    given: argparse.Namespace, seed: int, kind: str, after: Future[Any] | None = None
+) -> tuple[tuple[int, str], Path]:
+    """Train one run in a process of its own (or find it done), after the run it builds on; returns its folder."""
+    rl: Path | None = None if after is None else after.result()[1]
     name = f"{kind}-{seed}"
     words = [
         str(given.recipe),
@@ -61,7 +66,8 @@ def one(given: argparse.Namespace, seed: int, kind: str, rl: Path | None = None)
     else:
         words += [f"warmup.updates={equal_updates(given.recipe, rl)}", "run.iterations=0"]
     command = [sys.executable, "-m", "agentrl", "train", *words, "--resume"]
-    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
+    with given.gate:
+        subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
     return (seed, kind), given.folder / name
 
 

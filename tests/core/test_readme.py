@@ -1,6 +1,7 @@
 """The README's examples run as they stand."""
 
 import importlib
+import json
 import re
 import sys
 from pathlib import Path
@@ -45,8 +46,9 @@ def test_the_environment_is_played_by_its_dotted_path_and_keeps_its_promises(tmp
 def test_the_credit_method_gives_centred_discounted_returns(tmp_path, monkeypatch):
     method = module(tmp_path, monkeypatch, "reward_to_go", "group_norm(returns")
     steps = tmp_path / "steps.jsonl"
-    rows = ['{"group": "g", "episode": "a", "turn": %d, "reward": %d}' % (t, t) for t in (0, 1)]
-    steps.write_text("\n".join([*rows, '{"group": "g", "episode": "b", "turn": 0, "reward": 0}']))
+    rows = [("a", 0, 0.0), ("a", 1, 1.0), ("b", 0, 0.0)]
+    names = ("episode", "turn", "reward")
+    steps.write_text("".join(json.dumps({"group": "g", **dict(zip(names, row, strict=True))}) + "\n" for row in rows))
     credit = assign(method, read_steps(steps), method.Config(gamma=0.5))
     # returns 0.5, 1, 0 with mean 0.5
     np.testing.assert_allclose(credit.advantage, [0.0, 0.5, -0.5])
