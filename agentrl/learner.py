@@ -12,6 +12,7 @@ import torch
 from pydantic import BaseModel, Field
 from torch import Tensor, nn
 
+from agentrl.epo import PastEntropy
 from agentrl.forward import Network, network
 from agentrl.pack import Sharing
 
@@ -98,12 +99,13 @@ class Learner:
         return self._wants_reference
 
     def restart(self, optim: OptimConfig, updates: int) -> None:
-        """Begin a stage: a fresh optimiser and schedule over `updates` updates; the reference is the policy
-        of now.
+        """Begin a stage: a fresh optimiser, history and schedule over `updates` updates; the reference is the
+        policy of now.
 
         With an adapter the reference stays the model below it.
         """
         self.optim, self.total_updates, self.updates = optim, updates, 0
+        self.past_entropy = PastEntropy()
         self.optimisers = _optimisers(self.network.model, optim)
         if self._wants_reference and not self._adapter:
             model = copy.deepcopy(self.network.model).requires_grad_(False).eval()
@@ -158,6 +160,7 @@ class Learner:
             "optim": self.optim.model_dump(mode="json"),
             "updates": self.updates,
             "total_updates": self.total_updates,
+            "past_entropy": self.past_entropy.state_dict(),
             "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "reference": None if self._reference is None else self._reference.model.state_dict(),
         }
@@ -170,6 +173,7 @@ class Learner:
         """
         self.restart(OptimConfig.model_validate(state["optim"]), state["total_updates"])
         self.updates = state["updates"]
+        self.past_entropy.load_state_dict(state.get("past_entropy", {}))
         try:
             for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
                 optimiser.load_state_dict(saved)

@@ -5,9 +5,9 @@ the caller's aggregation weights and summed. Letters: T tokens, V values (steps 
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
+from pydantic import BaseModel, Field
 from torch import Tensor
 
 
@@ -58,6 +58,12 @@ def band_weight(epoch: int, epochs: int) -> float:
     return 0.8 * math.exp(-3 * min((epoch - half) / half, 1.0))
 
 
+class LldsConfig(BaseModel, frozen=True, extra="forbid"):
+    """coef: of `likelihood_guard`; 0 turns it off, the paper's is about 0.1."""
+
+    coef: float = Field(0.0, ge=0)
+
+
 def likelihood_guard(logprob: Tensor, old_logprob: Tensor, positive: Tensor, negative: Tensor, step: Tensor) -> Tensor:
     """[T] how far each token's likelihood fell, on actions that should not have lost any.
 
@@ -65,6 +71,7 @@ def likelihood_guard(logprob: Tensor, old_logprob: Tensor, positive: Tensor, neg
     advantage >= 0 whose total log-likelihood fell, old - new on the tokens that fell, 0 elsewhere;
     coefficient about 0.1.
     """
+    # Limit: on a step that several paths share, the sign is that of their pooled advantage.
     fell = torch.relu(old_logprob - logprob)  # [T]
     _, key = torch.unique(step, return_inverse=True)
     change = torch.zeros(int(key.max()) + 1 if len(key) else 0, dtype=logprob.dtype, device=logprob.device)
@@ -85,13 +92,3 @@ def value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip: float | N
         clipped = old_value + (value - old_value).clamp(-clip, clip)  # [V]
         error = torch.maximum(error, (clipped - target) ** 2)
     return error
-
-
-def mean_entropy_by_step(entropy: Sequence[float], step_index: Sequence[int], steps: int) -> list[float]:
-    """One epoch's entry of EPO's history: mean entropy at each environment step index, 1.0 where nothing was
-    seen."""
-    sums, counts = [0.0] * steps, [0] * steps
-    for value, index in zip(entropy, step_index, strict=True):
-        sums[index] += value
-        counts[index] += 1
-    return [s / n if n else 1.0 for s, n in zip(sums, counts, strict=True)]

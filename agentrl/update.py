@@ -18,12 +18,14 @@ from pydantic import BaseModel, Field
 from torch import Tensor
 
 from agentrl.credit import Credit, forked
+from agentrl.epo import EpoConfig, EpoTerm
 from agentrl.graph import StepGraph
 from agentrl.learner import Learner
 from agentrl.logprobs import EntropyMode, TokenStats, token_stats
 from agentrl.loss import LossInputs, LossOutput
 from agentrl.minibatch import split
 from agentrl.pack import Aggregation, Batch, aggregation_weights, microbatches, pack, token_rows
+from agentrl.regularizers import LldsConfig, likelihood_guard
 
 
 class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
@@ -45,6 +47,7 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         importance_cap: cap of the correction for tokens sampled under other log-probs than the trainer's; 0
             for none.
         mismatch_tolerance: nats; below it engine and trainer count as equal and nothing is corrected.
+        epo: EPO's entropy band. llds: LLDS's guard of the likelihood of good answers. Both are off by default.
     """
 
     kl_coef: float = Field(0.0, ge=0)
@@ -61,6 +64,8 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     old_logprob: Literal["trainer", "engine"] = "trainer"
     importance_cap: float = Field(2.0, ge=0)
     mismatch_tolerance: float = Field(1e-3, ge=0)
+    epo: EpoConfig = EpoConfig()
+    llds: LldsConfig = LldsConfig()
 
 
 class Terms(NamedTuple):
@@ -118,17 +123,22 @@ def update(
     weight = credit.weight * graph.weight * credit.assigned  # [N]
     if not config.train_invalid:
         weight = weight * graph.valid
+    epo = None
+    if config.epo.coef:
+        epo = EpoTerm(config.epo, learner.past_entropy, graph.turn, learner.updates, learner.total_updates)
     work = Work(
         graph=graph,
         rows=np.flatnonzero(weight > 0),
         active=_active(graph, credit, config, loss),
         multiplicity=weight,
-        terms=_policy_terms(learner, graph, credit, weight, config, loss, loss_config),
-        entropy="gradient" if config.entropy_coef else "value",
+        terms=_policy_terms(graph, credit, weight, config, loss, loss_config, epo),
+        entropy="gradient" if config.entropy_coef or config.epo.coef else "value",
         temperature=temperature or 1.0,
         whole_episodes=whole_episodes,
     )
     metrics = _descend(learner, work, config, config.epochs, config.minibatches, seed)
+    if epo is not None:
+        epo.remember()
     idle = float((~work.active[work.rows]).sum())
     return {**metrics, "dropped_rows": float(len(graph) - len(work.rows)), "idle_rows": idle}
 
@@ -140,7 +150,8 @@ def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: Module
     They still count in every denominator. A loss file says `ZERO_WITHOUT_CREDIT = True` if it is 0 at P = M =
     0.
     """
-    idle_allowed = getattr(loss, "ZERO_WITHOUT_CREDIT", False) and not (config.kl_coef or config.entropy_coef)
+    others = config.kl_coef or config.entropy_coef or config.epo.coef or config.llds.coef
+    idle_allowed = getattr(loss, "ZERO_WITHOUT_CREDIT", False) and not others
     if not idle_allowed or credit.token_advantage is not None:
         return np.ones(len(graph), bool)
     return (credit.positive > 0) | (credit.negative > 0)
@@ -177,15 +188,15 @@ def clone(
 
 
 def _policy_terms(
-    learner: Learner,
     graph: StepGraph,
     credit: Credit,
     weight: np.ndarray,
     config: UpdateConfig,
     loss: ModuleType,
     loss_config: Any,
+    epo: EpoTerm | None,
 ) -> Callable[[TokenStats, Batch], Terms]:
-    """The loss of each target from its log-prob: policy gradient, KL and entropy bonus."""
+    """The loss of each target from its log-prob: policy gradient and regularisers."""
     assert graph.tokens is not None
     share = graph.weight * (weight > 0)  # [N]
     row = token_rows(graph.tokens)  # [S]
@@ -215,13 +226,13 @@ def _policy_terms(
             path=torch.from_numpy(graph.episode[batch.step]).to(stats.logprob.device),
         )
         policy: LossOutput = loss.loss(inputs, loss_config)
-        return _with_penalties(inputs, policy, config)
+        return _with_penalties(inputs, policy, config, epo)
 
     return terms
 
 
-def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig) -> Terms:
-    """Add KL and entropy bonus, which the step's W multiplies."""
+def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig, epo: EpoTerm | None) -> Terms:
+    """Add KL, entropy bonus and the other regularisers, which the step's W multiplies."""
     per_token, logged = policy.per_token, dict(policy.metrics)
     if inputs.ref_logprob is not None:
         kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [K]
@@ -229,6 +240,14 @@ def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig
         logged["kl_ref"] = kl.detach()
     if config.entropy_coef and inputs.entropy is not None:
         per_token = per_token - config.entropy_coef * inputs.weight * inputs.entropy
+    if epo is not None:
+        term = epo(inputs)
+        per_token = per_token + term.per_token
+        logged["epo_band"] = term.band
+    if config.llds.coef:
+        fell = likelihood_guard(inputs.logprob, inputs.old_logprob, inputs.positive, inputs.negative, inputs.step)
+        per_token = per_token + config.llds.coef * inputs.weight * fell
+        logged["llds"] = fell.detach()
     return Terms(per_token, logged)
 
 

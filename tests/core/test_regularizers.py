@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from agentrl.regularizers import band_weight, entropy_band, likelihood_guard, mean_entropy_by_step, value_loss
+from agentrl.regularizers import band_weight, entropy_band, likelihood_guard, value_loss
 
 
 def tensor(*x):
@@ -37,10 +37,6 @@ def test_band_weight_by_hand():
     assert band_weight(0, 150) == 1
     assert band_weight(75, 150) == pytest.approx(0.8270670566)
     assert band_weight(150, 150) == band_weight(900, 150) == pytest.approx(0.8 * math.exp(-3))
-
-
-def test_history_by_step_index():
-    assert mean_entropy_by_step([1.0, 3.0, 5.0], [0, 0, 2], 3) == [2.0, 1.0, 5.0]
 
 
 def test_guard_by_hand():
