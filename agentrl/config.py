@@ -46,6 +46,16 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not TOML: {error}") from None
 
 
+def read_text(path: Path, what: str) -> str:
+    """The words of a file that a user names; ValueError with one sentence if it is missing or no text."""
+    if not path.is_file():
+        raise ValueError(f"no such {what}: {path}")
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"the {what} {path} is not UTF-8 text") from None
+
+
 def parse_value(text: str) -> Any:
     """The value of an override: TOML where it is TOML, else the text itself."""
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl.config import Entry
+from agentrl.config import Entry, read_text
 from agentrl.env import Env
 from agentrl.pool import InlinePool, Pool
 from agentrl.prompt import Plain, Prompt
@@ -62,9 +62,7 @@ def pool(entry: Entry, where: str = "auto", workers: int = 0, timeout_s: float =
 
 def read_panel(path: Path) -> list[str]:
     """Task keys, one a line (`#` starts a remark) or a JSON list."""
-    if not path.is_file():
-        raise ValueError(f"no such panel: {path}")
-    text = path.read_text("utf-8")
+    text = read_text(path, "panel")
     if path.suffix == ".json":
         keys = _json_keys(path, text)
     else:

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import pkgutil
 import sys
+import warnings
 from collections.abc import Sequence
 
 from agentrl import __version__, catalogue
@@ -36,6 +37,8 @@ def _first_line(path: str | None) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a verb. A mistake of the user's ends with one sentence on standard error and exit code 2."""
+    if words is None:  # the program itself, not a test or a notebook
+        warnings.formatwarning = _one_line
     given = list(sys.argv[1:] if words is None else words)
     if not given or given[0] in ("-h", "--help", "help"):
         print(overview())
@@ -48,15 +51,21 @@ def main(words: Sequence[str] | None = None) -> int:
         if given[0] not in known:
             raise ValueError(f"unknown verb {given[0]!r}{catalogue.nearest(given[0], known)}")
         code: int = importlib.import_module(f"{__name__}.{known[given[0]]}").main(given[1:])
-    except ValueError as error:
-        return complain(error)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("agentrl: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (ValueError, OSError) as error:
+        return complain(error)
     return code
+
+
+def _one_line(message: Warning | str, category: type[Warning], *place: object) -> str:
+    """A warning without the line of our source that gave it."""
+    return f"agentrl: {message}\n"
 
 
 def complain(error: Exception) -> int:

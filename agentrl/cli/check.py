@@ -4,26 +4,24 @@ Seeds, determinism, snapshots, pickling, parsing, Gymnasium's own checker. An en
 (ALFWorld) compares itself with it over N walks of every game under DIR.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from agentrl import catalogue
+from agentrl.cli._parser import Parser, positive, seed
 from agentrl.config import override, resolve
 
 
 def main(words: Sequence[str]) -> int:
     """See the module; exit code 1 if something does not hold."""
-    parser = argparse.ArgumentParser(
-        "agentrl check", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = Parser("agentrl check", __doc__)
     parser.add_argument("env")
     parser.add_argument("options", nargs="*", metavar="key=value")
-    parser.add_argument("--tasks", type=int, default=4, help="tasks to try")
+    parser.add_argument("--tasks", type=positive, default=4, help="tasks to try")
     parser.add_argument("--games", type=Path)
-    parser.add_argument("--walks", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--walks", type=positive, default=1)
+    parser.add_argument("--seed", type=seed, default=0)
     given = parser.parse_intermixed_args(words)
     if given.games is not None:
         module = catalogue.load("envs", given.env)

@@ -3,7 +3,6 @@
 A and B are reports written by `agentrl eval --out` or found in a run's evaluations folder.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from agentrl.cli._parser import Parser
+from agentrl.config import read_text
 from agentrl.stats import mcnemar, paired_bootstrap
 
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
-    parser = argparse.ArgumentParser("agentrl compare", description=__doc__)
+    parser = Parser("agentrl compare", __doc__)
     parser.add_argument("a", type=Path)
     parser.add_argument("b", type=Path)
     parser.add_argument("--json", action="store_true")
@@ -29,10 +30,12 @@ def main(words: Sequence[str]) -> int:
 def read(path: Path) -> dict[str, Any]:
     """A report with its episodes."""
     try:
-        report: dict[str, Any] = json.loads(path.read_text())
-        report["outcomes"], report["panel"]
-    except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a report with episodes ({error}): write one with agentrl eval --out") from None
+        report: dict[str, Any] = json.loads(read_text(path, "report"))
+        report["panel"], report["benchmark"]
+        for outcome in report["outcomes"]:
+            outcome["task"], outcome["success"], outcome["ending"]
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise ValueError(f"{path} is not a report with episodes: write one with agentrl eval --out") from None
     return report
 
 
@@ -40,7 +43,7 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     """Paired difference a - b on the tasks both played to an end of the agent's own making.
 
     Raises:
-        ValueError: different panels or benchmarks.
+        ValueError: different panels or benchmarks; no task in both.
     """
     if (a["panel"], a["benchmark"]) != (b["panel"], b["benchmark"]):
         raise ValueError(
@@ -49,6 +52,8 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         )
     won = [{o["task"]: o["success"] for o in r["outcomes"] if o["ending"] != "env_error"} for r in (a, b)]
     tasks = [task for task in won[0] if task in won[1]]
+    if not tasks:
+        raise ValueError("no task was played to an end in both reports: there is nothing to compare")
     x, y = (np.array([float(w[task]) for task in tasks]) for w in won)  # [n], [n]
     return {
         "benchmark": a["benchmark"],

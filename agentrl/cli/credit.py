@@ -1,6 +1,5 @@
 """`agentrl credit METHOD --steps FILE [key=value ...] [--json]`: any credit method on steps from anywhere."""
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from agentrl import catalogue, store
 from agentrl.cli._compare_credit import compare
 from agentrl.cli._compare_credit import table as compared
+from agentrl.cli._parser import Parser, positive
 from agentrl.credit import Credit, assign
 from agentrl.graph import StepGraph
 from agentrl.interchange import read_steps
@@ -163,14 +163,14 @@ def methods() -> list[Mapping[str, Any]]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """The verb by itself: `python -m agentrl.cli.credit METHOD --steps FILE key=value --json`."""
-    parser = argparse.ArgumentParser("agentrl credit", description="Credit methods on stored steps.")
+    parser = Parser("agentrl credit", "Credit methods on stored steps.")
     parser.add_argument("method", nargs="?")
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument("--steps", type=Path, help="steps.jsonl, a stored graph, or a run folder")
     parser.add_argument("--json", action="store_true", help="one JSON object a step (a pair, a method)")
     parser.add_argument("--list", action="store_true", help="every method, its paper and the columns it needs")
     parser.add_argument("--compare", metavar="a,b", help="methods to compare; options are method.key=value")
-    parser.add_argument("--top", type=int, default=5, help="steps to show for each pair compared")
+    parser.add_argument("--top", type=positive, default=5, help="steps to show for each pair compared")
     given = parser.parse_intermixed_args(words)
     if given.list:
         return run_list(given.json)

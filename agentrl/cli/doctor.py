@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from agentrl.cli._parser import Parser
 from agentrl.runfolder import versions
 
 EXTRAS = {
@@ -20,8 +21,11 @@ EXTRAS = {
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
+    parser = Parser("agentrl doctor", __doc__)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(words)
     found = examine()
-    if "--json" in words:
+    if given.json:
         print(json.dumps(found))
         return 0
     for name, value in found["versions"].items():

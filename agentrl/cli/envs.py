@@ -1,4 +1,4 @@
-"""`agentrl envs [NAME [verb ...]]`: the environments, or one environment's own commands."""
+"""`agentrl envs [NAME [verb ...]] [--json]`: the environments, or one environment's own commands."""
 
 import json
 from collections.abc import Sequence
@@ -8,6 +8,9 @@ from agentrl import catalogue
 
 def main(words: Sequence[str]) -> int:
     """Without a name the list; with one its commands, the first of which needs no word."""
+    if words and words[0] in ("-h", "--help"):
+        print(__doc__)
+        return 0
     if not words or words[0].startswith("-"):
         return listing(as_json="--json" in words)
     module = catalogue.load("envs", words[0])
@@ -16,7 +19,7 @@ def main(words: Sequence[str]) -> int:
         code: int = commands[words[1]](words[2:])
         return code
     if len(words) > 1 and not words[1].startswith("-") and "=" not in words[1]:
-        raise ValueError(f"{words[0]} has no command {words[1]!r}{catalogue.nearest(words[1], commands)}")
+        raise ValueError(f"{words[0]} has no command {words[1]!r}{catalogue.nearest(words[1], filter(None, commands))}")
     if "" in commands:
         code = commands[""](words[1:])
         return code

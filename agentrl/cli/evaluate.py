@@ -1,7 +1,8 @@
-"""`agentrl eval ENV --policy P [--split S] [--panel FILE | --tasks N | --games DIR] [key=value ...] [--json]`: success.
+"""`agentrl eval ENV --policy P [options] [key=value ...]`: how often a policy succeeds, each task of a panel once.
 
 P is a run folder (runs/NAME), a model folder, random, one of the environment's experts (expert, oracle, ...), or
-openai:MODEL[@BASE_URL]. Every task is played once. key=value are options of the environment.
+openai:MODEL[@BASE_URL]. The panel is --panel FILE, --games DIR, or the first --tasks N. key=value are options of the
+environment.
 """
 
 import argparse
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl import world
+from agentrl.cli._parser import Parser, positive, seed, temperature
 from agentrl.config import Entry, merge, override, resolve
 from agentrl.sampler import ENDLESS
 from agentrl.types import Task
@@ -20,6 +22,8 @@ from agentrl.types import Task
 def main(words: Sequence[str]) -> int:
     """See the module."""
     given = parse(words)
+    if given.out is not None and given.out.is_dir():
+        raise ValueError(f"--out {given.out} is a folder: name a file in it")
     from agentrl.contestant import Contestant
 
     contestant = Contestant.of(given.policy, given.env)
@@ -27,6 +31,7 @@ def main(words: Sequence[str]) -> int:
     tasks = panel(given, entry)
     from agentrl.evaluate import evaluate
     from agentrl.progress import Progress
+    from agentrl.rollout import TooManyFaults
 
     pool = world.pool(entry)
     try:
@@ -36,9 +41,12 @@ def main(words: Sequence[str]) -> int:
             report = loop.run(
                 evaluate(player, entry, tasks, contestant.describe(), on_episode=lambda record: bar.step())
             )
+    except TooManyFaults as error:
+        raise ValueError(str(error)) from error
     finally:
         pool.close()
     summary = {**report.summary(), "seed": given.seed}
+    print(json.dumps(summary) if given.json else table(summary), flush=True)
     if given.out is not None:
         from dataclasses import asdict
 
@@ -46,23 +54,22 @@ def main(words: Sequence[str]) -> int:
 
         whole = {**summary, "outcomes": [asdict(o) for o in report.outcomes]}
         write_atomically(given.out, json.dumps(whole, indent=1).encode())
-    print(json.dumps(summary) if given.json else table(summary))
     return 0
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """The command's words."""
-    parser = argparse.ArgumentParser("agentrl eval", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser("agentrl eval", __doc__)
     parser.add_argument("env")
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument("--policy", required=True)
     parser.add_argument("--split")
     parser.add_argument("--panel", type=Path, help="a file of task keys, one a line")
     parser.add_argument("--games", help="a folder: every game under it, once")
-    parser.add_argument("--tasks", type=int, help="the first N tasks (default: all, at most 200 of an endless list)")
-    parser.add_argument("--temperature", type=float, help="0 is greedy; default: the run's own")
-    parser.add_argument("--turns", type=int, help="steps an episode may take (default: the run's own, else 50)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tasks", type=positive, help="the first N tasks (default: all, or 200 of an endless list)")
+    parser.add_argument("--temperature", type=temperature, help="0 is greedy; default: the run's own")
+    parser.add_argument("--turns", type=positive, help="steps an episode may take (default: the run's own, else 50)")
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--out", type=Path, help="write the report with every episode here, for `agentrl compare`")
     parser.add_argument("--json", action="store_true")
     return parser.parse_intermixed_args(words)

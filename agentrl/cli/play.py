@@ -5,7 +5,6 @@ ending in .json: a list of strings), past the end of an episode too and without 
 a line, the reset first.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from agentrl import catalogue, world
-from agentrl.config import override, resolve
+from agentrl.cli._parser import Parser
+from agentrl.config import override, read_text, resolve
 from agentrl.env import Env
 from agentrl.types import Observation, Task
 
@@ -25,7 +25,7 @@ def main(words: Sequence[str]) -> int:
         if hasattr(module, "play"):
             code: int = module.play(words[1:])
             return code
-    parser = argparse.ArgumentParser("agentrl play", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser("agentrl play", __doc__)
     parser.add_argument("env")
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of the environment")
     parser.add_argument("--game", help="a game file, for environments that have them")
@@ -55,9 +55,7 @@ def main(words: Sequence[str]) -> int:
 
 def read_actions(path: Path) -> list[str]:
     """One action a line, or a JSON list of strings."""
-    if not path.is_file():
-        raise ValueError(f"no such actions file: {path}")
-    text = path.read_text("utf-8")
+    text = read_text(path, "actions file")
     if path.suffix != ".json":
         lines = text.split("\n")
         return lines[:-1] if lines[-1] == "" else lines

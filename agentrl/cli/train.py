@@ -3,17 +3,16 @@
 --dry-run resolves everything and prints the configuration with every default, and trains nothing.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentrl.cli._parser import Parser
+
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
-    parser = argparse.ArgumentParser(
-        "agentrl train", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = Parser("agentrl train", __doc__)
     parser.add_argument("recipe", type=Path)
     parser.add_argument("overrides", nargs="*", metavar="section.key=value")
     parser.add_argument(

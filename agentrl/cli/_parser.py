@@ -1,0 +1,44 @@
+"""Words of the command line: a mistake in them is one sentence, as every other mistake is."""
+
+import argparse
+import math
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose descriptions keep their lines."""
+
+    def __init__(self, prog: str, description: str | None) -> None:
+        super().__init__(prog, description=description, formatter_class=argparse.RawTextHelpFormatter)
+
+    def error(self, message: str) -> NoReturn:
+        """Raises ValueError instead of printing the usage and leaving."""
+        raise ValueError(f"{message}; {self.prog} --help tells more")
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 to a million."""
+    return _within(text, 1, 10**6)
+
+
+def seed(text: str) -> int:
+    """A whole number that every generator takes."""
+    return _within(text, 0, 2**62)
+
+
+def temperature(text: str) -> float:
+    """A finite number, 0 or more."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no temperature: give a number, 0 or more")
+    return number
+
+
+def _within(text: str, low: int, high: int) -> int:
+    number = int(text) if text.removeprefix("-").isdecimal() and text.isascii() else low - 1
+    if not low <= number <= high:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {low} to {high}")
+    return number

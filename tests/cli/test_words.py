@@ -1,0 +1,102 @@
+"""Every mistake in a command's words is one sentence on standard error and exit code 2, and nothing is written."""
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+from agentrl import cli
+from agentrl.cli import main
+
+RANDOM = ("eval", "alfworld", "--policy", "random")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Files that are something else than what a command takes them for."""
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "object.json").write_text('{"a": 1}')
+    (tmp_path / "cut.json").write_text("[1, ")
+    (tmp_path / "report.json").write_text('{"panel": "p", "benchmark": "b", "outcomes": 3}')
+    (tmp_path / "nothing.json").write_text('{"panel": "p", "benchmark": "b", "outcomes": []}')
+    (tmp_path / "empty.tw-pddl").write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("traim",), "unknown verb 'traim': did you mean train?"),
+        (("eval", "alfworld"), "required: --policy; agentrl eval --help"),
+        (("eval", "nope", "--policy", "random"), "unknown environment 'nope'"),
+        (("eval", "alfworld", "--policy", "nope"), "'nope' is no policy"),
+        ((*RANDOM, "--split", "nope"), "unknown ALFWorld split 'nope'"),
+        ((*RANDOM, "--tasks", "-3"), "argument --tasks: '-3' is no whole number from 1"),
+        ((*RANDOM, "--tasks", "0"), "argument --tasks"),
+        ((*RANDOM, "--tasks", "9999999999999"), "argument --tasks"),
+        ((*RANDOM, "--turns", "0"), "argument --turns"),
+        ((*RANDOM, "--seed", "-1"), "argument --seed"),
+        ((*RANDOM, "--temperature", "nan"), "argument --temperature"),
+        ((*RANDOM, "--temperature=-1"), "argument --temperature"),
+        ((*RANDOM, "--panel", "nope"), "no such panel"),
+        ((*RANDOM, "--panel", "binary"), "is not UTF-8 text"),
+        ((*RANDOM, "--panel", "object.json"), "no JSON list of task keys"),
+        ((*RANDOM, "--games", "empty.tw-pddl"), "is empty: write or download it again"),
+        ((*RANDOM, "--tasks", "1", "--out", "."), "is a folder: name a file in it"),
+        (("check", "alfworld", "--tasks", "-1"), "argument --tasks"),
+        (("play", "alfworld", "--actions", "nope"), "no such actions file"),
+        (("play", "alfworld", "--actions", "binary"), "is not UTF-8 text"),
+        (("play", "alfworld", "--actions", "object.json"), "must be a JSON list of strings"),
+        (("play", "alfworld", "--actions", "cut.json"), "is not JSON"),
+        (("play", "alfworld", "--game", "empty.tw-pddl"), "is empty"),
+        (("compare", "report.json"), "the following arguments are required: b"),
+        (("compare", "report.json", "report.json"), "not a report with episodes"),
+        (("compare", "nothing.json", "nothing.json"), "nothing to compare"),
+        (("compare", "binary", "report.json"), "is not UTF-8 text"),
+        (("compare", "nope", "nope"), "no such report"),
+        (("doctor", "--nope"), "unrecognized arguments: --nope"),
+        (("envs", "alfworld", "nope"), "no command 'nope': known are write"),
+    ],
+)
+def test_a_mistake_is_one_sentence(words, sentence, files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    before = sorted(files.iterdir())
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and err.startswith("agentrl: ")
+    assert sentence in err
+    assert sorted(files.iterdir()) == before
+
+
+def test_an_operating_system_that_refuses_is_one_sentence(capsys, monkeypatch):
+    def refuse(words):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("agentrl.cli.doctor.main", refuse)
+    assert main(["doctor"]) == 2
+    assert capsys.readouterr().err == "agentrl: [Errno 28] No space left on device\n"
+
+
+def test_a_program_tells_a_warning_in_one_line(capsys, monkeypatch):
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    monkeypatch.setattr("sys.argv", ["agentrl", "--version"])
+    assert cli.main() == 0
+    assert warnings.formatwarning("slow", UserWarning, "file.py", 3) == "agentrl: slow\n"
+
+
+@pytest.mark.parametrize("verb", sorted(cli.verbs()))
+def test_every_verb_says_what_it_does_and_has_help(verb, capsys):
+    line = next(line for line in cli.overview().splitlines() if line.strip().startswith(verb))
+    assert len(line.split(maxsplit=1)[1]) > 10
+    try:
+        code = main([verb, "--help"])
+    except SystemExit as left:
+        code = left.code
+    assert code == 0
+    assert "agentrl " + verb in capsys.readouterr().out
+
+
+def test_doctor_names_every_extra(capsys):
+    assert main(["doctor", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["extras"]) >= {"alfworld", "lora", "openai"}
