@@ -11,7 +11,7 @@ from agentrl.pool import Pool
 from agentrl.prompt import Prompt
 from agentrl.rollout import Actor, Limits, Player, PolicyActor
 
-CONTEXT = 4096  # tokens of context for a model folder, which has no recipe to say
+CONTEXT = 4096  # most tokens of context for a model folder, which has no recipe to say
 
 
 @dataclass(kw_only=True)
@@ -55,7 +55,9 @@ class Contestant:
 
     @classmethod
     def _of_run(cls, path: Path, env: str) -> "Contestant":
-        tables = read_toml(path / "config.toml")
+        from agentrl.settings import Settings
+
+        tables = Settings(read_toml(path / "config.toml")).dump()  # options added since it began get their defaults
         trained_on = dict(tables["env"])
         options = {}
         if trained_on.pop("name") == env:
@@ -107,6 +109,7 @@ class Contestant:
         from agentrl import models
         from agentrl.chat import Chat
         from agentrl.engines.hf import HfEngine
+        from agentrl.engines.support import base_config
         from agentrl.runfolder import RunFolder
         from agentrl.sampling import Sampling
 
@@ -118,7 +121,8 @@ class Contestant:
         if run and self.tables["run"]["threads"]:
             torch.set_num_threads(self.tables["run"]["threads"])
         loaded = models.load(models.ModelConfig(path=str(path)), 0)
-        context = self.tables["engine"]["max_context"] if run else CONTEXT
+        positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
+        context = self.tables["engine"]["max_context"] if run else min(CONTEXT, positions)
         engine = HfEngine(
             loaded.model,
             loaded.tokenizer,
