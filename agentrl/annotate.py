@@ -27,13 +27,13 @@ class Annotated(NamedTuple):
 
 
 def annotate(graph: StepGraph, learner: Learner, config: UpdateConfig, temperature: float) -> Annotated:
-    """Add `old_logprob`, `importance` and, if the loss has a KL term, `ref_logprob`: each [S] float64.
+    """Add `old_logprob`, `importance` and, with a KL term, `ref_logprob`: each [S] float64.
 
     Rows that cannot be trained (not played, ended by an environment error) keep the engine's log-probs. At
     temperature 0 (greedy) log-probs are those of temperature 1, as the engine's are.
     """
     assert graph.tokens is not None, "annotation needs tokens"
-    rows = np.flatnonzero((graph.kind == PLAYED) & ~graph.failed())
+    rows = trained_rows(graph)
     behaviour = graph.tokens.logprobs  # [S]
     columns = {"old_logprob": behaviour, "importance": np.ones(len(behaviour))}
     metrics: dict[str, float] = {}
@@ -54,6 +54,11 @@ def annotate(graph: StepGraph, learner: Learner, config: UpdateConfig, temperatu
             reference = logprobs(network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)
         columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
     return Annotated(graph.with_columns(**columns), metrics)
+
+
+def trained_rows(graph: StepGraph) -> np.ndarray:
+    """Ascending rows that can be trained: played, and not of a rollout that an environment error ended."""
+    return np.flatnonzero((graph.kind == PLAYED) & ~graph.failed())
 
 
 def mismatch(behaviour: np.ndarray, trainer: np.ndarray) -> dict[str, float]:

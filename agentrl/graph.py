@@ -162,6 +162,16 @@ class StepGraph:
         return np.bincount(index, self.reward, minlength=1)[index] if len(self) else np.zeros(0)
 
     @property
+    def succeeded(self) -> np.ndarray:
+        """[N] bool, did the row's episode score more than 0? Charges on top (`agentrl.kl_reward`) do not count."""
+        if not self.has("env_score"):
+            return self.score > 0
+        _, index = np.unique(self.episode, return_inverse=True)
+        success = np.zeros(len(self), bool)  # [episodes], and room to spare
+        success[index[self.last]] = self.columns["env_score"][self.last] > 0
+        return success[index]
+
+    @property
     def branched(self) -> bool:
         """Does any step have several children?"""
         above = self.parent[self.parent >= 0]

@@ -1,14 +1,32 @@
-"""Loss terms beside the policy gradient: EPO's entropy band, LLDS's likelihood guard, the critic's loss.
+"""Loss terms beside the policy gradient: KL, EPO's entropy band, LLDS's likelihood guard, the critic's loss.
 
 All take flat tensors of the tokens (or steps) of a micro-batch and return one number each, to be weighted by
 the caller's aggregation weights and summed. Letters: T tokens, V values (steps with a value).
 """
 
 import math
+from typing import Literal
 
 import torch
 from pydantic import BaseModel, Field
 from torch import Tensor
+
+KlForm = Literal["k1", "abs", "k2", "k3"]
+
+
+def kl_term(logprob: Tensor, reference: Tensor, form: KlForm) -> Tensor:
+    """Per-token estimate of KL(pi || ref) from one sample, [K].
+
+    Source: Schulman, "Approximating KL divergence" (2020); k3 clamped to +-10 as in verl.
+    """
+    apart = logprob - reference  # [K]
+    if form == "k1":
+        return apart
+    if form == "abs":
+        return apart.abs()
+    if form == "k2":
+        return 0.5 * apart**2
+    return ((-apart).exp() + apart - 1).clamp(-10, 10)
 
 
 def entropy_band(

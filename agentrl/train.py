@@ -3,6 +3,7 @@
 from agentrl import store
 from agentrl.annotate import annotate
 from agentrl.credit import assign
+from agentrl.kl_reward import charge_kl
 from agentrl.metrics import Stopwatch
 from agentrl.progress import Progress
 from agentrl.runner import Run
@@ -65,8 +66,9 @@ def reinforce(run: Run) -> None:
         with watch.phase("rollout"):
             graph, metrics = run.rollouts(iteration)
         with watch.phase("annotate"):
-            graph, gap = annotate(graph, run.learner, tables.update, tables.sampling.temperature)
+            annotated = annotate(graph, run.learner, tables.update, tables.sampling.temperature)
         with watch.phase("credit"):
+            graph, gap = charge_kl(annotated, tables.update)
             credit = assign(run.settings.credit.module, graph, run.settings.credit.config)
         with watch.phase("update"):
             learned = update(

@@ -25,7 +25,7 @@ from agentrl.logprobs import EntropyMode, TokenStats, token_stats
 from agentrl.loss import LossInputs, LossOutput
 from agentrl.minibatch import split
 from agentrl.pack import Aggregation, Batch, aggregation_weights, microbatches, pack, token_rows
-from agentrl.regularizers import LldsConfig, likelihood_guard
+from agentrl.regularizers import KlForm, LldsConfig, kl_term, likelihood_guard
 
 
 class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
@@ -35,6 +35,7 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         kl_coef: weight of the KL term against the reference model.
         kl_form: k1 = pi - ref; abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10 (all
             log-probs).
+        kl_in: the loss, or each step's reward before credit (`agentrl.kl_reward`).
         entropy_coef: weight of the entropy bonus.
         aggregation, sequence, norm_tokens: see `agentrl.pack.aggregation_weights`.
         epochs: passes over the batch.
@@ -51,7 +52,8 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     """
 
     kl_coef: float = Field(0.0, ge=0)
-    kl_form: Literal["k1", "abs", "k2", "k3"] = "k3"
+    kl_form: KlForm = "k3"
+    kl_in: Literal["loss", "reward"] = "loss"
     entropy_coef: float = 0.0
     aggregation: Aggregation = "token-mean"
     sequence: Literal["step", "episode"] = "step"
@@ -66,6 +68,11 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     mismatch_tolerance: float = Field(1e-3, ge=0)
     epo: EpoConfig = EpoConfig()
     llds: LldsConfig = LldsConfig()
+
+    @property
+    def kl_loss_coef(self) -> float:
+        """Weight of the KL term in the loss."""
+        return self.kl_coef if self.kl_in == "loss" else 0.0
 
 
 class Terms(NamedTuple):
@@ -150,7 +157,7 @@ def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: Module
     They still count in every denominator. A loss file says `ZERO_WITHOUT_CREDIT = True` if it is 0 at P = M =
     0.
     """
-    others = config.kl_coef or config.entropy_coef or config.epo.coef or config.llds.coef
+    others = config.kl_loss_coef or config.entropy_coef or config.epo.coef or config.llds.coef
     idle_allowed = getattr(loss, "ZERO_WITHOUT_CREDIT", False) and not others
     if not idle_allowed or credit.token_advantage is not None:
         return np.ones(len(graph), bool)
@@ -208,7 +215,7 @@ def _policy_terms(
         positive, negative = np.maximum(advantage, 0.0), np.maximum(-advantage, 0.0)
     positive, negative = positive * importance, negative * importance  # [S]
     old = graph.column("old_logprob", "a policy update")  # [S]
-    reference = graph.column("ref_logprob", "update.kl_coef > 0") if config.kl_coef > 0 else None
+    reference = graph.column("ref_logprob", "update.kl_coef > 0") if config.kl_loss_coef > 0 else None
 
     def terms(stats: TokenStats, batch: Batch) -> Terms:
         def at(x: np.ndarray) -> Tensor:
@@ -236,7 +243,7 @@ def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig
     per_token, logged = policy.per_token, dict(policy.metrics)
     if inputs.ref_logprob is not None:
         kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [K]
-        per_token = per_token + config.kl_coef * inputs.weight * kl
+        per_token = per_token + config.kl_loss_coef * inputs.weight * kl
         logged["kl_ref"] = kl.detach()
     if config.entropy_coef and inputs.entropy is not None:
         per_token = per_token - config.entropy_coef * inputs.weight * inputs.entropy
@@ -249,21 +256,6 @@ def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig
         per_token = per_token + config.llds.coef * inputs.weight * fell
         logged["llds"] = fell.detach()
     return Terms(per_token, logged)
-
-
-def kl_term(logprob: Tensor, reference: Tensor, form: str) -> Tensor:
-    """Per-token estimate of KL(pi || ref) from one sample, [K].
-
-    Source: Schulman, "Approximating KL divergence" (2020); k3 clamped to +-10 as in verl.
-    """
-    apart = logprob - reference  # [K]
-    if form == "k1":
-        return apart
-    if form == "abs":
-        return apart.abs()
-    if form == "k2":
-        return 0.5 * apart**2
-    return ((-apart).exp() + apart - 1).clamp(-10, 10)
 
 
 def _descend(

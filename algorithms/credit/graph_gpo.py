@@ -55,7 +55,7 @@ def merged_edges(graph: StepGraph, end: np.ndarray) -> Edges:
 
 def distances(graph: StepGraph) -> Edges:
     """[N] distance to success of each step's own state, and of the state it leads to."""
-    success = graph.last & graph.terminated & (graph.score > 0)  # [N]
+    success = graph.last & graph.terminated & graph.succeeded  # [N]
     u, v = merged_edges(graph, np.where(success, 0, -1))
     fixed = np.full(int(max(u.max(initial=-1), v.max(initial=-1))) + 1, np.nan)  # [K]
     fixed[v[success]] = 0.0

@@ -47,7 +47,7 @@ def base_advantage(graph: StepGraph, config: Config) -> np.ndarray:
 def credit(graph: StepGraph, config: Config) -> Credit:
     """Each step gets the mean base advantage of its edge."""
     base = base_advantage(graph, config)  # [N]
-    marker = np.where(graph.score > 0, -2, -1)  # [N]
+    marker = np.where(graph.succeeded, -2, -1)  # [N]
     after = np.where(graph.next_state < 0, marker, graph.next_state)  # [N]
     step = keys(graph.state, graph.action)  # [N]
     edge = keys(graph.group, context_key(step, graph.parent, config.history + 1), after)  # [N]

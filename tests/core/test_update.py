@@ -14,7 +14,8 @@ from agentrl.annotate import annotate, logprobs, mismatch
 from agentrl.credit import Credit
 from agentrl.learner import Learner, OptimConfig
 from agentrl.minibatch import families, split
-from agentrl.update import UpdateConfig, clone, kl_term, update
+from agentrl.regularizers import kl_term
+from agentrl.update import UpdateConfig, clone, update
 from tests.core.graphs import (
     Row,
     build,
