@@ -1,9 +1,11 @@
 """Checkpoints: weights in the HF layout, optimiser, sampler, and where the run stood."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -44,7 +46,11 @@ def write(folder: RunFolder, name: str, learners: Mapping[str, Learner], progres
             torch.save(learner.state_dict(), part / f"{policy}.optimiser.pt")
         (part / "progress.json").write_text(json.dumps(asdict(progress)))
     except (OSError, RuntimeError) as error:
-        raise ValueError(f"cannot write a checkpoint into {folder.path}: {error}; the last one is untouched") from error
+        shutil.rmtree(part, ignore_errors=True)
+        raise ValueError(
+            f"cannot write a checkpoint into {folder.path} ({error}): free some space and resume; the one before is "
+            "untouched"
+        ) from error
     folder.finish_checkpoint(part, name, keep)
 
 
@@ -62,4 +68,8 @@ def restore(path: Path, learners: Mapping[str, Learner]) -> None:
         file = path / f"{name}.optimiser.pt"
         if not file.is_file():
             raise ValueError(f"{path} has no policy {name!r}: it is a checkpoint of another run")
-        learner.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
+        try:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+        except (OSError, EOFError, RuntimeError, UnpicklingError):
+            raise ValueError(f"{file} is damaged: remove the checkpoint {path} to go on from the one before") from None
+        learner.load_state_dict(state)

@@ -27,11 +27,11 @@ class NewModel(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    layers: int = Field(2, ge=1)
-    hidden: int = Field(128, ge=1)
+    layers: int = Field(2, ge=1, le=1000)
+    hidden: int = Field(128, ge=1, le=100_000)
     heads: int = Field(4, ge=1)
     kv_heads: int = Field(2, ge=1)
-    intermediate: int = Field(384, ge=1)
+    intermediate: int = Field(384, ge=1, le=1_000_000)
     max_positions: int = Field(1024, ge=1)
     init_std: float = Field(0.06, gt=0)
     tied: bool = True
@@ -46,6 +46,17 @@ class NewModel(BaseModel):
         if self.heads % self.kv_heads:
             raise ValueError(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
         return self
+
+
+SHAPE = {  # options of a new model -> their names in the configuration that is stored with it
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "intermediate": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "tied": "tie_word_embeddings",
+}
 
 
 class Lora(BaseModel):
@@ -143,8 +154,10 @@ def save(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
     try:
         with _quietly():
             _write(loaded, partial)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if "(os error " in str(error):  # how the writers of tokenizers and safetensors tell a full disk
+            raise OSError(str(error)) from error
         raise
     if target.exists():
         shutil.rmtree(previous, ignore_errors=True)
@@ -218,6 +231,14 @@ def _dtype(name: str, device: Any) -> Any:
     return getattr(torch, name)
 
 
+def check_shape(model: Any, new: NewModel, where: Path) -> None:
+    """Raises ValueError if a stored model is not of the shape that the configuration makes."""
+    for option, name in SHAPE.items():
+        stored, asked = getattr(model.config, name, None), getattr(new, option)
+        if stored != asked:
+            raise ValueError(f"{where} holds another model: its {name} is {stored}, model.new.{option} is {asked}")
+
+
 def _make(new: NewModel, tokenizer: Any, entities: Sequence[str]) -> Any:
     """Random weights from the current torch seed."""
     import torch
@@ -251,7 +272,7 @@ def _make(new: NewModel, tokenizer: Any, entities: Sequence[str]) -> Any:
 
 
 def _check_folder(folder: Path) -> None:
-    if not folder.is_dir():
+    if not folder.exists():
         raise ValueError(f"the model folder {folder} does not exist: check the path")
     if not (folder / "config.json").is_file():
         raise ValueError(f"{folder} is not a model folder: it has no config.json")

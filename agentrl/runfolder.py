@@ -47,6 +47,7 @@ class RunFolder:
 
     def __init__(self, path: Path, complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> None:
         self.path, self.complete = path, complete
+        self._made = False
 
     @property
     def metrics(self) -> Path:
@@ -61,6 +62,7 @@ class RunFolder:
     def open(self, config: Mapping[str, Any], *, resume: bool) -> None:
         """Make the folder of a new run, or go back into an old one; `refuse` says when neither can be."""
         self.refuse(config, resume=resume)
+        self._made = not (self.path / "config.toml").exists()
         write_atomically(self.path / "config.toml", tomli_w.dumps(dict(config)).encode())
         write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode())
 
@@ -85,6 +87,13 @@ class RunFolder:
                 )
         elif self.path.exists() and any(self.path.iterdir()):
             raise ValueError(f"{self.path} is not empty and holds no run: choose run.name=...")
+
+    def drop_if_nothing_came_of_it(self) -> None:
+        """Remove a folder that this object made and that holds no result, so that a mistake found late (a prompt that
+        does not fit) does not occupy the run's name."""
+        measured = self.metrics.exists() and self.metrics.stat().st_size > 0
+        if self._made and not measured and not self.checkpoints():
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def graph_path(self, iteration: int) -> Path:
         """Where the rollouts of an iteration are stored."""

@@ -1,6 +1,5 @@
 """A run, set up: model, engine, environments, sampler, folder. `train.py` drives it."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from agentrl.engines.hf import HfEngine
 from agentrl.evaluate import Report, evaluate
 from agentrl.graph import StepGraph
 from agentrl.learner import Learner
+from agentrl.loop import Loop
 from agentrl.metrics import Metrics, Stopwatch
 from agentrl.policies import ExpertActor
 from agentrl.pool import Pool
@@ -46,7 +46,7 @@ class Run:
         check_disjoint(self.tasks, self.eval_tasks)
         self.folder = RunFolder(settings.folder, complete=lambda stored: Settings(stored).dump())
         self.folder.refuse(settings.dump(), resume=resume)
-        self.loop = asyncio.Runner()
+        self.loop = Loop()
         self.pools = {name: self._pool(entry) for name, entry in (("train", settings.env), ("eval", settings.eval_env))}
         self.state = checkpoint.Progress()
         at = self.folder.checkpoints()[-1] if self.folder.checkpoints() else None
@@ -55,11 +55,15 @@ class Run:
         self.engine = self._engine(tables.sampling)
         self.sampler = settings.sampler.module.make(settings.sampler.config, self.tasks, tables.run.seed)
         self.clone_sampler = settings.sampler.module.make(settings.sampler.config, self.tasks, tables.run.seed + 1)
-        self.folder.open(settings.dump(), resume=resume)
-        if at is not None:
-            self._go_on_from(at)
-        self.folder.rewind(self.state.metric_lines, self.state.timing_lines)
-        self.metrics = Metrics(self.folder, tensorboard=tables.log.tensorboard)
+        try:
+            self.folder.open(settings.dump(), resume=resume)
+            if at is not None:
+                self._go_on_from(at)
+            self.folder.rewind(self.state.metric_lines, self.state.timing_lines)
+            self.metrics = Metrics(self.folder, tensorboard=tables.log.tensorboard)
+        except BaseException:
+            self.folder.drop_if_nothing_came_of_it()
+            raise
         for line in filter(None, (template_report(self.chat), self.learner.note)):
             progress.say(f"note: {line}")
 
@@ -69,8 +73,9 @@ class Run:
         return self.learners[POLICY]
 
     def close(self) -> None:
-        """Flush and end what the run holds."""
+        """Flush and end what the run holds; a new folder without a result in it goes again."""
         self.metrics.close()
+        self.folder.drop_if_nothing_came_of_it()
         for pool in self.pools.values():
             pool.close()
         self.loop.close()
@@ -139,6 +144,12 @@ class Run:
         self.sampler.restore(self.state.sampler)
         self.clone_sampler.restore(self.state.warmup_sampler)
         self.engine.version = self.state.step if self.state.stage == "train" else 0
+        if (
+            self.state.stage == "train"
+            and self.state.step < self.tables.run.iterations
+            and "end" in self.state.evaluated
+        ):
+            self.state.evaluated.remove("end")  # a finished run was given more iterations
         self.progress.say(f"going on from {at}: {self.state.stage} step {self.state.step}")
 
     def _pool(self, entry: Entry) -> Pool:
@@ -161,7 +172,10 @@ class Run:
         """The model of the last checkpoint, or a new one with a vocabulary from the environment's own words."""
         config, seed = self.tables.model, self.tables.run.seed
         if at is not None and config.lora is None:
-            return models.load(config.model_copy(update={"path": str(at / POLICY), "new": None}), seed)
+            stored = models.load(config.model_copy(update={"path": str(at / POLICY), "new": None}), seed)
+            if config.new is not None:
+                models.check_shape(stored.model, config.new, at)
+            return stored
         vocabulary = self._vocabulary() if config.new is not None else {}
         loaded = models.load(config, seed, **vocabulary)
         if at is not None:

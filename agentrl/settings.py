@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from agentrl.config import Entry, merge, override, read_toml, resolve, validate
 from agentrl.learner import OptimConfig
@@ -18,6 +18,9 @@ class Section(BaseModel, frozen=True, extra="forbid"):
     """A table of the TOML file."""
 
 
+MANY = 1_000_000  # episodes; more at once is a slip of the keyboard that would fill the memory
+
+
 class RunSection(Section):
     """name and folder: where the run is stored. iterations: updates on fresh rollouts. threads: of torch, 0 leaves
     torch's own choice. checkpoint_every, graphs_every: iterations between files, 0 for never. keep: checkpoints kept.
@@ -25,7 +28,7 @@ class RunSection(Section):
 
     name: str = "run"
     folder: str = "runs"
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, le=2**62)
     iterations: int = Field(100, ge=0)
     deterministic: bool = True
     threads: int = Field(1, ge=0)
@@ -47,8 +50,14 @@ class EngineSection(Section):
 class BatchSection(Section):
     """tasks: groups an iteration. copies: rollouts a group."""
 
-    tasks: int = Field(16, ge=1)
-    copies: int = Field(8, ge=1)
+    tasks: int = Field(16, ge=1, le=MANY)
+    copies: int = Field(8, ge=1, le=MANY)
+
+    @model_validator(mode="after")
+    def _countable(self) -> "BatchSection":
+        if self.tasks * self.copies > MANY:
+            raise ValueError(f"tasks x copies is {self.tasks * self.copies} rollouts an iteration, at most {MANY}")
+        return self
 
 
 class WarmupSection(Section):
@@ -59,7 +68,7 @@ class WarmupSection(Section):
 
     expert: str = "expert"
     updates: int = Field(0, ge=0)
-    episodes: int = Field(32, ge=1)
+    episodes: int = Field(32, ge=1, le=MANY)
     minibatches: int = Field(1, ge=1)
     optim: dict[str, Any] = Field(default_factory=dict)
 
@@ -73,7 +82,7 @@ class EvalSection(Section):
     """
 
     every: int = Field(0, ge=0)
-    tasks: int = Field(200, ge=1)
+    tasks: int = Field(200, ge=1, le=MANY)
     during: int = Field(64, ge=1)
     panel: str | None = None
     modes: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")

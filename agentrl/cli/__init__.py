@@ -4,9 +4,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
-import signal
 import sys
-import threading
 import warnings
 from collections.abc import Sequence
 
@@ -42,8 +40,6 @@ def main(words: Sequence[str] | None = None) -> int:
     if words is None:  # the program itself, not a test or a notebook
         warnings.formatwarning = _one_line
     given = list(sys.argv[1:] if words is None else words)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, _interrupt)
     if not given or given[0] in ("-h", "--help", "help"):
         print(overview())
         return 0 if given else 2
@@ -72,11 +68,6 @@ def _one_line(
 ) -> str:
     """A warning without the line of our source that gave it."""
     return f"agentrl: {message}\n"
-
-
-def _interrupt(signum: int, frame: object) -> None:
-    """Ctrl-C at once. Python's own handler would let asyncio turn it into a cancellation, which a task may outrun."""
-    raise KeyboardInterrupt
 
 
 def complain(error: Exception) -> int:

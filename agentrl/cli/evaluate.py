@@ -6,7 +6,6 @@ environment.
 """
 
 import argparse
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,12 +29,13 @@ def main(words: Sequence[str]) -> int:
     entry = environment(given, contestant.env_options)
     tasks = panel(given, entry)
     from agentrl.evaluate import evaluate
+    from agentrl.loop import Loop
     from agentrl.progress import Progress
     from agentrl.rollout import TooManyFaults
 
     pool = world.pool(entry)
     try:
-        with Progress(quiet=given.json) as progress, asyncio.Runner() as loop:
+        with Progress(quiet=given.json) as progress, Loop() as loop:
             player = contestant.player(entry, pool, seed=given.seed, temperature=given.temperature, turns=given.turns)
             bar = progress.bar(f"{given.policy} on {entry.name}", len(tasks))
             report = loop.run(

@@ -159,6 +159,83 @@ def test_mistakes_get_one_sentence_and_leave_nothing_behind(recipe, capsys):
 def test_a_prompt_longer_than_the_context_is_told_before_anything_is_trained(recipe, capsys):
     words = ("train", recipe, f"run.folder={recipe.parent}/runs", "engine.max_context=16")
     assert "the first prompt of task alfworld-gen/" in complaint(capsys, *words)
+    assert not (recipe.parent / "runs" / "tiny").exists()  # and the name is free again
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("batch.copies=1000000000", "batch.copies = 1000000000"),
+        ("batch.copies=1000000", "3000000 rollouts an iteration"),
+        ("eval.tasks=1e12", "eval.tasks = 1000000000000.0"),
+        ("warmup.episodes=1e12", "warmup.episodes"),
+        ("run.seed=99999999999999999999999", "run.seed"),
+        ("limits.turns=-1", "limits.turns = -1"),
+        ("model.new.layers=1000000000", "model.new.layers"),
+        ("optim.lr=nan", "optim.lr = nan"),
+    ],
+)
+def test_absurd_numbers_are_told_before_they_fill_the_memory(override, sentence, recipe, capsys):
+    assert sentence in complaint(capsys, "train", recipe, f"run.folder={recipe.parent}/runs", override)
+    assert not (recipe.parent / "runs").exists()
+
+
+FULL_DISK = """
+import resource, signal, sys
+from agentrl.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(("size", "what"), [(1000, "config.toml"), (8000, "a checkpoint"), (100_000, "a checkpoint")])
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_once_there_is_space(recipe, size, what):
+    words = [
+        "train",
+        str(recipe),
+        "run.name=full",
+        f"run.folder={recipe.parent}/runs",
+    ]
+    command = [sys.executable, "-c", FULL_DISK, str(size), *words]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2, ended.stderr
+    said = [line for line in ended.stderr.splitlines() if line.startswith("agentrl: ")]
+    assert len(said) == 1 and what in said[0] and "cannot write" in said[0] and "Traceback" not in ended.stderr
+    left = [p.name for p in (recipe.parent / "runs").rglob("*")]
+    assert not [name for name in left if "part" in name]
+    assert main([*words, "--resume"]) == 0
+
+
+def test_a_finished_run_given_more_iterations_is_evaluated_at_its_new_end(recipe):
+    folder = run(recipe, "a")
+    run(recipe, "a", "--resume", "run.iterations=4")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [r["step"] for r in rows if r.get("name") == "end"] == [3, 3, 4, 4]
+
+
+@pytest.mark.parametrize(
+    "name", ["progress.json", "policy.optimiser.pt", "policy/model.safetensors", "policy/config.json"]
+)
+@pytest.mark.parametrize("size", [0, 100])
+def test_resuming_from_a_damaged_checkpoint_is_one_sentence(recipe, capsys, name, size):
+    folder = run(recipe, "a", "run.iterations=1")
+    file = folder / "checkpoints" / "000001" / name
+    file.write_bytes(file.read_bytes()[:size])
+    before = (folder / "metrics.jsonl").read_bytes()
+    capsys.readouterr()
+    said = complaint(capsys, "train", recipe, "run.name=a", f"run.folder={folder.parent}", "--resume")
+    assert "checkpoints/000001" in said and len(said) < 400
+    assert (folder / "metrics.jsonl").read_bytes() == before
+
+
+def test_resuming_from_a_checkpoint_of_another_model_is_refused(recipe, capsys):
+    folder = run(recipe, "a")
+    config = folder / "config.toml"
+    config.write_text(config.read_text().replace("intermediate = 64", "intermediate = 96"))
+    capsys.readouterr()
+    words = ("train", recipe, "run.name=a", f"run.folder={folder.parent}", "--resume", "model.new.intermediate=96")
+    assert "its intermediate_size is 64, model.new.intermediate is 96" in complaint(capsys, *words)
 
 
 def test_evaluating_a_run_repeats_its_last_evaluation(recipe, capsys):
