@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from agentrl.config import Entry, read_text
@@ -39,17 +40,19 @@ def benchmark(entry: Entry) -> str:
     return str(entry.module.benchmark(entry.config)) if hasattr(entry.module, "benchmark") else entry.name
 
 
-def _make(entry_name: str, config: Any) -> Env:
-    from agentrl import catalogue  # in a worker process this is where the environment's module is found again
+@functools.cache
+def _module(entry_name: str) -> ModuleType:
+    """The environment's module, found once a process: an expert is made for every episode."""
+    return catalogue.load("envs", entry_name)
 
-    env: Env = catalogue.load("envs", entry_name).make(config)
+
+def _make(entry_name: str, config: Any) -> Env:
+    env: Env = _module(entry_name).make(config)
     return env
 
 
 def _expert(entry_name: str, env: Env, name: str, seed: int) -> Any:
-    from agentrl import catalogue
-
-    return catalogue.load("envs", entry_name).expert(env, name, seed)
+    return _module(entry_name).expert(env, name, seed)
 
 
 def pool(entry: Entry, where: str = "auto", workers: int = 0, timeout_s: float = 60.0) -> Pool:
