@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from agentrl import catalogue
 from agentrl.config import Entry, read_text
 from agentrl.env import Env
 from agentrl.pool import InlinePool, Pool
