@@ -24,10 +24,10 @@ def learning_curve(folder: RunFolder) -> Path:
     train = [r for r in rows if r["stage"] == "train"]
     figure, axes = pyplot.subplots(figsize=(7.5, 4.2), dpi=120)
     axes.plot([r["step"] + 1 for r in train], [r["success"] for r in train], color="0.75", lw=1, label="training tasks")
+    cloned = any(r.get("name") == "clone" for r in rows)  # then training begins there, else at the start
+    held_out = [r for r in rows if r["stage"] == "eval" and not (cloned and r["name"] == "start")]
     for mode, colour in (("sampled", "tab:blue"), ("greedy", "tab:orange")):
-        _points(
-            axes, [r for r in rows if r["stage"] == "eval" and r["mode"] == mode and r["name"] != "start"], mode, colour
-        )
+        _points(axes, [r for r in held_out if r["mode"] == mode], mode, colour)
     axes.set(
         xlabel="iteration", ylabel="success", ylim=(0, 1), title=f"{folder.path.name}: success on tasks never seen"
     )

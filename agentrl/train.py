@@ -51,7 +51,8 @@ def warm_up(run: Run) -> None:
             run.save()
     bar.close()
     run.sync(0)
-    evaluate(run, "clone")
+    if steps:
+        evaluate(run, "clone")
     run.state.stage, run.state.step = "train", 0
     run.learner.restart(run.tables.optim, run.tables.run.iterations)
     run.save()
