@@ -19,10 +19,14 @@ def read_steps(path: Path) -> StepGraph:
     """The step graph of a file. The column `line` [N] tells each row's line; rows are grouped by episode.
 
     Raises:
-        ValueError: the file is empty or a line is not a step; the sentence names line and field.
-        OSError: the file cannot be read.
+        ValueError: the file cannot be read, is empty, or a line is not a step; the sentence names line and field.
     """
-    return steps_graph(path.read_text("utf-8").splitlines(), str(path))
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"cannot read {path}: {reason}; give a file of steps, a stored graph or a run folder") from None
+    return steps_graph(lines, str(path))
 
 
 def steps_graph(lines: Sequence[str], source: str = "the input") -> StepGraph:
