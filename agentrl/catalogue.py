@@ -20,6 +20,16 @@ CATALOGUES = MappingProxyType(
         "sampler": "agentrl.algorithms.sampler",
     }
 )
+OFFERS = MappingProxyType(  # what the file of an entry must define
+    {
+        "envs": ("Config", "make", "tasks"),
+        "tools": ("Config", "make"),
+        "credit": ("Config", "credit"),
+        "loss": ("Config", "loss"),
+        "context": ("Config", "ask"),
+        "sampler": ("Config", "make"),
+    }
+)
 WORD = MappingProxyType({"envs": "environment", "tools": "tool", "credit": "credit method"})
 
 
@@ -40,8 +50,16 @@ def load(kind: str, name: str) -> ModuleType:
         name: a file's name, an entry point's, or the dotted path of an importable module.
 
     Raises:
-        ValueError: no such entry; the sentence names the nearest known ones.
+        ValueError: no such entry (the sentence names the nearest known ones), or a module that is none.
     """
+    module = _import(kind, name)
+    missing = [offer for offer in OFFERS.get(kind, ("Config",)) if not hasattr(module, offer)]
+    if missing:
+        raise ValueError(f"{name!r} is no {WORD.get(kind, kind)}: its file has no {' and no '.join(missing)}")
+    return module
+
+
+def _import(kind: str, name: str) -> ModuleType:
     for point in entry_points(group=f"agentrl.{kind}"):
         if point.name == name:
             module: ModuleType = point.load()

@@ -142,6 +142,4 @@ def resolve(kind: str, section: Mapping[str, Any], where: str = "") -> Entry:
     if not isinstance(name, str):
         raise ValueError(f"{where or kind}.name is missing{catalogue.nearest('', catalogue.names(kind))}")
     module = catalogue.load(kind, name)
-    if not hasattr(module, "Config"):
-        raise ValueError(f"{name!r} is no entry for {kind}: it has no Config")
     return Entry(name, module, validate(module.Config, options, where or kind))

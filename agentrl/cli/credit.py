@@ -157,7 +157,9 @@ def methods() -> list[Mapping[str, Any]]:
     for name in catalogue.names("credit"):
         module: ModuleType = catalogue.load("credit", name)
         needs, reads = getattr(module, "NEEDS", ()), getattr(module, "READS", ())
-        found.append({"name": name, "paper": module.PAPER, "needs": needs, "may_be_absent_on_steps": reads})
+        found.append(
+            {"name": name, "paper": getattr(module, "PAPER", ""), "needs": needs, "may_be_absent_on_steps": reads}
+        )
     return found
 
 

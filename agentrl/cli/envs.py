@@ -36,8 +36,8 @@ def listing(*, as_json: bool) -> int:
     for name in catalogue.names("envs"):
         try:
             about = (catalogue.load("envs", name).__doc__ or "").strip().splitlines()[0]
-        except (ImportError, IndexError) as error:
-            about = f"cannot be used here: {error}"
+        except Exception as error:  # noqa: BLE001  one broken file of somebody's must not hide the others
+            about = f"cannot be used here: {error!r}"
         rows.append({"name": name, "about": about})
     print(json.dumps(rows) if as_json else "\n".join(f"{row['name']:12} {row['about']}" for row in rows))
     return 0

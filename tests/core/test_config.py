@@ -117,7 +117,7 @@ def test_broken_files_are_one_sentence(tmp_path):
         ({"name": "no.such.module"}, "environment 'no.such.module' cannot be imported: No module named 'no'"),
         ({"name": "../file.py"}, "cannot be imported"),
         ({"name": "."}, "cannot be imported"),
-        ({"name": "agentrl.types"}, "'agentrl.types' is no entry for envs: it has no Config"),
+        ({"name": "agentrl.types"}, "'agentrl.types' is no environment: its file has no Config and no make"),
         ({"name": WALK, "gaol": 1}, r"unknown key env\.gaol: did you mean goal\?"),
         ({"name": WALK, "goal": "far"}, r"env\.goal = 'far': input should be a valid integer"),
     ],
@@ -141,7 +141,7 @@ def test_every_file_of_a_catalogue_is_an_entry_with_options():
 
 
 def test_an_installed_package_adds_an_entry(monkeypatch):
-    module = SimpleNamespace(Config=Inner)
+    module = SimpleNamespace(Config=Inner, make=None, tasks=None)
     point = SimpleNamespace(name="theirs", load=lambda: module)
     monkeypatch.setattr(catalogue, "entry_points", lambda group: [point] if group == "agentrl.envs" else [])
     catalogue.names.cache_clear()

@@ -1,0 +1,74 @@
+"""Files of a user's own that are no entries, or broken ones, and what the commands say of them."""
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from agentrl import catalogue
+from agentrl.cli import main
+
+HALF = "from pydantic import BaseModel\n\n\nclass Config(BaseModel):\n    pass\n"
+STEP = '{"group": "g", "episode": "e", "turn": 0, "reward": 1.0}\n'
+
+
+@pytest.fixture
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package `mine` with a module that has a Config and nothing else; a file of steps."""
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "half.py").write_text(HALF)
+    (tmp_path / "steps.jsonl").write_text(STEP)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.split(".")[0] == "mine"]:  # an earlier test's
+        monkeypatch.delitem(sys.modules, name)
+    return tmp_path / "steps.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ("eval", "mine.half", "--policy", "random"),
+            "'mine.half' is no environment: its file has no make and no tasks",
+        ),
+        (("play", "mine.half"), "no environment"),
+        (("check", "mine.half"), "no environment"),
+        (("envs", "mine.half"), "no environment"),
+        (("eval", "os.path", "--policy", "random"), "has no Config and no make and no tasks"),
+        (("credit", "mine.half"), "'mine.half' is no credit method: its file has no credit"),
+        (("credit", "--compare", "grpo,mine.half"), "no credit method"),
+    ],
+)
+def test_a_module_that_is_no_entry_is_told_what_it_lacks(words, sentence, steps, capsys):
+    assert main([*words, *(["--steps", str(steps)] if words[0] == "credit" else [])]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and sentence in err
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, **modules: str) -> None:
+    """As if a package had added the entry `theirs` to a catalogue."""
+
+    def points(group: str) -> list[EntryPoint]:
+        kind = group.removeprefix("agentrl.")
+        return [EntryPoint("theirs", modules[kind], group)] if kind in modules else []
+
+    monkeypatch.setattr(catalogue, "entry_points", points)
+    monkeypatch.setattr(catalogue, "names", catalogue.names.__wrapped__)
+
+
+def test_a_method_without_a_paper_is_listed_too(steps, monkeypatch, capsys):
+    (steps.parent / "mine" / "half.py").write_text(HALF + "\n\ndef credit(graph, config):\n    pass\n")
+    installed(monkeypatch, credit="mine.half")
+    assert main(["credit", "--list"]) == 0
+    assert "theirs" in [line.strip() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_broken_file_does_not_hide_the_other_environments(steps, monkeypatch, capsys):
+    (steps.parent / "mine" / "broken.py").write_text("1 / 0\n")
+    installed(monkeypatch, envs="mine.broken")
+    assert main(["envs"]) == 0
+    out = capsys.readouterr().out
+    assert "ALFWorld: household" in out and "cannot be used here: ZeroDivisionError" in out
