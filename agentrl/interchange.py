@@ -24,8 +24,8 @@ def read_steps(path: Path) -> StepGraph:
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ValueError(f"cannot read {path}: {reason}; give a file of steps, a stored graph or a run folder") from None
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"cannot read {path}: {why}; give a file of steps, a stored graph or a run folder") from None
     return steps_graph(lines, str(path))
 
 

@@ -19,7 +19,7 @@ from agentrl.pack import Sharing
 log = logging.getLogger(__name__)
 
 
-class OptimConfig(BaseModel, frozen=True, extra="forbid"):
+class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """The optimiser. All lengths are in updates (calls of `update` or `clone`), not in optimiser steps.
 
     Attributes:

@@ -101,7 +101,12 @@ class RunFolder:
 
     def checkpoints(self) -> list[Path]:
         """Complete checkpoints, oldest first: `clone-NNNNNN` of the warm-up, then `NNNNNN`."""
-        found = [p for p in (self.path / "checkpoints").glob("*") if re.fullmatch(r"(clone-)?\d{6}", p.name)]
+        folder = self.path / "checkpoints"
+        for before in folder.glob(".before-*"):  # set aside for a newer one of its name that a kill kept from arriving
+            target = folder / before.name.removeprefix(".before-")
+            if not target.exists():
+                os.replace(before, target)
+        found = [p for p in folder.glob("*") if re.fullmatch(r"(clone-)?\d{6}", p.name)]
         return sorted(found, key=lambda p: (p.name.isdecimal(), p.name))
 
     def latest(self) -> Path:
@@ -120,7 +125,7 @@ class RunFolder:
 
     def finish_checkpoint(self, part: Path, name: str, keep: int) -> None:
         """Give a written checkpoint its name, then drop all but the newest `keep`."""
-        target, before = self.path / "checkpoints" / name, part.with_name(".before")
+        target, before = self.path / "checkpoints" / name, part.with_name(f".before-{name}")
         shutil.rmtree(before, ignore_errors=True)
         if target.exists():
             os.replace(target, before)

@@ -88,6 +88,14 @@ def test_a_checkpoint_may_be_written_again(folder):
     assert (folder.latest() / "state").read_text() == "new" and len(folder.checkpoints()) == 1
 
 
+def test_a_checkpoint_set_aside_comes_back_if_its_successor_never_arrived(folder):
+    part = folder.begin_checkpoint()
+    (part / "state").write_text("old")
+    folder.finish_checkpoint(part, "000003", keep=1)
+    folder.latest().rename(part.with_name(".before-000003"))  # as after a kill between the two renames
+    assert (folder.latest() / "state").read_text() == "old"
+
+
 def test_lines_after_the_checkpoint_are_forgotten(folder):
     log = Metrics(folder)
     for step in range(3):
