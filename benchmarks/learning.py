@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Semaphore
@@ -33,16 +32,28 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/learning"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--summarise", action="store_true", help="train nothing: report the runs that are finished")
     given = parser.parse_args()
-    given.gate = Semaphore(given.jobs)
-    with ThreadPoolExecutor(3 * len(given.seeds)) as pool:  # threads wait for the gate, or for the run they follow
-        first = {s: pool.submit(one, given, s, "rl") for s in given.seeds}
-        rest = [pool.submit(one, given, s, kind, first[s]) for kind in ("control", "grpo") for s in given.seeds]
-        runs = dict(job.result() for job in [*first.values(), *rest])
+    runs = finished(given) if given.summarise else train(given)
     result = summarise(given, runs, demonstrator(given, runs[given.seeds[0], "rl"]))
     out = given.out or Path("benchmarks/results") / f"{given.recipe.stem}.json"
     out.write_text(json.dumps(result, indent=1) + "\n")
     print(table(result))
+
+
+def finished(given: argparse.Namespace) -> dict[tuple[int, str], Path]:
+    """The folders of the runs that reached their end."""
+    folders = {(s, kind): given.folder / f"{kind}-{s}" for kind in ("rl", "control", "grpo") for s in given.seeds}
+    return {key: path for key, path in folders.items() if (path / "evaluations" / "end-greedy.json").exists()}
+
+
+def train(given: argparse.Namespace) -> dict[tuple[int, str], Path]:
+    """Every run, finished ones found again."""
+    given.gate = Semaphore(given.jobs)
+    with ThreadPoolExecutor(3 * len(given.seeds)) as pool:  # threads wait for the gate, or for the run they follow
+        first = {s: pool.submit(one, given, s, "rl") for s in given.seeds}
+        rest = [pool.submit(one, given, s, kind, first[s]) for kind in ("control", "grpo") for s in given.seeds]
+        return dict(job.result() for job in [*first.values(), *rest])
 
 
 def one(
@@ -102,14 +113,11 @@ def report(run: Path, name: str, mode: str) -> dict[str, Any]:
     return dict(json.loads((run / "evaluations" / f"{name}-{mode}.json").read_text()))
 
 
-def won(reports: Sequence[dict[str, Any]]) -> np.ndarray:
-    """[runs, tasks] 1 for success; the runs played the same panel."""
-    assert len({r["panel"] for r in reports}) == 1, "reports of different panels"
-    return np.array([[float(o["success"]) for o in r["outcomes"]] for r in reports])
+STAGES = {"clone": ("rl", "clone"), "rl": ("rl", "end"), "grpo": ("grpo", "end"), "control": ("control", "end")}
 
 
 def summarise(given: argparse.Namespace, runs: dict[tuple[int, str], Path], shown: dict[str, Any]) -> dict[str, Any]:
-    """Success of every stage by seed, and the paired differences over seeds and games."""
+    """Success of every stage by seed, and the paired differences over seeds and games (over the seeds both have)."""
     result: dict[str, Any] = {
         "recipe": str(given.recipe),
         "benchmark": shown["benchmark"],
@@ -119,34 +127,34 @@ def summarise(given: argparse.Namespace, runs: dict[tuple[int, str], Path], show
         "demonstrator": {"policy": shown["policy"]["policy"], "success": shown["success_rate"]},
         "cpu_seconds": {f"{kind}-{s}": cpu_seconds(path) for (s, kind), path in sorted(runs.items())},
     }
-    teacher = won([shown] * len(given.seeds))
     for mode in MODES:
-        stage = {
-            name: won([report(runs[s, kind], at, mode) for s in given.seeds])
-            for name, kind, at in (
-                ("clone", "rl", "clone"),
-                ("rl", "rl", "end"),
-                ("grpo", "grpo", "end"),
-                ("control", "control", "end"),
-            )
+        won = {
+            name: {s: successes(report(runs[s, kind], at, mode)) for s in given.seeds if (s, kind) in runs}
+            for name, (kind, at) in STAGES.items()
         }
-        pairs = {"rl - clone": (stage["rl"], stage["clone"]), "rl - control": (stage["rl"], stage["control"])}
-        pairs |= {"rl - demonstrator": (stage["rl"], teacher), "rl - grpo": (stage["rl"], stage["grpo"])}
-        result[mode] = {
-            **{
-                name: {"by_seed": x.mean(1).tolist(), "interval": [*wilson(x.sum(), x.size)]}
-                for name, x in stage.items()
-            },
-            "differences": {
-                name: {
-                    "by_seed": (a - b).mean(1).tolist(),
-                    "mean": float((a - b).mean()),
-                    "interval": [*paired_bootstrap(a, b)],
-                }
-                for name, (a, b) in pairs.items()
-            },
-        }
+        won["demonstrator"] = {s: successes(shown) for s in given.seeds}
+        others = ("clone", "control", "demonstrator", "grpo")
+        result[mode] = {name: rates(by_seed) for name, by_seed in won.items() if by_seed}
+        result[mode]["differences"] = {f"rl - {o}": difference(won["rl"], won[o]) for o in others if won[o]}
     return result
+
+
+def successes(shown: dict[str, Any]) -> np.ndarray:
+    """[games] 1 for success, in panel order."""
+    return np.array([float(o["success"]) for o in shown["outcomes"]])
+
+
+def rates(by_seed: dict[int, np.ndarray]) -> dict[str, Any]:
+    """Success by seed, and the Wilson interval of all seeds together."""
+    total = np.concatenate(list(by_seed.values()))
+    return {"by_seed": {s: float(x.mean()) for s, x in by_seed.items()}, "interval": [*wilson(total.sum(), len(total))]}
+
+
+def difference(a: dict[int, np.ndarray], b: dict[int, np.ndarray]) -> dict[str, Any]:
+    """Paired difference a - b on the seeds both have, seeds and games resampled."""
+    x, y = (np.stack([side[s] for s in a if s in b]) for side in (a, b))  # [seeds, games]
+    by_seed = {s: float(a[s].mean() - b[s].mean()) for s in a if s in b}
+    return {"by_seed": by_seed, "mean": float((x - y).mean()), "interval": [*paired_bootstrap(x, y)]}
 
 
 def table(result: dict[str, Any]) -> str:
@@ -156,12 +164,13 @@ def table(result: dict[str, Any]) -> str:
     lines.append(f"demonstrator {shown['policy']}: {shown['success']:.1%}")
     for mode in MODES:
         for name in ("clone", "control", "grpo", "rl"):
-            rates = " ".join(f"{x:6.1%}" for x in result[mode][name]["by_seed"])
-            lines.append(f"{mode:8} {name:20} {rates}")
+            if name in result[mode]:
+                shown = " ".join(f"{s}: {x:6.1%}" for s, x in result[mode][name]["by_seed"].items())
+                lines.append(f"{mode:8} {name:20} {shown}")
         for name, d in result[mode]["differences"].items():
-            rates = " ".join(f"{x:+6.1%}" for x in d["by_seed"])
+            shown = " ".join(f"{s}: {x:+6.1%}" for s, x in d["by_seed"].items())
             low, high = d["interval"]
-            lines.append(f"{mode:8} {name:20} {rates}   mean {d['mean']:+.1%} [{low:+.1%}, {high:+.1%}]")
+            lines.append(f"{mode:8} {name:20} {shown}   mean {d['mean']:+.1%} [{low:+.1%}, {high:+.1%}]")
     return "\n".join(lines)
 
 
