@@ -3,7 +3,9 @@
 Source: SPO (single-stream policy optimisation), arXiv:2509.13232, and its released recipe. `value` on an
 episode's first row is the tracker's estimate *before* the update; A = whiten(score - value) over the whole
 batch of episodes (sample std, (x - mean) / sqrt(variance + 1e-8)); no groups. `Tracker` is the one piece of
-state of the catalogue: the annotate stage asks it for values and updates it, credit stays pure.
+state of the catalogue, and stays outside of credit, which is pure.
+
+Limit: a training run does not keep a tracker yet; whoever makes the steps fills `value` from one.
 """
 
 from collections.abc import Mapping
