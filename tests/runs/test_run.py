@@ -109,11 +109,18 @@ def test_a_run_killed_at_any_line_and_resumed_equals_an_uninterrupted_one(recipe
     same(whole, run(recipe, "cut", "--resume"))
 
 
+def listen_to_ctrl_c() -> None:
+    """A shell's background jobs ignore Ctrl-C, and so would their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_leaves_a_run_that_goes_on(recipe):
     whole = run(recipe, "whole")
     folder = recipe.parent / "runs"
     command = [sys.executable, "-m", "agentrl", "train", str(recipe), "run.name=cut", f"run.folder={folder}"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, preexec_fn=listen_to_ctrl_c
+    )
     metrics = folder / "cut" / "metrics.jsonl"
     while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 4):
         time.sleep(0.005)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from agentrl import catalogue
+from agentrl.algorithms.loss import _surrogate
 from tests.algorithms.loss.tokens import batch, gradient, per_token
 
 LOSSES = catalogue.names("loss")
@@ -199,12 +200,11 @@ def test_order_of_tokens_changes_nothing(name):
 
 
 def test_segments_share_a_ratio_inside_a_step():
-    surrogate = catalogue.load("loss", "agentrl.algorithms.loss._surrogate")
-    config = surrogate.Surrogate(granularity="segment", segment_tokens=2, gate="none")
+    config = _surrogate.Surrogate(granularity="segment", segment_tokens=2, gate="none")
     # step 0: tokens 0, 1 | 2; step 1: 3, 4
     inputs = batch([0.1, 0.3, 0.5, 0.2, 0.4], [0] * 5, [1] * 5, step=[0, 0, 0, 1, 1])
     expected = [-math.exp(x) for x in (0.2, 0.2, 0.5, 0.3, 0.3)]
-    np.testing.assert_allclose(surrogate.surrogate(inputs, config).per_token.detach(), expected)
+    np.testing.assert_allclose(_surrogate.surrogate(inputs, config).per_token.detach(), expected)
 
 
 def test_metrics_of_clipping():
