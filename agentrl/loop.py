@@ -1,7 +1,7 @@
 """An event loop that is run many times.
 
 Not `asyncio.Runner`: its Ctrl-C becomes a cancellation that a task may outrun, and on Python 3.11 leaving it formats
-the finished task's result for an enum's error message, which for a batch of rollouts took longer than playing them.
+the finished task's result for an enum's error message, a long text for a batch of rollouts.
 """
 
 import asyncio
