@@ -204,4 +204,5 @@ def test_nothing_here_warns_of_a_known_game(root):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         config = alfworld.Config(data=str(root), split="train")
-        alfworld.make(config).reset(alfworld.tasks(config)[0])
+        opening = alfworld.make(config).reset(alfworld.tasks(config)[0])
+    assert "Your task is to: " in opening.text
