@@ -7,7 +7,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 GPU := $(shell command -v nvidia-smi 2>/dev/null)
-EXTRAS := dev,alfworld,textworld,lora,openai,tensorboard,report,webshop
+EXTRAS := dev,alfworld,textworld,lora,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
 PYTEST := $(BIN)/python -m pytest
 
 .PHONY: demo test check bench bench-credit install clean

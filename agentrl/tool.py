@@ -16,3 +16,11 @@ class Tool(Protocol):
     def __call__(self, **arguments: Any) -> str:
         """Carry out one call and answer in words."""
         ...
+
+
+class ToolFault(RuntimeError):
+    """What a tool raises when its service is lost (no retriever, no sandbox): nobody's doing.
+
+    A `ToolEnv`, and any environment that uses tools, lets it through: the episode is retried, then `env_error`, and is
+    never scored. Every other exception of a tool becomes a message the model can read.
+    """
