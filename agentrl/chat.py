@@ -1,5 +1,6 @@
 """Chat templates as token streams: prompts that continue a path without encoding sampled text again."""
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -13,6 +14,9 @@ PROBE = [Message("user", "u"), Message("assistant", "a")]
 
 class Chat:
     """A tokenizer's chat template, cut at the end token of assistant turns.
+
+    Only the template writes special tokens: one that is spelled out inside a message or an answer (a web page that says
+    `<|im_end|>`) becomes ordinary text tokens, so that no environment can end or forge a turn.
 
     Attributes:
         tokenizer: the transformers tokenizer.
@@ -28,6 +32,7 @@ class Chat:
         self.tokenizer = tokenizer
         self.end_id = int(tokenizer.eos_token_id)
         self.end_text = str(tokenizer.eos_token)
+        self._special = _any_of(special_texts(tokenizer))
         closed = self.render(PROBE, reply=False)
         if self.end_text not in closed:
             raise ValueError(
@@ -45,12 +50,25 @@ class Chat:
         return text
 
     def encode(self, text: str) -> np.ndarray:
-        """[T] int64 ids of a text that holds its special tokens as words; nothing is added."""
+        """[T] int64 ids of a template's text: its special tokens are one token each; nothing is added."""
         return np.asarray(self.tokenizer.encode(text, add_special_tokens=False), np.int64)
+
+    def encode_plain(self, text: str) -> np.ndarray:
+        """[T] int64 ids of a text in which special tokens are spelled out as any other word is."""
+        pieces = self._special.split(text)  # every other one is a special token's text
+        if len(pieces) == 1:
+            return self.encode(text)
+        return np.concatenate([self._spell(p) if i % 2 else self.encode(p) for i, p in enumerate(pieces)])
+
+    def _spell(self, special: str) -> np.ndarray:
+        """[T] int64 ids of a special token's text that are not the special token."""
+        ids = self.tokenizer.encode(special, add_special_tokens=False, split_special_tokens=True)
+        return np.asarray(ids, np.int64)
 
     def start(self, messages: Sequence[Message]) -> np.ndarray:
         """[T] int64 ids of a whole prompt, assistant turn opened."""
-        return self.encode(self.render(messages, reply=True))
+        masked = _Masked(messages, self._special)
+        return self._encode_masked(masked, self.render(masked.messages, reply=True))
 
     def turn(self, message: Message) -> np.ndarray:
         """[T] int64 ids that follow the end token of an assistant turn: the next message, assistant turn
@@ -58,20 +76,60 @@ class Chat:
         return self._delta(message)
 
     def _encode_turn(self, message: Message) -> np.ndarray:
-        whole = self.render([*PROBE, message], reply=True)
+        masked = _Masked([message], self._special)
+        whole = self.render([*PROBE, *masked.messages], reply=True)
         if not whole.startswith(self._closed):
             raise ValueError(
                 "the chat template rewrites earlier turns, so a chat cannot be continued token by token: "
                 "use context.name=last_k, or a template that only appends"
             )
-        return self.encode(self._after_end + whole[len(self._closed) :])
+        return self._encode_masked(masked, self._after_end + whole[len(self._closed) :])
+
+    def _encode_masked(self, masked: "_Masked", text: str) -> np.ndarray:
+        """[T] int64 ids of a template's text of masked messages."""
+        pieces = masked.pieces(text)
+        return np.concatenate([self._spell(p) if i % 2 else self.encode(p) for i, p in enumerate(pieces)])
 
     def answer(self, text: str) -> np.ndarray:
         """[T] int64 ids of an assistant text given in words (demonstrations, choices), end token included."""
         return self._answer(text)
 
     def _encode_answer(self, text: str) -> np.ndarray:
-        return np.append(self.encode(text), self.end_id)
+        return np.append(self.encode_plain(text), self.end_id)
+
+
+class _Masked:
+    """Messages whose special-token texts are replaced by marks, which survive a template and never meet a tokenizer.
+
+    A mark is one private-use character that no message holds, a number, and the character again.
+    """
+
+    def __init__(self, messages: Sequence[Message], special: "re.Pattern[str]") -> None:
+        whole = "".join(m.content for m in messages)
+        self._edge = next(chr(c) for c in range(0xF0000, 0x10FFFE) if chr(c) not in whole)
+        self._found: list[str] = []
+        self.messages = [Message(m.role, special.sub(self._mark, m.content)) for m in messages]
+
+    def _mark(self, found: "re.Match[str]") -> str:
+        self._found.append(found[0])
+        return f"{self._edge}{len(self._found) - 1}{self._edge}"
+
+    def pieces(self, text: str) -> list[str]:
+        """The text cut at its marks: template text and special-token texts in turn, beginning with the former."""
+        pieces = text.split(self._edge)
+        return [self._found[int(piece)] if i % 2 else piece for i, piece in enumerate(pieces)]
+
+
+def special_texts(tokenizer: Any) -> list[str]:
+    """The texts a tokenizer would read as control tokens; added words such as `<think>` that it does not call special
+    are ordinary."""
+    added = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+    return sorted({*added, *tokenizer.all_special_tokens}, key=lambda text: (-len(text), text))
+
+
+def _any_of(texts: Sequence[str]) -> "re.Pattern[str]":
+    """Finds the longest of some texts, as one group; never anything if there are none."""
+    return re.compile("(" + "|".join(map(re.escape, texts)) + ")" if texts else "(?!)()")
 
 
 def template_report(chat: Chat) -> str:
