@@ -1,0 +1,130 @@
+"""Sokoban in text: push every box onto a target; generated and solved levels, or levels of your own.
+
+Rules and dense reward are gym-sokoban's; see `rules`, `generate` and `files` in this folder.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.env import Env, Expert
+from agentrl.envs.sokoban.env import Reward, SokobanEnv
+from agentrl.envs.sokoban.experts import EXPERTS, make_expert
+from agentrl.envs.sokoban.files import read_levels
+from agentrl.envs.sokoban.generate import BENCHMARK, ENDLESS, Keys, Level, make_level, parse, shape_of, task_of
+from agentrl.envs.sokoban.prompts import Compact, VerlAgent
+from agentrl.types import Task
+
+__all__ = ["EXPERTS", "GYMNASIUM_IDS", "MEASURES", "Config", "benchmark", "expert", "find", "kind", "make", "prompt"]
+
+MEASURES = ("box_share", "pushes")
+GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/Sokoban-v0": {}}
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """Options of Sokoban.
+
+    Attributes:
+        level: of generated levels: easy, medium, hard, harder, large, or spelled out, such as 6x6b1p1-3 (rows x
+            columns, boxes, fewest to most pushes).
+        split: train, valid or test; no layout is in two of them, turned or mirrored ones included.
+        seed: of generated levels; another seed gives another stream.
+        size: how many generated levels there are; None: no end.
+        levels: a file of levels in the usual notation, or a folder of .txt files, in place of generated ones.
+        max_steps: moves until an episode is truncated; None: no limit.
+        reward: `dense` as published (-0.1 a move, +-1 a box, +10 at the end), or `terminal` (1 when solved).
+        actions: `all` four moves are admissible, or only `legal` ones (those that change something).
+        moves_per_turn: most moves one answer may hold.
+        end_when_lost: end an episode once a box is stuck for good.
+        prompt: `verl_agent` for language models, `compact` for small ones.
+    """
+
+    level: str = "easy"
+    split: Literal["train", "valid", "test"] = "train"
+    seed: int = Field(0, ge=0)
+    size: int | None = Field(None, ge=1)
+    levels: str = ""
+    max_steps: int | None = Field(30, ge=1)
+    reward: Reward = "dense"
+    actions: Literal["all", "legal"] = "all"
+    moves_per_turn: int = Field(1, ge=1)
+    end_when_lost: bool = False
+    prompt: Literal["verl_agent", "compact"] = "verl_agent"
+
+
+def make(config: Config) -> SokobanEnv:
+    """An instance."""
+    return SokobanEnv(
+        open_level,
+        max_steps=config.max_steps,
+        reward=config.reward,
+        masked=config.actions == "legal",
+        moves_per_turn=config.moves_per_turn,
+        end_when_lost=config.end_when_lost,
+    )
+
+
+def tasks(config: Config) -> Sequence[Task]:
+    """The levels of a configuration.
+
+    Raises:
+        ValueError: no such level, file or folder, or a broken level in it.
+    """
+    if not config.levels:
+        return Keys(shape_of(config.level), config.split, config.seed, config.size or ENDLESS)
+    path = Path(config.levels)
+    files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
+    if not files:
+        raise ValueError(f"{path} holds no .txt file of Sokoban levels")
+    root = path if path.is_dir() else path.parent
+    return [
+        Task(key=f"{file.relative_to(root)}#{i}", env="sokoban", params={"path": str(file.absolute()), "index": i})
+        for file in files
+        for i in range(len(_levels(str(file.absolute()))))
+    ]
+
+
+def open_level(task: Task) -> Level:
+    """The level of a task."""
+    if "path" in task.params:
+        level: Level = _levels(task.params["path"])[task.params["index"]]
+        return level
+    return make_level(task.key)
+
+
+@functools.lru_cache(maxsize=64)
+def _levels(path: str) -> list[Level]:
+    return read_levels(Path(path))
+
+
+def find(config: Config, key: str) -> Task:
+    """The task of a key."""
+    if key.startswith(f"{BENCHMARK}/"):
+        return task_of(key)
+    for task in tasks(config) if config.levels else ():
+        if task.key == key:
+            return task
+    raise ValueError(f"no Sokoban level {key!r}" + ("" if config.levels else ": set levels= to its file"))
+
+
+def kind(task: Task) -> str:
+    """The shape of a generated level, or the file of another."""
+    return str(parse(task.key)[0]) if task.key.startswith(f"{BENCHMARK}/") else task.key.rpartition("#")[0]
+
+
+def benchmark(config: Config) -> str:
+    """`sokoban-gen` for generated levels, `sokoban-custom` for files."""
+    return "sokoban-custom" if config.levels else BENCHMARK
+
+
+def prompt(config: Config) -> VerlAgent | Compact:
+    """How it speaks to a model."""
+    return VerlAgent(config.moves_per_turn) if config.prompt == "verl_agent" else Compact()
+
+
+def expert(env: Env, name: str, seed: int) -> Expert:
+    """The player called `name`; see `agentrl.envs.sokoban.experts`."""
+    return make_expert(env, name, seed)

@@ -1,0 +1,106 @@
+"""How Sokoban speaks to a model: the form of published text agents, and a short one for small models."""
+
+from collections.abc import Sequence
+
+from agentrl.envs.sokoban.rules import ACTIONS, LEGEND, MOVES
+from agentrl.prompt import Parsed, Past
+from agentrl.types import Observation, Status
+
+_ROLE = "You are an expert agent operating in the Sokoban environment. Push every box onto a target."
+_RULES = (
+    "You can push one box at a time and never pull; walls and other boxes block it. "
+    f"Each symbol of the grid is one cell: {LEGEND}."
+)
+
+
+class VerlAgent:
+    """Legend, grid, format: the structure of verl-agent's text Sokoban (its code; wording ours).
+
+    The action is the first of up, down, left, right, still found inside the first <action> pair, as in the released
+    projection; thinking tags are required for the valid flag. With several moves a turn, all moves found there count.
+
+    Args:
+        moves_per_turn: most moves an answer may hold.
+    """
+
+    system = ""
+
+    def __init__(self, moves_per_turn: int = 1) -> None:
+        self.moves_per_turn = moves_per_turn
+        most = f"one to {moves_per_turn} moves, separated by commas" if moves_per_turn > 1 else "one move"
+        self._format = (
+            f"Now it is your turn to give {most} of {', '.join(MOVES)}.\n"
+            "First reason step by step about the current situation, within <think> </think> tags. "
+            "Then give your choice within <action> </action> tags."
+        )
+
+    def first(self, observation: Observation) -> str:
+        """Role, rules, grid, format."""
+        return f"{_ROLE}\n{_RULES}\nThe current grid is:\n{observation.text}\n\n{self._format}"
+
+    def turn(self, observation: Observation) -> str:
+        """Grid, format."""
+        return f"The current grid is:\n{observation.text}\n\n{self._format}"
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """Role and rules, the last turns (each grid before its action), the current grid."""
+        if not done:
+            return self.first(observation)
+        start = done - len(past) + 1
+        lines = [
+            f"[Observation {start + i}:\n{turn.observation.text}\nAction {start + i}: '{turn.action}']"
+            for i, turn in enumerate(past)
+        ]
+        head = [f"{_ROLE}\n{_RULES}\nYou have already taken {done} step(s)."]
+        if past:
+            head += [f"Your last {len(past)} observations and actions:", *lines]
+        return "\n".join([*head, self.turn(observation)])
+
+    def answer(self, action: str) -> str:
+        """The action in the format asked for, with no thought."""
+        return f"<think></think><action>{action}</action>"
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """See the class."""
+        lowered = text.lower()
+        begin, end = lowered.find("<action>"), lowered.find("</action>")
+        inside = lowered[begin + len("<action>") : end] if 0 <= begin < end else ""
+        moves = self._moves(inside)
+        thought = "<think>" in lowered and "</think>" in lowered
+        if not moves:
+            return Parsed(inside.strip()[-30:], False, Status.PARSE_ERROR)
+        return Parsed(",".join(moves), thought, Status.OK if thought else Status.PARSE_ERROR)
+
+    def _moves(self, inside: str) -> list[str]:
+        if self.moves_per_turn == 1:
+            return [word for word in ACTIONS if word in inside][:1]
+        words = inside.replace("||", ",").replace("\n", ",").split(",")
+        return [word for word in map(str.strip, words) if word in ACTIONS][: self.moves_per_turn]
+
+
+class Compact:
+    """The bare grid, and the bare move as answer."""
+
+    system = ""
+
+    def first(self, observation: Observation) -> str:
+        """The grid."""
+        return observation.text
+
+    def turn(self, observation: Observation) -> str:
+        """The grid."""
+        return observation.text
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The last moves on one line, then the grid."""
+        return "\n".join([*([" ".join(turn.action for turn in past)] if past else []), observation.text])
+
+    def answer(self, action: str) -> str:
+        """The move itself."""
+        return action
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """Valid if it is a move, or several with commas between them."""
+        words = [word.strip().lower() for word in text.split(",")]
+        known = all(word in ACTIONS for word in words)
+        return Parsed(",".join(words), known, Status.OK if known else Status.PARSE_ERROR)

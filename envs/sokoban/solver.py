@@ -1,0 +1,158 @@
+"""Optimal solutions: A* over pushes, with a lower bound from each box's own distance to the targets."""
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import count
+from typing import Literal, NamedTuple
+
+from agentrl.envs.sokoban.rules import MOVES, Cell, Room, State, apply, shift, solved
+
+Cost = Literal["moves", "pushes"]
+LIMIT = 200_000  # states looked at before a level counts as too hard
+
+
+class TooHard(RuntimeError):
+    """The search looked at its limit of states and found neither a solution nor that there is none."""
+
+
+class Push(NamedTuple):
+    """One push: where the player stands before it, and the direction."""
+
+    stand: Cell
+    action: str
+
+
+def solve(room: Room, state: State, cost: Cost = "moves", limit: int = LIMIT) -> list[str] | None:
+    """The actions of a solution with the fewest moves, or pushes; None if there is none.
+
+    Raises:
+        TooHard: more than `limit` states would have to be looked at.
+    """
+    bound = _bounds(room)
+    start = _node(room, state, cost)
+    best: dict[State, int] = {start: 0}
+    came: dict[State, tuple[State, State, Push]] = {}  # node -> the node before, its state, the push
+    order = count()
+    first = _estimate(bound, state)
+    heap = [(first, next(order), 0, state)] if first is not None else []
+    looked = 0
+    while heap:
+        _, _, spent, here = heapq.heappop(heap)
+        node = _node(room, here, cost)
+        if spent > best[node]:
+            continue
+        if solved(room, here):
+            return _actions(room, came, node, state)
+        looked += 1
+        if looked > limit:
+            raise TooHard(f"no solution found among {limit} states: take a smaller room or fewer boxes")
+        walks = distances(room, here)
+        for push, after in pushes(room, here, walks):
+            total = spent + (1 if cost == "pushes" else walks[push.stand] + 1)
+            reached = _node(room, after, cost)
+            estimate = _estimate(bound, after)
+            if estimate is not None and total < best.get(reached, total + 1):
+                best[reached] = total
+                came[reached] = (node, here, push)
+                heapq.heappush(heap, (total + estimate, next(order), total, after))
+    return None
+
+
+def count_pushes(room: Room, state: State, limit: int = LIMIT) -> int | None:
+    """The fewest pushes that solve it; None if nothing does."""
+    actions = solve(room, state, "pushes", limit)
+    return None if actions is None else sum(_replay(room, state, actions))
+
+
+def distances(room: Room, state: State) -> Mapping[Cell, int]:
+    """Moves from the player to each cell it can walk to without a push."""
+    found = {state.player: 0}
+    queue = deque([state.player])
+    while queue:
+        cell = queue.popleft()
+        for move in MOVES.values():
+            ahead = shift(cell, move)
+            if ahead in room.floor and ahead not in state.boxes and ahead not in found:
+                found[ahead] = found[cell] + 1
+                queue.append(ahead)
+    return found
+
+
+def pushes(room: Room, state: State, walks: Mapping[Cell, int]) -> Iterator[tuple[Push, State]]:
+    """Every push that can be walked to, boxes in reading order, and the state after it."""
+    for box in sorted(state.boxes):
+        for action, move in MOVES.items():
+            stand, beyond = (box[0] - move[0], box[1] - move[1]), shift(box, move)
+            if stand in walks and beyond in room.floor and beyond not in state.boxes:
+                yield Push(stand, action), State(box, state.boxes - {box} | {beyond})
+
+
+def _node(room: Room, state: State, cost: Cost) -> State:
+    """What the search tells apart: for pushes, the player's region alone, named by its first cell."""
+    return state if cost == "moves" else State(min(distances(room, state)), state.boxes)
+
+
+@lru_cache(maxsize=256)
+def _bounds(room: Room) -> Mapping[Cell, int]:
+    """Fewest pushes that take a lone box from each cell to some target; cells without any are left out."""
+    found = dict.fromkeys(sorted(room.targets), 0)
+    queue = deque(found)
+    while queue:
+        cell = queue.popleft()
+        for move in MOVES.values():
+            source = cell[0] - move[0], cell[1] - move[1]
+            player = source[0] - move[0], source[1] - move[1]
+            if source in room.floor and player in room.floor and source not in found:
+                found[source] = found[cell] + 1
+                queue.append(source)
+    return found
+
+
+def _estimate(bound: Mapping[Cell, int], state: State) -> int | None:
+    """A lower bound of the pushes left; None if a box is lost."""
+    total = 0
+    for box in state.boxes:
+        if box not in bound:
+            return None
+        total += bound[box]
+    return total
+
+
+def _actions(room: Room, came: Mapping[State, tuple[State, State, Push]], node: State, start: State) -> list[str]:
+    """The walks and pushes that lead from the start to a node."""
+    steps: list[tuple[State, Push]] = []
+    while node in came:
+        node, before, push = came[node]
+        steps.append((before, push))
+    actions: list[str] = []
+    state = start
+    for before, push in reversed(steps):
+        # `before` may differ from `state` in where in its region the player stands.
+        state = State(state.player, before.boxes)
+        actions += [*walk(room, state, push.stand), push.action]
+        state = State(shift(push.stand, MOVES[push.action]), state.boxes)
+    return actions
+
+
+def walk(room: Room, state: State, to: Cell) -> list[str]:
+    """The shortest walk to a cell that can be reached without a push."""
+    walks = distances(room, state)
+    path: list[str] = []
+    while walks[to]:
+        action, before = next(
+            (name, (to[0] - move[0], to[1] - move[1]))
+            for name, move in MOVES.items()
+            if walks.get((to[0] - move[0], to[1] - move[1]), -1) == walks[to] - 1
+        )
+        path.append(action)
+        to = before
+    return path[::-1]
+
+
+def _replay(room: Room, state: State, actions: list[str]) -> Iterator[bool]:
+    for action in actions:
+        moved = apply(room, state, action)
+        state = moved.state
+        yield moved.pushed
