@@ -30,7 +30,7 @@ __all__ = [
 
 HEAVY = False
 MEASURES = ("score", "r_type", "r_att", "r_option", "r_price")  # entries of the last info that a report averages
-EXPERTS = ("expert", "rule", "random")
+EXPERTS = ("expert", "careless", "rule", "random")
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "agentrl/WebShop-v0": {},
@@ -69,7 +69,7 @@ def prompt(config: Config) -> Prompt:
 
 
 def expert(env: Env, name: str, seed: int) -> Expert:
-    """A player of this instance: expert, rule or random."""
+    """A player of this instance: expert, careless (an imperfect demonstrator), rule or random."""
     from agentrl.envs.webshop.experts import expert as make_expert
 
     return make_expert(env, name, seed)

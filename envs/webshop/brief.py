@@ -48,10 +48,10 @@ def row(product: Product) -> str:
 
 
 def task(session: Session) -> str:
-    """The instruction's own words and its ceiling."""
+    """The instruction's own words and its ceiling, after a word so that a blank precedes each of them."""
     ceiling = session.goal.price_upper
     words = instruction_words(session.goal.instruction)
-    return words if ceiling == NO_CEILING else f"{words} under ${int(ceiling)}"
+    return f"find {words}" if ceiling == NO_CEILING else f"find {words} under ${int(ceiling)}"
 
 
 def brief_actions(session: Session) -> tuple[str, ...]:

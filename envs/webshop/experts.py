@@ -1,4 +1,13 @@
-"""Players that need no model: an expert that knows the goal, the paper's rule, and chance."""
+"""Players that need no model: demonstrators to clone, baselines to compare with.
+
+expert: knows the goal; searches, opens, picks options and buys for a full score.
+careless:0.5,0.5: the imperfect demonstrator. It does as the expert does, as far as the listed actions go, but gives a
+    random listed action in place of a search or the choice of a product with the first probability, in place of an
+    option or the purchase with the second. All it does is meant to be cloned, bad purchases included.
+rule: the paper's rule baseline. random: each listed action as likely.
+
+The numbers may be left out; those above are the defaults. A player repeats itself for the same seed and task.
+"""
 
 import random
 
@@ -11,7 +20,8 @@ from agentrl.envs.webshop.session import Session
 from agentrl.envs.webshop.words import suggested_queries
 from agentrl.types import Observation, Task
 
-EXPERTS = ("expert", "rule", "random")
+EXPERTS = ("expert", "careless", "rule", "random")
+CARELESS = (0.5, 0.5)  # default probabilities of a slip: before and on the item page
 
 
 def expert(env: Env, name: str, seed: int) -> Expert:
@@ -24,7 +34,21 @@ def expert(env: Env, name: str, seed: int) -> Expert:
         return Rule(env)
     if name == "random":
         return Chance(env, seed)
+    base, _, numbers = name.partition(":")
+    if base == "careless":
+        return Careless(env, seed, *probabilities(name, numbers))
     raise ValueError(f"unknown expert {name!r}: known are {', '.join(EXPERTS)}")
+
+
+def probabilities(name: str, numbers: str) -> tuple[float, float]:
+    """The two numbers of a careless player's name; ValueError where they are none."""
+    try:
+        found = tuple(float(number) for number in numbers.split(",")) if numbers else CARELESS
+    except ValueError:
+        found = ()
+    if len(found) != 2 or not all(0 <= number <= 1 for number in found):
+        raise ValueError(f"{name!r} is not a player: write careless:0.5,0.5, with 2 probabilities in [0, 1]")
+    return found[0], found[1]
 
 
 class Knowing:
@@ -67,8 +91,7 @@ class Knowing:
             good = session.goal.product
         if good is None:
             return "click[back to search]" if self._searched < 2 else "click[next >]"
-        place = numbers.index(good) + 1
-        return f"click[item {place}]" if brief else f"click[{session.market.shop.row(good).clickable}]"
+        return link(self._env, good)
 
     def _configure(self, session: Session) -> str:
         product = session.market.shop.product(session.state.product)
@@ -76,6 +99,42 @@ class Knowing:
             if session.state.options.get(group) != value and reachable(session, value, group):
                 return f"click[{value}]"
         return "click[buy now]"
+
+
+class Careless:
+    """The expert as far as the listed actions go, with slips.
+
+    Where no listed product reaches a full score it opens the first.
+
+    Args:
+        env: the shop it plays in.
+        seed: of its slips.
+        early, late: probability of a random listed action before the item page and on it.
+    """
+
+    def __init__(self, env: WebShop, seed: int, early: float, late: float) -> None:
+        self._env, self._seed, self._early, self._late = env, seed, early, late
+        self._expert, self._rng = Knowing(env), random.Random(seed)
+
+    def reset(self, task: Task) -> None:
+        """Forget the last episode, start this task's stream."""
+        self._expert.reset(task)
+        self._rng = random.Random(f"{self._seed}/{task.key}")
+
+    def act(self, observation: Observation) -> Move:
+        """A random listed action at a slip, else the expert's if it is listed, else the first."""
+        slip = self._late if self._env.session.state.kind == ITEM else self._early
+        if observation.actions and self._rng.random() < slip:
+            return Move(self._rng.choice(observation.actions))
+        move = self._expert.act(observation)
+        known = move.action in observation.actions or not observation.actions
+        return move if known else Move(self._first(observation))
+
+    def _first(self, observation: Observation) -> str:
+        """The first product on a page of results, else the first action."""
+        session = self._env.session
+        numbers = session.market.shop.listed(session.state) if session.state.kind == RESULTS else []
+        return link(self._env, numbers[0]) if numbers else observation.actions[0]
 
 
 class Rule:
@@ -96,8 +155,7 @@ class Rule:
             numbers = session.market.shop.listed(session.state)
             if not numbers:
                 return Move("click[back to search]")
-            brief = self._env.config.observation == "brief"
-            return Move("click[item 1]" if brief else f"click[{session.market.shop.row(numbers[0]).clickable}]")
+            return Move(link(self._env, numbers[0]))
         return Move("click[buy now]" if session.state.kind == ITEM else "click[< prev]")
 
 
@@ -116,6 +174,14 @@ class Chance:
         """One of the listed actions; a search with the instruction where none is listed."""
         choices = observation.actions or (f"search[{self._env.session.goal.instruction}]",)
         return Move(self._rng.choice(choices))
+
+
+def link(env: WebShop, number: int) -> str:
+    """The action that opens a product of the page of results."""
+    session = env.session
+    if env.config.observation == "brief":
+        return f"click[item {session.market.shop.listed(session.state).index(number) + 1}]"
+    return f"click[{session.market.shop.row(number).clickable}]"
 
 
 def reachable(session: Session, value: str, group: str) -> bool:

@@ -46,7 +46,11 @@ class ShopPlain(Plain):
 
 
 class Compact(Plain):
-    """Task and page without the list of actions, for small models whose answers are restricted to it."""
+    """Task and page without the list of actions, for small models whose answers are restricted to it.
+
+    An action is written `click silver`: a word-level tokenizer then reads the value as the same token as on the page,
+    where a blank precedes it too.
+    """
 
     system = ""
 
@@ -60,8 +64,21 @@ class Compact(Plain):
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
         """Task, the last actions, the page."""
-        lines = [first.task, *(f"> {p.action}" for p in past), observation.text]
+        lines = [first.task, *(f"> {self.answer(p.action)}" for p in past), observation.text]
         return "\n".join(lines)
+
+    def answer(self, action: str) -> str:
+        """The action without its brackets."""
+        name, found, rest = action.partition("[")
+        return f"{name} {rest[:-1]}" if found and rest.endswith("]") else action
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The first word is the action's name, the rest its argument; brackets are understood as well."""
+        written = text.strip()
+        name, found, rest = written.partition(" ")
+        if found and "[" not in name:
+            written = f"{name}[{rest}]"
+        return super().parse(written, observation)
 
 
 class VerlAgent:

@@ -192,8 +192,42 @@ def test_the_expert_solves_generated_goals_and_chance_does_not(form):
     score, success = play("rule", form, tasks, config)
     assert 0.4 < score < 0.95 and success < 0.6
     assert play("random", form, tasks, config)[1] < 0.6
-    with pytest.raises(ValueError, match="known are expert, rule, random"):
+    with pytest.raises(ValueError, match="known are expert, careless, rule, random"):
         webshop.expert(webshop.make(config), "x", 0)
+
+
+def actions_of(name, config, task, seed):
+    """What a player does in one episode, with the actions that were listed at each step."""
+    env = webshop.make(config)
+    player, observation, done = webshop.expert(env, name, seed), env.reset(task), []
+    player.reset(task)
+    while True:
+        done.append((player.act(observation).action, observation.actions))
+        result = env.step(done[-1][0])
+        observation = result.observation
+        if result.terminated or result.truncated:
+            return done
+
+
+@pytest.mark.parametrize("form", ["text", "brief"])
+def test_the_careless_player_keeps_to_listed_actions_and_repeats_itself(form):
+    config = webshop.Config(split="test", observation=form)
+    tasks = [webshop.tasks(config)[i] for i in range(40)]
+    for task in tasks:
+        done = actions_of("careless:0.5,0.7", config, task, 3)
+        assert all(action in listed for action, listed in done)
+        assert done == actions_of("careless:0.5,0.7", config, task, 3)
+    assert any(actions_of("careless", config, task, 3) != actions_of("careless", config, task, 4) for task in tasks)
+
+
+def test_carelessness_is_between_the_expert_and_chance():
+    config = webshop.Config(split="test", observation="brief")
+    tasks = [webshop.tasks(config)[i] for i in range(60)]
+    never, some, always = (play(f"careless:{p},{p}", "brief", tasks, config)[1] for p in (0, 0.6, 1))
+    assert never > 0.9 > some + 0.2 and some > always + 0.2
+    for name in ("careless:2,0", "careless:0.5", "careless:a,b", "careless:0.1,nan"):
+        with pytest.raises(ValueError, match="with 2 probabilities in"):
+            webshop.expert(webshop.make(config), name, 0)
 
 
 def test_easy_goals_are_easier_than_hard_ones_by_the_rule():
@@ -222,6 +256,13 @@ def test_brief_places_stand_for_products():
     assert env.session.state.product == first
     env.step("click[< prev]")
     assert not env.step("click[item 9]").info["accepted"]
+
+
+def test_the_brief_task_has_a_blank_before_each_word_of_the_instruction():
+    config = webshop.Config(observation="brief")
+    env = webshop.make(config)
+    observation = env.reset(webshop.tasks(config)[0])
+    assert observation.task.startswith("find ") and env.session.goal.options[0] in observation.task
 
 
 def test_an_unknown_goal_is_refused():

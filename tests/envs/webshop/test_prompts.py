@@ -25,6 +25,16 @@ def test_an_answer_means_its_action(name):
     assert not prompt.parse("", PAGE).valid
 
 
+def test_compact_answers_have_no_brackets_and_both_forms_are_understood():
+    prompt = webshop.prompt(webshop.Config(prompt="compact"))
+    assert prompt.answer("click[item 1]") == "click item 1" and prompt.answer("look") == "look"
+    assert prompt.parse("click item 1", PAGE).action == prompt.parse(" click[item 1]\n", PAGE).action == "click[item 1]"
+    assert prompt.parse("search[red tea]", PAGE).action == "search[red tea]"
+    assert prompt.parse("click [b]", PAGE).action == "click[[b]]"
+    text = prompt.window(INDEX, [Past(INDEX, "search[tea]")], 1, PAGE)
+    assert text.splitlines()[:2] == ["buy tea", "> search tea"]
+
+
 def test_verl_agent_quotes_what_follows_the_instruction():
     text = VERL.first(PAGE)
     assert "'Back to Search' [SEP] 'Next >'" in text and "Your task is: buy tea." in text
