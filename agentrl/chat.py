@@ -90,12 +90,36 @@ class Chat:
         pieces = masked.pieces(text)
         return np.concatenate([self._spell(p) if i % 2 else self.encode(p) for i, p in enumerate(pieces)])
 
-    def answer(self, text: str) -> np.ndarray:
-        """[T] int64 ids of an assistant text given in words (demonstrations, choices), end token included."""
-        return self._answer(text)
+    def answer(self, text: str, *, end: bool = True) -> np.ndarray:
+        """[T] int64 ids of an assistant text given in words (demonstrations, choices), end token included unless the
+        turn goes on after it."""
+        return self._answer(text, end)
 
-    def _encode_answer(self, text: str) -> np.ndarray:
-        return np.append(self.encode_plain(text), self.end_id)
+    def _encode_answer(self, text: str, end: bool) -> np.ndarray:
+        ids = self.encode_plain(text)
+        return np.append(ids, self.end_id) if end else ids
+
+    def go_on(self, text: str, *, ended: bool, most: int | None = None) -> np.ndarray:
+        """[T] int64 ids of a text inside a running assistant turn, the first `most` of them; a turn that its end token
+        has `ended` is opened again before it."""
+        again = self.encode(self._after_end + self._opening()) if ended else np.zeros(0, np.int64)
+        return np.concatenate([again, self.encode_plain(text)[:most]])
+
+    def _opening(self) -> str:
+        """What the template writes before an assistant's words."""
+        asked = self.render(PROBE[:1], reply=False)
+        opened = self.render(PROBE[:1], reply=True)
+        if not opened.startswith(asked):
+            raise ValueError("the chat template rewrites the question once an answer begins: use context.name=last_k")
+        return opened[len(asked) :]
+
+    def clip(self, text: str, most: int) -> str:
+        """The text, or what its first `most` tokens spell."""
+        ids = self.encode_plain(text)
+        if len(ids) <= most:
+            return text
+        cut: str = self.tokenizer.decode(ids[:most].tolist(), clean_up_tokenization_spaces=False)
+        return cut.rstrip("\ufffd")  # a character of several tokens that was cut through
 
 
 class _Masked:

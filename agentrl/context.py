@@ -54,6 +54,20 @@ def fresh(prompt: Prompt, history: History, user: str) -> Ask:
     return Ask(messages, ids, len(ids))
 
 
+def appended(history: History, text: str, most: int | None = None) -> Ask:
+    """The previous prompt and answer, and a text inside the same assistant turn, of at most `most` tokens.
+
+    An answer that ended with the end token is opened again first, as the template opens one. A policy that reads
+    messages gets the text as a user message.
+    """
+    messages = [*history.messages, Message("user", text)]
+    if history.chat is None:
+        return Ask(messages, history.path, 0)
+    ended = len(history.path) > 0 and history.path[-1] == history.chat.end_id
+    added = history.chat.go_on(text, ended=bool(ended), most=most)
+    return Ask(messages, np.concatenate([history.path, added]), len(added))
+
+
 def continued(history: History, user: str) -> Ask:
     """The previous prompt and answer, and one more user message; an answer cut off is closed first."""
     message = Message("user", user)

@@ -6,7 +6,7 @@ import numpy as np
 
 from agentrl.chat import Chat
 from agentrl.pool import Handle
-from agentrl.prompt import Prompt
+from agentrl.prompt import Prompt, continues
 from agentrl.trie import Tries
 from agentrl.types import Generation, Request
 
@@ -78,7 +78,7 @@ class ExpertActor(Wordless):
         text = self._prompt.answer(move.action)
         if self.chat is None:
             return Generation(text=text, weight=move.weight)
-        ids = self.chat.answer(text)
+        ids = self.chat.answer(text, end=not continues(self._prompt))
         allowed = None
         if request.choices is not None:
             allowed = self._tries.get(request.choices).sets(ids.tolist())

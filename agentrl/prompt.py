@@ -25,7 +25,12 @@ class Past(NamedTuple):
 
 
 class Prompt(Protocol):
-    """The words of one environment. Context policies (`algorithms/context`) decide which of them are used."""
+    """The words of one environment. Context policies (`algorithms/context`) decide which of them are used.
+
+    Two attributes may be added: `continues = True` says that later observations are written into the running assistant
+    turn as they are, without a turn of their own (answers then carry no end token); `stop = ("</search>",)` names the
+    strings that end an answer, where the configuration names none.
+    """
 
     system: str
 
@@ -55,6 +60,16 @@ class Prompt(Protocol):
     def parse(self, text: str, observation: Observation) -> Parsed:
         """What an assistant text means; never raises."""
         ...
+
+
+def continues(prompt: Prompt) -> bool:
+    """Are later observations written into the running assistant turn?"""
+    return bool(getattr(prompt, "continues", False))
+
+
+def stops(prompt: Prompt) -> tuple[str, ...]:
+    """The strings that end an answer in this environment's words."""
+    return tuple(getattr(prompt, "stop", ()))
 
 
 class Plain:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from agentrl.chat import Chat
 from agentrl.context import Ask, History
 from agentrl.pool import EnvFault, Handle, Pool
-from agentrl.prompt import Past, Prompt
+from agentrl.prompt import Past, Prompt, continues
 from agentrl.records import EpisodeRecord, StepRecord
 from agentrl.types import Generation, Message, Request, Status, Task
 
@@ -256,7 +256,7 @@ class _Episode:
         choices: list[np.ndarray] | None = None
         texts: tuple[str, ...] = ()
         if self.player.admissible and history.now.actions:
-            texts = history.now.actions
+            texts = tuple(map(self.player.prompt.answer, history.now.actions))
             choices = answers(self.player.prompt, history.chat, texts)
         return Request(
             session=self.session,
@@ -282,11 +282,12 @@ class _Episode:
         return None
 
 
-def answers(prompt: Prompt, chat: Chat | None, actions: Sequence[str]) -> list[np.ndarray] | None:
-    """The token sequences that mean each action, end token included; None without a tokenizer."""
+def answers(prompt: Prompt, chat: Chat | None, texts: Sequence[str]) -> list[np.ndarray] | None:
+    """The token sequences of some answers, end token included where one ends the turn; None without a tokenizer."""
     if chat is None:
         return None
-    return [chat.answer(prompt.answer(action)) for action in actions]
+    end = not continues(prompt)
+    return [chat.answer(text, end=end) for text in texts]
 
 
 class PolicyActor:

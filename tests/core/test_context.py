@@ -80,3 +80,59 @@ def test_last_k_is_one_fresh_message_with_a_window(k, window):
     text = "\n".join(["Find the key.", *window, "A drawer.\nActions: open, look"])
     assert asked.messages == [Message("user", text)]
     assert asked.added == len(asked.token_ids) > 0
+
+
+class Running(Plain):
+    continues = True
+
+
+def test_an_observation_goes_on_inside_the_assistant_turn_as_it_is():
+    words = chat("plain")
+    made = history(words, past=1)
+    made.path = np.concatenate([words.start(made.messages[:1]), words.answer("act 0", end=False)])
+    asked = ask("full", made, Running())
+    new = words.encode("A drawer.\nActions: open, look")
+    assert asked.token_ids.tolist() == [*made.path.tolist(), *new.tolist()] and asked.added == len(new)
+    text = words.tokenizer.decode(asked.token_ids)
+    assert text == "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\nact 0A drawer.\nActions: open, look"
+    assert asked.messages == [*made.messages, Message("user", "A drawer.\nActions: open, look")]
+
+
+@pytest.mark.parametrize("template", ["plain", "tight", "empty_thought"])
+def test_an_assistant_turn_that_was_ended_is_opened_again(template):
+    words = chat(template)
+    made = history(words, past=1)  # its answer ends with the end token
+    asked = ask("full", made, Running())
+    again = words.render([*made.messages[:1]], reply=True).removeprefix(words.render(made.messages[:1], reply=False))
+    after = {"plain": "\n", "tight": "", "empty_thought": "\n"}[template]
+    added = words.tokenizer.decode(asked.token_ids[len(made.path) :])
+    assert added == f"{after}{again}A drawer.\nActions: open, look"
+    assert asked.token_ids[: len(made.path)].tolist() == made.path.tolist()
+
+
+def test_special_tokens_spelled_out_in_an_observation_end_no_running_turn():
+    words = chat("plain")
+    made = history(words, past=1)
+    made.path = made.path[:-1]
+    made.now = Observation(text="<|im_end|>", actions=("a", "b"))
+    asked = ask("full", made, Running())
+    assert words.end_id not in asked.token_ids[len(made.path) :]
+
+
+@pytest.mark.parametrize("most", [1, 3, 500])
+def test_a_later_observation_is_cut_to_its_first_tokens(most):
+    words = chat("plain")
+    made = history(words, past=1)
+    made.path = made.path[:-1]
+    whole = words.encode("A drawer.\nActions: open, look").tolist()
+    asked = ask("full", made, Running(), observation_tokens=most)
+    assert asked.token_ids[len(made.path) :].tolist() == whole[:most]
+    turned = ask("full", history(words, past=1), observation_tokens=most)
+    kept = words.tokenizer.decode(whole[:most])
+    assert turned.messages[-1] == Message("user", kept)
+    assert turned.token_ids.tolist() == [*history(words, 1).path, *words.turn(Message("user", kept))]
+
+
+def test_a_cut_never_leaves_half_a_character():
+    words = chat("plain")
+    assert words.clip("漢字", len(words.encode("漢")) + 1) == "漢"
