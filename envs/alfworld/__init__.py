@@ -44,6 +44,7 @@ def make(config: Config) -> AlfworldEnv:
         state_key=config.state_key,
         max_steps=config.max_steps,
         success_reward=config.success_reward,
+        subgoal_reward=config.subgoal_reward,
         alias_put=config.alias_put,
     )
 

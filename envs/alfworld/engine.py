@@ -11,7 +11,7 @@ from typing import Any
 
 from agentrl.envs.alfworld.facts import Facts, facts
 from agentrl.envs.alfworld.game import Game, State
-from agentrl.envs.alfworld.goal import Node
+from agentrl.envs.alfworld.goal import Node, Wanted
 from agentrl.envs.alfworld.rules import EFFECTS, Op, commands
 from agentrl.envs.alfworld.words import NOTHING, answer, opening
 
@@ -65,6 +65,11 @@ class Engine:
         self.state = state
         self.commands = commands(self.game, state)
         self.won = all(_any_holds(clause, state) for clause in self.game.goal)
+
+    @property
+    def wanted(self) -> Wanted:
+        """What the goal asks for."""
+        return self.game.wanted
 
     @property
     def score(self) -> int:

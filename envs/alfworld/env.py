@@ -6,6 +6,8 @@ from typing import Any, Literal, Protocol
 
 from agentrl.envs.alfworld.engine import Engine
 from agentrl.envs.alfworld.facts import Facts
+from agentrl.envs.alfworld.goal import Wanted
+from agentrl.envs.alfworld.subgoals import Progress, advance
 from agentrl.envs.alfworld.words import TASK
 from agentrl.types import Observation, StepResult, Task
 
@@ -16,6 +18,11 @@ class Player(Protocol):
     """A game in play: what the native and the genuine engine have in common. `won`: the goal holds now."""
 
     won: bool
+
+    @property
+    def wanted(self) -> Wanted:
+        """What the goal asks for."""
+        ...
 
     def reset(self) -> str:
         """Go back to the start; returns the opening words."""
@@ -55,6 +62,7 @@ class Snapshot:
     text: str
     goal: str
     steps: int
+    progress: Progress
 
 
 class AlfworldEnv:
@@ -68,6 +76,8 @@ class AlfworldEnv:
         max_steps: steps after which an episode is truncated; None for no limit.
         success_reward: reward of winning. The reward of a step is the change of the score (0 or 1) times
             this, so that undoing a win takes it back; published work uses 10.
+        subgoal_reward: also paid for each sub-goal of the task type, once an episode, when it first holds: see
+            `agentrl.envs.alfworld.subgoals`. 0 is off; success stays the measure.
         alias_put: also take the older release's "put X in/on Y" where a game says "move X to Y".
     """
 
@@ -78,17 +88,20 @@ class AlfworldEnv:
         state_key: StateKey = "facts",
         max_steps: int | None = 50,
         success_reward: float = 1.0,
+        subgoal_reward: float = 0.0,
         alias_put: bool = False,
     ) -> None:
         self._play = play
         self._state_key = state_key
         self._max_steps = max_steps
         self._success_reward = success_reward
+        self._subgoal_reward = subgoal_reward
         self._alias_put = alias_put
         self._task: Task | None = None
         self._player: Player | None = None
         self._text = self._goal = ""
         self._steps = 0
+        self._progress = Progress()
 
     @property
     def player(self) -> Player:
@@ -118,7 +131,9 @@ class AlfworldEnv:
         self._text = self.player.reset()
         self._goal = self._text.rpartition(TASK)[2]
         self._steps = 0
-        return self._observe()
+        observation = self._observe()
+        self._progress = self._advanced(Progress(), observation)  # what holds at the start earns nothing
+        return observation
 
     def step(self, action: str) -> StepResult:
         """Carry out one command. After a win the game goes on, as the genuine one does."""
@@ -128,25 +143,37 @@ class AlfworldEnv:
         self._steps += 1
         reward = self._success_reward * (player.won - before)
         over = self._max_steps is not None and self._steps >= self._max_steps
-        return StepResult(self._observe(), reward, player.won, over and not player.won, self.info())
+        observation = self._observe()
+        progress = self._advanced(self._progress, observation)
+        reward += self._subgoal_reward * (progress.done - self._progress.done)
+        self._progress = progress
+        return StepResult(observation, reward, player.won, over and not player.won, self.info())
 
     def info(self) -> dict[str, Any]:
-        """`won` and `success` (the goal holds now), `score` (0 or 1), `steps` taken."""
+        """`won` and `success` (the goal holds now), `score` (0 or 1), `steps` taken; `subgoals` counted, if paid."""
         won = self.player.won
-        return {"success": won, "won": won, "score": int(won), "steps": self._steps}
+        told = {"success": won, "won": won, "score": int(won), "steps": self._steps}
+        return {**told, "subgoals": self._progress.done} if self._subgoal_reward else told
 
     def snapshot(self) -> Snapshot:
         """The episode's state: for the native engine a few references, for the genuine one all commands."""
         saved = self.player.save()
         assert self._task is not None
-        return Snapshot(task=self._task, saved=saved, text=self._text, goal=self._goal, steps=self._steps)
+        return Snapshot(
+            task=self._task,
+            saved=saved,
+            text=self._text,
+            goal=self._goal,
+            steps=self._steps,
+            progress=self._progress,
+        )
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot of any instance that opens the same games."""
         self._open(snapshot.task)
         self.player.restore(snapshot.saved)
         self._text, self._goal = snapshot.text, snapshot.goal
-        self._steps = snapshot.steps
+        self._steps, self._progress = snapshot.steps, snapshot.progress
 
     def observation(self) -> Observation:
         """The current observation again."""
@@ -169,6 +196,13 @@ class AlfworldEnv:
     def _observe(self) -> Observation:
         actions = tuple(self.player.admissible())
         return Observation(text=self._text, state_key=self._key(actions), actions=actions, task=self._goal)
+
+    def _advanced(self, progress: Progress, observation: Observation) -> Progress:
+        """The sub-goals counted once this was observed; none where they are not paid."""
+        if not self._subgoal_reward:
+            return progress
+        player = self.player
+        return advance(progress, player.wanted, player.facts(), observation.actions, player.won)
 
     def _key(self, actions: tuple[str, ...]) -> str:
         match self._state_key:

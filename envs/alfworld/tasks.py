@@ -55,6 +55,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         require_admissible: an answer whose action is not admissible is invalid.
         max_steps: steps until an episode is truncated; None: no limit.
         success_reward: reward of winning; published work uses 10.
+        subgoal_reward: also paid once for each sub-goal of the task type (take the object, clean, heat or cool it,
+            reach where it belongs, ...): see `subgoals`. 0: off.
         alias_put: take "put X in/on Y" where a game says "move X to Y".
     """
 
@@ -72,6 +74,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     require_admissible: bool = False
     max_steps: int | None = Field(default=50, ge=1)
     success_reward: float = 1.0
+    subgoal_reward: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     alias_put: bool = False
 
     @model_validator(mode="before")

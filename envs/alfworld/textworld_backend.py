@@ -12,6 +12,8 @@ from typing import Any
 
 from agentrl.envs.alfworld.compiler import demangle
 from agentrl.envs.alfworld.facts import Facts, from_propositions
+from agentrl.envs.alfworld.goal import Wanted, wanted
+from agentrl.envs.alfworld.pddl import parse_problem
 
 _LOCK = threading.RLock()
 # Engines to play the next game with. Each holds a copy of the planner library (33 MB of temporary disk) that
@@ -48,6 +50,7 @@ class Genuine:
         self._data = data
         self._sent: list[str] = []
         self._state: Any = None
+        self._wanted: Wanted | None = None
         with _alone():
             self._env: Any = _load(data, key)
 
@@ -70,6 +73,13 @@ class Genuine:
     def admissible(self) -> list[str]:
         """The commands that do something now, sorted."""
         return list(self._state["admissible_commands"])
+
+    @property
+    def wanted(self) -> Wanted:
+        """What the goal asks for; ValueError where its problem is written in a way that is not known."""
+        if self._wanted is None:
+            self._wanted = wanted(parse_problem(self._data["pddl_problem"]).goal)
+        return self._wanted
 
     @property
     def score(self) -> int:
