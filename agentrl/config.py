@@ -3,6 +3,7 @@
 import importlib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -95,20 +96,27 @@ def _copy(tables: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in tables.items()}
 
 
-def validate(model: type[Model], values: Mapping[str, Any], where: str = "") -> Model:
-    """The model of some values; ValueError names the key in full, what is wrong, and the nearest key."""
+def validate(model: type[Model], values: Mapping[str, Any], where: str = "", beside: Iterable[str] = ()) -> Model:
+    """The model of some values; ValueError names the key in full, what is wrong, and the nearest key.
+
+    Args:
+        model: what they must be.
+        values: the keys of a table.
+        where: the table's name in error sentences.
+        beside: keys of the table that the model does not hold, which a mistyped key may have meant.
+    """
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        raise ValueError(_sentence(model, error, where)) from None
+        raise ValueError(_sentence(model, error, where, beside)) from None
 
 
-def _sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
+def _sentence(model: type[BaseModel], error: ValidationError, where: str, beside: Iterable[str]) -> str:
     first = error.errors()[0]
     parts = [str(part) for part in first["loc"]]
     key = ".".join(part for part in [where, *parts] if part)
     if first["type"] == "extra_forbidden":
-        known = _fields(model, parts[:-1])
+        known = [*_fields(model, parts[:-1]), *(beside if len(parts) == 1 else ())]
         return f"unknown key {key}{catalogue.nearest(parts[-1], known)}"
     if first["type"] == "missing":
         return f"{key} is missing: give it a value"
@@ -139,7 +147,12 @@ def resolve(kind: str, section: Mapping[str, Any], where: str = "") -> Entry:
     """
     options = dict(section)
     name = options.pop("name", None)
-    if not isinstance(name, str):
+    if name is None:
+        meant = [key for key in options if get_close_matches(key, ["name"])]
+        if meant:
+            raise ValueError(f"unknown key {where or kind}.{meant[0]}: did you mean name?")
         raise ValueError(f"{where or kind}.name is missing{catalogue.nearest('', catalogue.names(kind))}")
+    if not isinstance(name, str):
+        raise ValueError(f"{where or kind}.name = {name!r}: it must be a text, the name of an entry")
     module = catalogue.load(kind, name)
-    return Entry(name, module, validate(module.Config, options, where or kind))
+    return Entry(name, module, validate(module.Config, options, where or kind, ["name"]))

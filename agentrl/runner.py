@@ -17,7 +17,7 @@ from agentrl.learner import Learner
 from agentrl.loop import Loop
 from agentrl.metrics import Metrics, Stopwatch
 from agentrl.policies import ExpertActor
-from agentrl.pool import Pool
+from agentrl.pool import EnvFault, Pool
 from agentrl.progress import Progress
 from agentrl.records import build_graph
 from agentrl.rollout import Actor, Player, PolicyActor, play
@@ -53,6 +53,8 @@ class Run:
         self.learners = {POLICY: Learner(self._model(at), tables.optim, reference=tables.update.kl_coef > 0)}
         self.chat = Chat(self.learner.tokenizer)
         self.engine = self._engine(tables.sampling)
+        if tables.warmup.updates:
+            self.loop.run(self._try_expert())
         self.sampler = settings.sampler.module.make(settings.sampler.config, self.tasks, tables.run.seed)
         self.clone_sampler = settings.sampler.module.make(settings.sampler.config, self.tasks, tables.run.seed + 1)
         try:
@@ -151,6 +153,19 @@ class Run:
         ):
             self.state.evaluated.remove("end")  # a finished run was given more iterations
         self.progress.say(f"going on from {at}: {self.state.stage} step {self.state.step}")
+
+    async def _try_expert(self) -> None:
+        """One move of the demonstrator, so that a mistake in its words is told before anything is written."""
+        handle = self.pools["train"].acquire()
+        broken = True
+        try:
+            await handle.reset(self.tasks[0])
+            await handle.act(self.tables.warmup.expert, 0)
+            broken = False
+        except EnvFault:  # a rollout tries again, and reports what persists
+            pass
+        finally:
+            self.pools["train"].release(handle, broken=broken)
 
     def _pool(self, entry: Entry) -> Pool:
         tables = self.tables

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
+from agentrl import world
 from agentrl.config import Entry, merge, override, read_toml, resolve, validate
 from agentrl.learner import OptimConfig
 from agentrl.models import ModelConfig
@@ -26,8 +27,8 @@ class RunSection(Section):
     torch's own choice. checkpoint_every, graphs_every: iterations between files, 0 for never. keep: checkpoints kept.
     """
 
-    name: str = "run"
-    folder: str = "runs"
+    name: str = Field("run", max_length=200)
+    folder: str = Field("runs", min_length=1)
     seed: int = Field(0, ge=0, le=2**62)
     iterations: int = Field(100, ge=0)
     deterministic: bool = True
@@ -35,6 +36,13 @@ class RunSection(Section):
     checkpoint_every: int = Field(10, ge=0)
     keep: int = Field(2, ge=1)
     graphs_every: int = Field(1, ge=0)
+
+    @field_validator("name")
+    @classmethod
+    def _one_folder(cls, name: str) -> str:
+        if name != Path(name).name or name in ("", ".", "..") or {*name} & {"\0", "\\", "\n"}:
+            raise ValueError("a run's name is the name of one folder; where it lies is run.folder")
+        return name
 
 
 class EngineSection(Section):
@@ -142,6 +150,18 @@ class Settings:
         self.clone_optim: OptimConfig = validate(
             OptimConfig, merge(self.tables.optim.model_dump(), self.tables.warmup.optim), "warmup.optim"
         )
+        self._check_stages()
+
+    def _check_stages(self) -> None:
+        """What no section can tell of itself."""
+        tables = self.tables
+        if tables.run.iterations and not tables.sampling.temperature:
+            raise ValueError(
+                "sampling.temperature = 0: greedy rollouts of a task are all the same, so there is nothing to learn "
+                "from; set it above 0 (eval.modes=['greedy'] evaluates greedily), or run.iterations=0"
+            )
+        if tables.warmup.updates or tables.model.new is not None:
+            world.check_expert(self.env, tables.warmup.expert, "warmup.expert")
 
     @classmethod
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":

@@ -47,6 +47,17 @@ def _module(entry_name: str) -> ModuleType:
     return catalogue.load("envs", entry_name)
 
 
+def check_expert(entry: Entry, name: str, where: str) -> None:
+    """ValueError if the environment has no expert of this name (what follows a colon are the expert's own words)."""
+    if not hasattr(entry.module, "expert"):
+        raise ValueError(f"{where} = {name!r}: environment {entry.name} has no experts, its file has no expert(...)")
+    known = getattr(entry.module, "EXPERTS", None)
+    if known is not None and name.partition(":")[0] not in known:
+        raise ValueError(
+            f"{where} = {name!r} is no expert of {entry.name}{catalogue.nearest(name.partition(':')[0], known)}"
+        )
+
+
 def _make(entry_name: str, config: Any) -> Env:
     env: Env = _module(entry_name).make(config)
     return env

@@ -49,6 +49,21 @@ def test_what_is_wrong_is_named_in_full(values, sentence):
 
 
 @pytest.mark.parametrize(
+    ("section", "sentence"),
+    [
+        ({"nam": "gigpo"}, r"^unknown key credit\.nam: did you mean name\?$"),
+        ({"gamma": 0.5, "nmae": "gigpo"}, r"^unknown key credit\.nmae: did you mean name\?$"),
+        ({"name": "gigpo", "nam": "x"}, r"^unknown key credit\.nam: did you mean name\?$"),
+        ({"gamma": 0.5}, r"^credit\.name is missing: known are "),
+        ({"name": 3}, r"^credit\.name = 3: it must be a text"),
+    ],
+)
+def test_the_name_of_an_entry_is_among_the_keys_that_may_have_been_meant(section, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        resolve("credit", section)
+
+
+@pytest.mark.parametrize(
     ("text", "value"),
     [
         ("0.9", 0.9),
@@ -113,7 +128,7 @@ def test_broken_files_are_one_sentence(tmp_path):
         ({"name": "alfwrld"}, "unknown environment 'alfwrld': did you mean alfworld"),
         ({"name": "zzzzzz"}, "unknown environment 'zzzzzz': known are .*alfworld"),
         ({}, r"env\.name is missing: known are"),
-        ({"name": 3}, r"env\.name is missing"),
+        ({"name": 3}, r"env\.name = 3: it must be a text"),
         ({"name": "no.such.module"}, "environment 'no.such.module' cannot be imported: No module named 'no'"),
         ({"name": "../file.py"}, "cannot be imported"),
         ({"name": "."}, "cannot be imported"),

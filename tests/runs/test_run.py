@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -155,6 +156,10 @@ def test_mistakes_get_one_sentence_and_leave_nothing_behind(recipe, capsys):
     where = f"run.folder={folder}"
     assert "did you mean gamma?" in complaint(capsys, "train", recipe, where, "credit.gama=0.9")
     assert "did you mean alfworld?" in complaint(capsys, "train", recipe, where, "env.name=alfwrld")
+    for name in ("../x", "/tmp/x", "", "a/b", ".."):
+        assert "the name of one folder" in complaint(capsys, "train", recipe, where, f"run.name='{name}'")
+    greedy = complaint(capsys, "train", recipe, where, "sampling.temperature=0")
+    assert "nothing to learn from" in greedy and "run.iterations=0" in greedy
     assert "split 'test'" in complaint(capsys, "train", recipe, where, "env.split=test")
     missing = complaint(capsys, "train", recipe, where, "model={path='/no/such/folder'}")
     assert "/no/such/folder does not exist" in missing
@@ -167,6 +172,20 @@ def test_a_prompt_longer_than_the_context_is_told_before_anything_is_trained(rec
     words = ("train", recipe, f"run.folder={recipe.parent}/runs", "engine.max_context=16")
     assert "the first prompt of task alfworld-gen/" in complaint(capsys, *words)
     assert not (recipe.parent / "runs" / "tiny").exists()  # and the name is free again
+
+
+@pytest.mark.parametrize(
+    ("expert", "sentence"),
+    [("wandr", "no expert of alfworld: did you mean wander?"), ("expert-noisy:abc", "is not a player")],
+)
+def test_a_mistyped_demonstrator_is_told_before_anything_is_played(expert, sentence, recipe, capsys):
+    model = run(recipe, "a", "run.iterations=0") / "checkpoints" / "000000" / "policy"
+    path = recipe.parent / "path.toml"
+    path.write_text(re.sub(r"\[model.new\][^[]*", f'[model]\npath = "{model}"\n', RECIPE))
+    capsys.readouterr()
+    said = complaint(capsys, "train", path, f"run.folder={recipe.parent}/runs", f"warmup.expert={expert}")
+    assert sentence in said
+    assert not (recipe.parent / "runs" / "path").exists()
 
 
 @pytest.mark.parametrize(
