@@ -1,5 +1,5 @@
 """The only stage between rollout and update that calls a model: log-probs of the trainer and of the
-reference.
+reference, values of the critic.
 
 It also holds the gate between engine and trainer: how far the log-probs that tokens were sampled with are
 from the trainer's, and, where they differ, a truncated importance correction of the policy-gradient terms
@@ -27,7 +27,7 @@ class Annotated(NamedTuple):
 
 
 def annotate(graph: StepGraph, learner: Learner, config: UpdateConfig, temperature: float) -> Annotated:
-    """Add `old_logprob`, `importance` and, with a KL term, `ref_logprob`: each [S] float64.
+    """Add `old_logprob`, `importance` and, with a KL term, `ref_logprob`: each [S] float64; and a critic's values.
 
     Rows that cannot be trained (not played, ended by an environment error) keep the engine's log-probs. At
     temperature 0 (greedy) log-probs are those of temperature 1, as the engine's are.
@@ -53,6 +53,8 @@ def annotate(graph: StepGraph, learner: Learner, config: UpdateConfig, temperatu
         with learner.reference() as network:
             reference = logprobs(network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)
         columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
+    if learner.critic is not None:
+        columns |= learner.critic.columns(graph, config.max_tokens)
     return Annotated(graph.with_columns(**columns), metrics)
 
 

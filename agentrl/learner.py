@@ -4,7 +4,7 @@ changes."""
 import copy
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -12,6 +12,7 @@ import torch
 from pydantic import BaseModel, Field
 from torch import Tensor, nn
 
+from agentrl.critic import Critic
 from agentrl.epo import PastEntropy
 from agentrl.forward import Network, network
 from agentrl.pack import Sharing
@@ -71,6 +72,7 @@ class Learner:
         reference: keep a reference model for KL: the adapter disabled for peft, else a frozen copy of the
             weights as they are now (and again at `restart`).
         sharing: how batches are packed; None finds out what the model's layers allow.
+        critic: makes the critic for a policy's network; None for no critic. Made anew at `restart`.
     """
 
     def __init__(
@@ -80,11 +82,14 @@ class Learner:
         *,
         reference: bool = False,
         sharing: Sharing | None = None,
+        critic: Callable[[Network], Critic] | None = None,
     ) -> None:
         self.model, self.tokenizer = loaded.model, loaded.tokenizer
         self.network = network(self.model, sharing)
         self._adapter = hasattr(self.model, "disable_adapter")
         self._wants_reference = reference
+        self._make_critic = critic
+        self.critic: Critic | None = None
         self._reference: Network | None = None
         self.restart(optim, 0)
 
@@ -99,14 +104,15 @@ class Learner:
         return self._wants_reference
 
     def restart(self, optim: OptimConfig, updates: int) -> None:
-        """Begin a stage: a fresh optimiser, history and schedule over `updates` updates; the reference is the
-        policy of now.
+        """Begin a stage: a fresh optimiser, history, critic and schedule over `updates` updates; the reference is
+        the policy of now.
 
         With an adapter the reference stays the model below it.
         """
         self.optim, self.total_updates, self.updates = optim, updates, 0
         self.past_entropy = PastEntropy()
         self.optimisers = _optimisers(self.network.model, optim)
+        self.critic = self._make_critic(self.network) if self._make_critic else None
         if self._wants_reference and not self._adapter:
             model = copy.deepcopy(self.network.model).requires_grad_(False).eval()
             self._reference = Network(model=model, sharing=self.network.sharing, reason=self.network.reason)
@@ -163,6 +169,7 @@ class Learner:
             "past_entropy": self.past_entropy.state_dict(),
             "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "reference": None if self._reference is None else self._reference.model.state_dict(),
+            "critic": None if self.critic is None else self.critic.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -181,6 +188,10 @@ class Learner:
                 self._reference.model.load_state_dict(state["reference"])
         except (ValueError, RuntimeError, KeyError) as error:
             raise ValueError(f"the optimiser's state is of another model: {error}") from None
+        if self.critic is not None:
+            if state.get("critic") is None:
+                raise ValueError("the checkpoint has no critic: resume with the critic.model it was started with")
+            self.critic.load_state_dict(state["critic"])
         if self._reference is not None and state["reference"] is None:
             raise ValueError("the checkpoint has no reference model: resume with the kl_coef it was started with")
 

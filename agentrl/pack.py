@@ -71,6 +71,7 @@ def pack(
     *,
     sharing: Sharing = "tree",
     min_shared: int = MIN_SHARED,
+    targets: np.ndarray | None = None,
 ) -> Batch:
     """One batch of all decisions of `rows`.
 
@@ -80,6 +81,7 @@ def pack(
         weight: [S] aggregation weight of each token; read at the decisions of `rows`.
         sharing: "paths" lays every root-to-leaf path out whole.
         min_shared: prompts merge where at least this many leading tokens are equal.
+        targets: [S] bool, other tokens than the decisions (a critic reads values before them).
 
     Raises:
         ValueError: a sampled token has nothing before it.
@@ -88,7 +90,7 @@ def pack(
     chosen = np.zeros(len(tokens.context), bool)  # [N]
     chosen[rows] = True
     row = token_rows(tokens)  # [S]
-    trained = decisions(tokens) & chosen[row]  # [S]
+    trained = (decisions(tokens) if targets is None else targets) & chosen[row]  # [S]
     place = np.flatnonzero(trained[layout.source])  # packed index of each target, in pre-order
     if sharing == "paths":
         place = _on_one_path(layout, place, row)

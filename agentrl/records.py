@@ -41,7 +41,8 @@ class EpisodeRecord:
         copy: which copy of the task.
         agent, policy: names.
         steps: the steps, in time order.
-        final: the last observation; its tokens `tail` are never trained.
+        final: the last observation; its tokens `tail` are never trained. tail_continues: they extend the last step's
+            path, and are no prompt of their own.
         ending: how it ended.
         fault: what the environment did wrong, for the report.
         attempts: tries it took (1 if the environment never failed).
@@ -56,6 +57,7 @@ class EpisodeRecord:
     steps: list[StepRecord] = field(default_factory=list)
     final: Observation | None = None
     tail: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    tail_continues: bool = True
     ending: Status = Status.DONE
     fault: str = ""
     attempts: int = 1
@@ -209,4 +211,8 @@ def _tails(episodes: Sequence[EpisodeRecord]) -> dict[str, np.ndarray]:
     """The final observations' tokens in CSR form, one slice an episode."""
     lengths = [len(e.tail) for e in episodes]
     flat = np.concatenate([e.tail for e in episodes]) if episodes else np.zeros(0, np.int64)
-    return {"tail_offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), "tail_ids": flat}
+    return {
+        "tail_offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        "tail_ids": flat,
+        "tail_continues": np.array([e.tail_continues for e in episodes], bool),
+    }

@@ -190,6 +190,7 @@ class _Episode:
         if history.chat is not None and self.record.steps and reached:
             ask = self.ask(history)
             self.record.tail = ask.token_ids[len(ask.token_ids) - ask.added :]
+            self.record.tail_continues = ask.added < len(ask.token_ids)
 
     def ask(self, history: History) -> Ask:
         """The prompt of this turn."""

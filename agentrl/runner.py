@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from agentrl import checkpoint, models, world
+from agentrl import checkpoint, critic, models, world
 from agentrl.chat import Chat, template_report
 from agentrl.collect import collect
 from agentrl.config import Entry
@@ -50,7 +50,14 @@ class Run:
         self.pools = {name: self._pool(entry) for name, entry in (("train", settings.env), ("eval", settings.eval_env))}
         self.state = checkpoint.Progress()
         at = self.folder.checkpoints()[-1] if self.folder.checkpoints() else None
-        self.learners = {POLICY: Learner(self._model(at), tables.optim, reference=tables.update.kl_coef > 0)}
+        self.learners = {
+            POLICY: Learner(
+                self._model(at),
+                tables.optim,
+                reference=tables.update.kl_coef > 0,
+                critic=critic.maker(tables.critic, tables.model, tables.run.seed),
+            )
+        }
         self.chat = Chat(self.learner.tokenizer)
         self.engine = self._engine(tables.sampling)
         if tables.warmup.updates:

@@ -7,7 +7,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from agentrl import world
+from agentrl import needs
 from agentrl.config import Entry, merge, override, read_toml, resolve, validate
+from agentrl.critic import CriticConfig
 from agentrl.learner import OptimConfig
 from agentrl.models import ModelConfig
 from agentrl.rollout import Limits
@@ -131,6 +133,7 @@ class Tables(Section):
     credit: dict[str, Any] = Field(default_factory=lambda: {"name": "gigpo"})
     loss: dict[str, Any] = Field(default_factory=lambda: {"name": "ppo_clip"})
     update: UpdateConfig = UpdateConfig()
+    critic: CriticConfig = CriticConfig()
     optim: OptimConfig = OptimConfig()
     log: LogSection = LogSection()
 
@@ -150,6 +153,8 @@ class Settings:
         self.clone_optim: OptimConfig = validate(
             OptimConfig, merge(self.tables.optim.model_dump(), self.tables.warmup.optim), "warmup.optim"
         )
+        if self.tables.run.iterations:
+            needs.check(self.credit.module, self.tables.critic)
         self._check_stages()
 
     def _check_stages(self) -> None:

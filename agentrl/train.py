@@ -2,7 +2,9 @@
 
 from agentrl import store
 from agentrl.annotate import annotate
-from agentrl.credit import assign
+from agentrl.credit import Credit, assign
+from agentrl.critic import beside
+from agentrl.graph import StepGraph
 from agentrl.kl_reward import charge_kl
 from agentrl.metrics import Stopwatch
 from agentrl.progress import Progress
@@ -72,16 +74,7 @@ def reinforce(run: Run) -> None:
             graph, gap = charge_kl(annotated, tables.update)
             credit = assign(run.settings.credit.module, graph, run.settings.credit.config)
         with watch.phase("update"):
-            learned = update(
-                run.learner,
-                graph,
-                credit,
-                tables.update,
-                run.settings.loss.module,
-                run.settings.loss.config,
-                temperature=tables.sampling.temperature,
-                seed=iteration,
-            )
+            learned = improve(run, graph, credit, iteration)
         run.sync(iteration + 1)
         if tables.run.graphs_every and iteration % tables.run.graphs_every == 0:
             store.write(graph.with_columns(advantage=credit.advantage), run.folder.graph_path(iteration))
@@ -93,6 +86,27 @@ def reinforce(run: Run) -> None:
         if tables.run.checkpoint_every and run.state.step % tables.run.checkpoint_every == 0:
             run.save()
     bar.close()
+
+
+def improve(run: Run, graph: StepGraph, credit: Credit, iteration: int) -> dict[str, float]:
+    """The critic's update, if there is one, then, after its warm-up, the policy's."""
+    tables, learner = run.tables, run.learner
+    limits = {"max_tokens": tables.update.max_tokens, "seed": iteration}
+    metrics = learner.critic.fit(graph, credit, unit=tables.update.unit, **limits) if learner.critic else {}
+    if learner.critic and iteration < tables.critic.warmup:
+        return metrics
+    learned = update(
+        learner,
+        graph,
+        credit,
+        tables.update,
+        run.settings.loss.module,
+        run.settings.loss.config,
+        temperature=tables.sampling.temperature,
+        seed=iteration,
+        beside=beside(learner.critic, graph, credit, tables.update.max_tokens),
+    )
+    return {**metrics, **learned}
 
 
 def evaluate(run: Run, name: str, tasks: int | None = None) -> None:

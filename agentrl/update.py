@@ -96,6 +96,7 @@ class Work:
     entropy: EntropyMode
     temperature: float
     whole_episodes: bool = False
+    beside: Callable[[np.ndarray], None] | None = None
 
 
 def update(
@@ -108,6 +109,7 @@ def update(
     *,
     temperature: float,
     seed: int = 0,
+    beside: Callable[[np.ndarray], None] | None = None,
 ) -> dict[str, float]:
     """Policy-gradient update of the learner on an annotated graph.
 
@@ -117,6 +119,8 @@ def update(
             micro-batch.
         temperature: of the sampling; 0 (greedy) counts as 1, as in the engine.
         seed: of the order of mini-batches.
+        beside: called with a mini-batch's rows before its optimiser step, to add a gradient of its own (a critic on
+            the policy's trunk).
 
     Returns:
         Metrics of the whole update; means are over decisions, each weighted as in the loss.
@@ -142,6 +146,7 @@ def update(
         entropy="gradient" if config.entropy_coef or config.epo.coef else "value",
         temperature=temperature or 1.0,
         whole_episodes=whole_episodes,
+        beside=beside,
     )
     metrics = _descend(learner, work, config, config.epochs, config.minibatches, seed)
     if epo is not None:
@@ -301,7 +306,9 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
         loss.backward()  # type: ignore[no-untyped-call]
         counts = share * _of(inside[part.step], stats.logprob)  # [K]
         meter.add(len(part), loss, counts, {**terms.metrics, "entropy": stats.entropy})
-    if len(batch.target):
+    if work.beside is not None:
+        work.beside(rows)
+    if len(batch.target) or work.beside is not None:
         meter.step(*learner.step())
 
 

@@ -1,0 +1,46 @@
+"""Which columns a run fills: a credit method that wants another one says so before anything is played.
+
+Beyond the columns every step has, a critic fills some; a rollout method or a credit method may name more in `FILLS`
+(a credit method's are those its own `track` state fills).
+"""
+
+from collections.abc import Iterator
+from types import ModuleType
+
+from agentrl.credit import name_of
+from agentrl.critic import CriticConfig
+from agentrl.graph import COLUMNS
+
+HOW = {
+    "value": "set critic.model=head or own",
+    "next_value": "set critic.model=head or own",
+    "token_value": "set critic.model=head or own, and critic.at=token",
+    "value_high": "set critic.model=head or own, and critic.high=true",
+}
+
+
+def filled(critic: CriticConfig, *modules: ModuleType) -> set[str]:
+    """Names of the columns a run's steps have when credit is given."""
+    columns = {*COLUMNS, "old_logprob", "importance"}
+    if critic.model != "none":
+        columns |= {"value", "next_value"}
+        columns |= {"token_value"} if critic.at == "token" else set()
+        columns |= {"value_high"} if critic.high else set()
+    for module in modules:
+        columns |= set(getattr(module, "FILLS", ()))
+    return columns
+
+
+def wanted(method: ModuleType) -> Iterator[str]:
+    """Columns a credit method cannot do without."""
+    yield from getattr(method, "NEEDS", ())
+    yield from getattr(method, "READS", ())
+
+
+def check(method: ModuleType, critic: CriticConfig, *modules: ModuleType) -> None:
+    """Raise ValueError if no part of the run fills a column that its credit method reads."""
+    has = filled(critic, method, *modules)
+    for name in wanted(method):
+        if name not in has:
+            how = HOW.get(name, "no part of this recipe fills it; `agentrl credit` takes steps that have it")
+            raise ValueError(f"credit.name={name_of(method)} needs the column {name!r}: {how}")
