@@ -10,7 +10,7 @@ from agentrl.env import Env, Expert
 from agentrl.envs.alfworld.check import check
 from agentrl.envs.alfworld.env import AlfworldEnv
 from agentrl.envs.alfworld.experts import EXPERTS, make_expert
-from agentrl.envs.alfworld.prompts import Compact, VerlAgent
+from agentrl.envs.alfworld.prompts import Compact, Terse, VerlAgent
 from agentrl.envs.alfworld.tasks import Config, Opener, benchmark, entities, find, kind, tasks
 from agentrl.envs.alfworld.verbs import about, write
 
@@ -33,6 +33,7 @@ __all__ = [
 
 # The native engine takes microseconds a step: episodes stay in the process.
 HEAVY = False
+PROMPTS: Mapping[str, type[VerlAgent] | type[Compact]] = {"verl_agent": VerlAgent, "compact": Compact, "terse": Terse}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/ALFWorld-v0": {}}
 commands: Mapping[str, Callable[[Sequence[str]], int]] = {"": about, "write": write}
 
@@ -51,7 +52,7 @@ def make(config: Config) -> AlfworldEnv:
 
 def prompt(config: Config) -> VerlAgent | Compact:
     """How it speaks to a model."""
-    return (VerlAgent if config.prompt == "verl_agent" else Compact)(config.require_admissible)
+    return PROMPTS[config.prompt](config.require_admissible)
 
 
 def expert(env: Env, name: str, seed: int) -> Expert:

@@ -168,12 +168,13 @@ class AlfworldEnv:
             progress=self._progress,
         )
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot of any instance that opens the same games."""
+    def restore(self, snapshot: Snapshot) -> Observation:
+        """Go back to a snapshot of any instance that opens the same games; what is seen there."""
         self._open(snapshot.task)
         self.player.restore(snapshot.saved)
         self._text, self._goal = snapshot.text, snapshot.goal
         self._steps, self._progress = snapshot.steps, snapshot.progress
+        return self._observe()
 
     def observation(self) -> Observation:
         """The current observation again."""

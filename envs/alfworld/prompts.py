@@ -14,6 +14,8 @@ _FORMAT = (
     "First reason step by step about the current situation, within <think> </think> tags. "
     "Then choose one admissible action for the current step and give it within <action> </action> tags."
 )
+# Words that tell nothing apart in an answer of the engine; names ("mug 2"), verbs and conditions are none of them.
+_FILLER = re.compile(r"Looking quickly around|middle of a room|\b(?:[Yy]ou|[Tt]he|an?|and|is|are|see)\b|[.,]")
 # What the released code sends on of an answer without tags.
 _TAIL = 30
 
@@ -97,13 +99,17 @@ class Compact:
     def __init__(self, require_admissible: bool = False) -> None:
         self.require_admissible = require_admissible
 
+    def say(self, text: str) -> str:
+        """An observation's text as the model reads it."""
+        return text
+
     def first(self, observation: Observation) -> str:
         """The observation, then the task."""
-        return f"{room_of(observation)}\n{observation.task}"
+        return f"{self.say(room_of(observation))}\n{observation.task}"
 
     def turn(self, observation: Observation) -> str:
         """The observation, then the task."""
-        return f"{observation.text}\n{observation.task}"
+        return f"{self.say(observation.text)}\n{observation.task}"
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
         """The last turns as observation and "> action" lines, the observation, the task."""
@@ -112,7 +118,7 @@ class Compact:
         lines = []
         for i, turn in enumerate(past):
             opening = done - len(past) + i == 0
-            lines += [room_of(first) if opening else turn.observation.text, f"> {turn.action}"]
+            lines += [self.say(room_of(first) if opening else turn.observation.text), f"> {turn.action}"]
         return "\n".join([*lines, self.turn(observation)])
 
     def answer(self, action: str) -> str:
@@ -123,6 +129,16 @@ class Compact:
         """Valid unless empty."""
         action = text.strip()
         return _judged(action, bool(action), self.require_admissible, observation)
+
+
+class Terse(Compact):
+    """`Compact` with the filler words of observations left out ("arrive at cabinet 1 cabinet 1 closed"); the task's
+    own words stay. About a third fewer tokens an episode, and less time for a model that starts from nothing.
+    """
+
+    def say(self, text: str) -> str:
+        """Without filler words, and with single blanks."""
+        return " ".join(_FILLER.sub(" ", text).split())
 
 
 def _now(lead: str, observation: Observation) -> str:

@@ -51,7 +51,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         engine: `native`, `textworld` (the genuine engine, a thousand times slower), or `auto`: native where
             the game's rules are known, else textworld with a warning.
         state_key: what tells two states apart: `facts`, `observation` or `feedback`; see `env.AlfworldEnv`.
-        prompt: `verl_agent` for language models, `compact` for small ones.
+        prompt: `verl_agent` for language models, `compact` for small ones, `terse` for those that never read English.
         require_admissible: an answer whose action is not admissible is invalid.
         max_steps: steps until an episode is truncated; None: no limit.
         success_reward: reward of winning; published work uses 10.
@@ -70,7 +70,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     size: int | None = Field(default=None, ge=1)
     engine: EngineName = "auto"
     state_key: StateKey = "facts"
-    prompt: Literal["verl_agent", "compact"] = "verl_agent"
+    prompt: Literal["verl_agent", "compact", "terse"] = "verl_agent"
     require_admissible: bool = False
     max_steps: int | None = Field(default=50, ge=1)
     success_reward: float = 1.0

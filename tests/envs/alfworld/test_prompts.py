@@ -2,7 +2,8 @@
 
 import pytest
 
-from agentrl.envs.alfworld.prompts import Compact, VerlAgent
+from agentrl.envs import alfworld
+from agentrl.envs.alfworld.prompts import Compact, Terse, VerlAgent
 from agentrl.prompt import Past
 from agentrl.types import Observation, Status
 
@@ -83,3 +84,45 @@ def test_the_compact_prompt_holds_task_and_observation_and_no_more():
         "You arrive at desk 1.\n> look\nYou arrive at desk 1.\nput a mug in desk."
     )
     assert not prompt.parse("  ", DESK).valid
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("On the bed 1, you see a cd 2, a mug 1, and a pen 1.", "On bed 1 cd 2 mug 1 pen 1"),
+        ("You arrive at shelf 1. On the shelf 1, you see nothing.", "arrive at shelf 1 On shelf 1 nothing"),
+        ("The safe 1 is closed.", "safe 1 closed"),
+        ("You open the safe 1. The safe 1 is open. In it, you see a cd 1.", "open safe 1 safe 1 open In it cd 1"),
+        ("You pick up the mug 1 from the shelf 1.", "pick up mug 1 from shelf 1"),
+        ("This is a hot and clean mug 1.", "This hot clean mug 1"),
+        ("Nothing happens.", "Nothing happens"),
+    ],
+)  # fmt: skip
+def test_the_terse_prompt_leaves_filler_words_out(said, left):
+    observation = Observation(text=said, actions=(), task="put a mug in desk.")
+    assert Terse().turn(observation) == f"{left}\nput a mug in desk."
+    assert Compact().turn(observation) == f"{said}\nput a mug in desk."
+
+
+def test_the_terse_opening_lists_the_receptacles_and_its_window_is_terse():
+    room = "You are in the middle of a room. Looking quickly around you, you see a bed 1, a desk 1, and a safe 1."
+    opening = Observation(text=f"{room}\n\nYour task is to: put a mug in desk.", task="put a mug in desk.")
+    assert Terse().first(opening) == "in bed 1 desk 1 safe 1\nput a mug in desk."
+    window = Terse().window(opening, [Past(opening, "go to desk 1")], 1, DESK)
+    assert window == "in bed 1 desk 1 safe 1\n> go to desk 1\narrive at desk 1\nput a mug in desk."
+
+
+def test_no_two_answers_of_a_game_become_the_same_words():
+    # What the engine says differently the terse prompt says differently, in every answer that experts hear.
+    config = alfworld.Config(level="medium", prompt="terse")
+    env, terse = alfworld.make(config), alfworld.prompt(config)
+    heard: dict[str, str] = {}
+    for task in alfworld.tasks(config)[:20]:
+        player = alfworld.expert(env, "wander:0.3,0.3", 0)
+        player.reset(task)
+        result, observation = None, env.reset(task)
+        while result is None or not (result.terminated or result.truncated):
+            result = env.step(player.act(observation).action)
+            observation = result.observation
+            assert heard.setdefault(terse.say(observation.text), observation.text) == observation.text
+    assert len(heard) > 100
