@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from agentrl import world
-from agentrl import needs
+from agentrl import needs, world
 from agentrl.config import Entry, merge, override, read_toml, resolve, validate
 from agentrl.critic import CriticConfig
 from agentrl.learner import OptimConfig
@@ -153,8 +152,6 @@ class Settings:
         self.clone_optim: OptimConfig = validate(
             OptimConfig, merge(self.tables.optim.model_dump(), self.tables.warmup.optim), "warmup.optim"
         )
-        if self.tables.run.iterations:
-            needs.check(self.credit.module, self.tables.critic)
         self._check_stages()
 
     def _check_stages(self) -> None:
@@ -167,6 +164,8 @@ class Settings:
             )
         if tables.warmup.updates or tables.model.new is not None:
             world.check_expert(self.env, tables.warmup.expert, "warmup.expert")
+        if tables.run.iterations:
+            needs.check(self.credit.module, tables.critic)
 
     @classmethod
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":
