@@ -218,7 +218,7 @@ def _check_snapshot(walk: Walk) -> Iterator[str]:
     walk.again(actions[:half])
     if not isinstance(walk.env, Snapshots):
         return
-    saved = timed(walk.env.snapshot)
+    saved, there = timed(walk.env.snapshot), walk.seen[-1]
     stored = pickle.dumps(saved)
     rest = [line(walk.step(action)) for action in actions[half:]]
     if walk.told() != told:
@@ -227,7 +227,11 @@ def _check_snapshot(walk: Walk) -> Iterator[str]:
     fresh.reset()
     pickled = "restore of a pickled snapshot in another instance"
     for name, one, snapshot in (("restore", walk, saved), (pickled, fresh, pickle.loads(stored))):
-        timed(lambda one=one, snapshot=snapshot: one.env.restore(snapshot))  # type: ignore[attr-defined, misc]
+        seen = timed(lambda one=one, snapshot=snapshot: one.env.restore(snapshot))  # type: ignore[attr-defined, misc]
+        if seen is None:
+            yield f"{name} returns no observation, so that nobody can see whether it is the right state: return it"
+        elif seen != there:
+            yield f"{name} shows another observation than at the snapshot: {seen!r:.60} and {there!r:.60}"
         if [line(one.step(action)) for action in actions[half:]] != rest:
             yield f"{name} is not where a replay of the same {half} actions is"
 

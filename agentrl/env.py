@@ -49,8 +49,11 @@ class Snapshots(Protocol):
         """The episode's state as a picklable value that later steps do not change."""
         ...
 
-    def restore(self, snapshot: Any) -> None:
-        """Go back to that state; observation and admissible actions then equal those at `snapshot`."""
+    def restore(self, snapshot: Any) -> Observation | None:
+        """Go back to that state, also from another instance on which the task was reset; the observation there.
+
+        The core compares it with the one at `snapshot`; where None is returned it branches by replaying actions.
+        """
         ...
 
 

@@ -154,12 +154,20 @@ class StepGraph:
 
     @property
     def score(self) -> np.ndarray:
-        """[N] float64, the episode's score on each of its rows: the `score` column, else the sum of its
-        rewards."""
-        if self.has("score"):
-            return self.columns["score"]
-        _, index = np.unique(self.episode, return_inverse=True)
-        return np.bincount(index, self.reward, minlength=1)[index] if len(self) else np.zeros(0)
+        """[N] float64, the episode's score on each of its rows: the `score` column, else the sum of the rewards
+        on the path to its last row."""
+        if self.has("score") or not len(self):
+            return self.columns["score"] if self.has("score") else np.zeros(0)
+        index = np.unique(self.episode, return_inverse=True)[1]  # [N]
+        total = np.bincount(index, self.reward, minlength=1)  # [E]
+        branches = np.flatnonzero(self.first & (self.parent >= 0))  # first rows that continue another episode
+        if len(branches):
+            so_far = self.reward.copy()  # [N] rewards of the path to each row
+            for row in np.flatnonzero(self.parent >= 0).tolist():
+                so_far[row] += so_far[self.parent[row]]
+            total[index[branches]] += so_far[self.parent[branches]]
+        score: np.ndarray = total[index]
+        return score
 
     @property
     def succeeded(self) -> np.ndarray:

@@ -19,6 +19,9 @@ class Wordless:
     def open(self, session: int) -> None:
         """Nothing to do."""
 
+    def fork(self, session: int, of: int, tokens: int) -> None:
+        """Nothing to do."""
+
     def release(self, session: int) -> None:
         """Nothing to do."""
 

@@ -8,7 +8,9 @@ from agentrl.types import Generation, Request
 class Policy(Protocol):
     """Answers turns; many `generate` calls run at once and the policy batches whatever is ready.
 
-    A policy with a chat `tokenizer` receives and returns token ids; one without works on messages and text.
+    A policy with a chat `tokenizer` receives and returns token ids; one without works on messages and text. One that
+    keeps a cache may also offer `fork(session, of, tokens)`, called after `open` on branches: the session goes on from
+    the first `tokens` tokens of session `of`, open or released, whose keys and values need not be computed again.
     """
 
     name: str

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from agentrl.env import Env, Move
+from agentrl.env import Env, Move, Snapshots
 from agentrl.types import Observation, Status, StepResult, Task
 
 STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # what an environment may say of a step
@@ -37,6 +37,14 @@ class Handle(Protocol):
 
     async def act(self, expert: str, seed: int) -> Move:
         """What the named expert would do now, its own randomness seeded by `seed` and the task."""
+        ...
+
+    async def snapshot(self) -> Any:
+        """The episode's state, picklable; None where the environment has no snapshots."""
+        ...
+
+    async def restore(self, task: Task, snapshot: Any) -> Observation | None:
+        """Go back to a snapshot that any instance took of the task; None: there, but not told what it looks like."""
         ...
 
 
@@ -177,6 +185,23 @@ class Slot:
             raise EnvFault(f"the expert returned {type(move).__name__}, not a Move")
         return move
 
+    def snapshot(self) -> Any:
+        """The episode's state, or None."""
+        env = self._instance()
+        return self._guard(env.snapshot) if isinstance(env, Snapshots) else None
+
+    def restore(self, task: Task, snapshot: Any) -> Observation | None:
+        """Go back to a snapshot; an instance that last played another task is reset to this one first."""
+        env = self._instance()
+        assert isinstance(env, Snapshots)
+        if self._task != task:
+            self._guard(lambda: env.reset(task))  # type: ignore[attr-defined]
+        self._task, self._expert = task, None
+        seen = self._guard(lambda: env.restore(snapshot))
+        if seen is not None:
+            self._last = checked_observation(seen, "restore")
+        return self._last if seen is not None else None
+
     def close(self) -> None:
         """Close the instance; a fault while closing is no longer anybody's concern."""
         if self._env is not None:
@@ -219,6 +244,14 @@ class InlineHandle:
     async def act(self, expert: str, seed: int) -> Move:
         """See Handle."""
         return self.slot.act(expert, seed)
+
+    async def snapshot(self) -> Any:
+        """See Handle."""
+        return self.slot.snapshot()
+
+    async def restore(self, task: Task, snapshot: Any) -> Observation | None:
+        """See Handle."""
+        return self.slot.restore(task, snapshot)
 
 
 class InlinePool:

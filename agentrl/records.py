@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from agentrl.branch import Point
 from agentrl.graph import COLUMNS, PLAYED, StepGraph, Tokens
 from agentrl.types import Generation, Observation, Status, Task
 
@@ -15,8 +16,8 @@ NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 
 @dataclass(kw_only=True, eq=False)
 class StepRecord:
-    """One played step. `added` [T] are the prompt tokens this step adds; `continues` says whether they extend
-    the episode's previous path."""
+    """One step. `added` [T] are the prompt tokens this step adds; `continues` says whether they extend the
+    episode's previous path; `value` is a Monte Carlo estimate of its state, NaN where there is none."""
 
     observation: Observation
     added: np.ndarray
@@ -29,24 +30,33 @@ class StepRecord:
     terminated: bool = False
     truncated: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
+    value: float = math.nan
 
 
 @dataclass(kw_only=True, eq=False)
 class EpisodeRecord:
-    """One agent's chain in one rollout.
+    """One agent's chain in one rollout, from the task's beginning to its end.
+
+    A branch holds the very step objects that it shares with the chain it left, as `steps[:inherited]`.
 
     Attributes:
         task: what was played.
         group: index of the task in its batch; copies of one task share it.
         copy: which copy of the task.
         agent, policy: names.
+        tree: which tree of its group; None for one of its own.
+        kind: PLAYED, CANDIDATE or PROBE: of the steps that are not shared.
         steps: the steps, in time order.
+        inherited: how many of the first steps another chain played.
         final: the last observation; its tokens `tail` are never trained. tail_continues: they extend the last step's
             path, and are no prompt of their own.
-        ending: how it ended.
+        ending: how it ended; OK for a chain that was stopped and can go on.
         fault: what the environment did wrong, for the report.
         attempts: tries it took (1 if the environment never failed).
         seconds: wall-clock time; kept out of the graph.
+        tokens, calls: tokens sampled and actions carried out for it, lost tries included, shared steps not.
+        replayed: actions carried out again to reach its branch point.
+        points: by turn, the moments it can be played on from, where they were asked for.
     """
 
     task: Task
@@ -54,7 +64,10 @@ class EpisodeRecord:
     copy: int
     agent: str = "agent"
     policy: str = "policy"
+    tree: int | None = None
+    kind: int = PLAYED
     steps: list[StepRecord] = field(default_factory=list)
+    inherited: int = 0
     final: Observation | None = None
     tail: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     tail_continues: bool = True
@@ -62,13 +75,27 @@ class EpisodeRecord:
     fault: str = ""
     attempts: int = 1
     seconds: float = 0.0
+    tokens: int = 0
+    calls: int = 0
+    replayed: int = 0
+    points: dict[int, Point] = field(default_factory=dict)
+
+    @property
+    def own(self) -> list[StepRecord]:
+        """The steps no other chain played."""
+        return self.steps[self.inherited :]
+
+    @property
+    def score(self) -> float:
+        """All rewards on its path."""
+        return sum(step.reward for step in self.steps)
 
     @property
     def success(self) -> bool:
         """The environment's word if it gives one, else a positive total reward."""
         if self.steps and "success" in self.steps[-1].info:
             return bool(self.steps[-1].info["success"])
-        return sum(step.reward for step in self.steps) > 0
+        return self.score > 0
 
 
 def same_state(observation: Observation) -> str:
@@ -91,22 +118,25 @@ class _Ids:
 
 
 def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
-    """The step graph of a batch of chains, rows in the order given. Episodes without a step leave no row.
+    """The step graph of a batch, rows in the order given, played ones first.
 
-    Numeric entries of a step's `info` become columns `info.NAME` (NaN where absent).
+    A step that several records share is one row, in the episode of the first of them. Records without a step of their
+    own leave no row. Numeric entries of a step's `info` become columns `info.NAME` (NaN where absent).
     """
-    episodes = [e for e in episodes if e.steps]
-    ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode")}
+    episodes = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
+    ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    rows: dict[int, int] = {}  # row of each step, by its identity
+    steps: list[StepRecord] = []
     for number, episode in enumerate(episodes):
         ids["episode"](f"{episode.task.key}#{episode.copy}", number)
-        _add_rows(columns, ids, number, episode)
+        steps += _add_rows(columns, ids, rows, number, episode)
     arrays: dict[str, np.ndarray] = {name: np.asarray(values, COLUMNS[name]) for name, values in columns.items()}
-    steps = [step for episode in episodes for step in episode.steps]
+    values = np.array([step.value for step in steps])  # [N]
     return StepGraph(
-        columns={**arrays, **_info_columns(steps)},
+        columns={**arrays, **_info_columns(steps), **({} if np.isnan(values).all() else {"value": values})},
         tokens=_tokens(steps, arrays["parent"]),
-        names={name: table.words for name, table in ids.items()},
+        names={name: table.words for name, table in ids.items() if name != "tree"},
         texts={
             "observation": [step.observation.text for step in steps],
             "answer": [step.generation.text for step in steps],
@@ -115,10 +145,19 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     )
 
 
-def _add_rows(columns: dict[str, list[Any]], ids: Mapping[str, _Ids], number: int, episode: EpisodeRecord) -> None:
+def _add_rows(
+    columns: dict[str, list[Any]], ids: Mapping[str, _Ids], rows: dict[int, int], number: int, episode: EpisodeRecord
+) -> list[StepRecord]:
+    """Rows of the episode's steps that have none yet; those steps."""
     group = ids["group"](episode.task.key, episode.group)
+    tree = ids["tree"](f"own {number}" if episode.tree is None else str(episode.tree), group)
     final = same_state(episode.final) if episode.final else ""
+    added: list[StepRecord] = []
+    above = -1
     for turn, step in enumerate(episode.steps):
+        if id(step) in rows:
+            above = rows[id(step)]
+            continue
         last = turn == len(episode.steps) - 1
         following = final if last else same_state(episode.steps[turn + 1].observation)
         row = {
@@ -126,9 +165,9 @@ def _add_rows(columns: dict[str, list[Any]], ids: Mapping[str, _Ids], number: in
             "rollout": number,
             "episode": number,
             "turn": turn,
-            "kind": PLAYED,
-            "parent": len(columns["parent"]) - 1 if turn else -1,
-            "tree": number,
+            "kind": episode.kind,
+            "parent": above,
+            "tree": tree,
             "state": ids["state"](same_state(step.observation), group),
             "action": ids["action"](step.action, group),
             "next_state": ids["state"](following, group),
@@ -147,6 +186,10 @@ def _add_rows(columns: dict[str, list[Any]], ids: Mapping[str, _Ids], number: in
         }
         for name, value in row.items():
             columns[name].append(value)
+        above = rows[id(step)] = len(columns["parent"]) - 1
+        added.append(step)
+    assert added, "an episode whose every step another one has"
+    return added
 
 
 def _info_columns(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:

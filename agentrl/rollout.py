@@ -7,16 +7,18 @@ no statistic.
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from pydantic import BaseModel, Field
 
+from agentrl.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.chat import Chat
 from agentrl.context import Ask, History
+from agentrl.graph import PLAYED
 from agentrl.pool import EnvFault, Handle, Pool
 from agentrl.prompt import Past, Prompt, continues
 from agentrl.records import EpisodeRecord, StepRecord
@@ -59,6 +61,10 @@ class Actor(Protocol):
         """See Policy."""
         ...
 
+    def fork(self, session: int, of: int, tokens: int) -> None:
+        """See Policy; asked for on branches only."""
+        ...
+
     def release(self, session: int) -> None:
         """See Policy."""
         ...
@@ -83,6 +89,31 @@ class Player:
     stage: int = 0
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Start:
+    """A chain to play, from its task's beginning or on from a point of another chain.
+
+    Attributes:
+        task, group, copy, tree, kind: see EpisodeRecord. group and copy go into the noise keys.
+        session: of the engine; no two alike in a batch.
+        point, steps, points: where it leaves another chain, and that chain's steps and points before.
+        turns: most steps of its own; None for as many as the limits allow.
+        remember: keep a point before each turn (and at a stop that `turns` made).
+    """
+
+    task: Task
+    group: int
+    copy: int
+    session: int
+    tree: int | None = None
+    kind: int = PLAYED
+    point: Point | None = None
+    steps: Sequence[StepRecord] = ()
+    points: Mapping[int, Point] = field(default_factory=dict)
+    turns: int | None = None
+    remember: bool = False
+
+
 class TooManyFaults(RuntimeError):
     """More rollouts were lost to environment faults than `limits.fault_share` allows."""
 
@@ -103,33 +134,47 @@ async def play(
         TooManyFaults: see `Limits.fault_share`.
         ValueError: the first prompt of a task does not fit the model's context.
     """
-    gate = asyncio.Semaphore(player.limits.concurrency or max(1, len(tasks) * copies))
+    starts = [
+        Start(task=task, group=group, copy=copy, session=group * copies + copy)
+        for group, task in enumerate(tasks)
+        for copy in range(copies)
+    ]
+    records = await play_starts(player, starts, iteration=iteration, on_episode=on_episode)
+    stop_on_faults(records, player.limits.fault_share)
+    return records
 
-    async def one(group: int, copy: int) -> EpisodeRecord:
-        session = group * copies + copy
+
+async def play_starts(
+    player: Player, starts: Sequence[Start], *, iteration: int = 0, on_episode: Any = None
+) -> list[EpisodeRecord]:
+    """All these chains at once, in the order given; see `play`."""
+    gate = asyncio.Semaphore(player.limits.concurrency or max(1, len(starts)))
+
+    async def one(start: Start) -> EpisodeRecord:
         async with gate:
-            player.actor.open(session)
+            player.actor.open(start.session)
+            if start.point is not None:
+                player.actor.fork(start.session, start.point.session, len(start.point.history.path))
             try:
-                record = await _with_retries(player, tasks[group], group, copy, session, iteration)
+                record = await _with_retries(player, start, iteration)
             finally:
-                player.actor.release(session)
+                player.actor.release(start.session)
         if on_episode is not None:
             on_episode(record)
         return record
 
-    jobs = [asyncio.ensure_future(one(g, c)) for g in range(len(tasks)) for c in range(copies)]
+    jobs = [asyncio.ensure_future(one(start)) for start in starts]
     try:
-        records = await asyncio.gather(*jobs)
+        return await asyncio.gather(*jobs)
     except BaseException:
         for job in jobs:
             job.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
         raise
-    _stop_on_faults(records, player.limits.fault_share)
-    return records
 
 
-def _stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
+def stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
+    """Raises TooManyFaults if more than `share` of the records were lost to the environment."""
     lost = [r for r in records if r.ending == Status.ENV_ERROR]
     if len(lost) > share * len(records):
         raise TooManyFaults(
@@ -138,24 +183,40 @@ def _stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
         )
 
 
-async def _with_retries(
-    player: Player, task: Task, group: int, copy: int, session: int, iteration: int
-) -> EpisodeRecord:
+async def _with_retries(player: Player, start: Start, iteration: int) -> EpisodeRecord:
+    """A fault is answered by another try from where the chain starts; a wrong state at its start is not."""
     started = time.monotonic()
+    tokens = calls = replayed = 0
     for attempt in range(player.limits.retries + 1):
-        record = EpisodeRecord(task=task, group=group, copy=copy, policy=player.actor.name, attempts=attempt + 1)
-        key = (player.seed, player.stage, iteration, group, copy, attempt)
+        record = EpisodeRecord(
+            task=start.task,
+            group=start.group,
+            copy=start.copy,
+            policy=player.actor.name,
+            tree=start.tree,
+            kind=start.kind,
+            steps=list(start.steps),
+            inherited=len(start.steps),
+            attempts=attempt + 1,
+            tokens=tokens,
+            calls=calls,
+            replayed=replayed,
+            points=dict(start.points),
+        )
+        key = (player.seed, player.stage, iteration, start.group, start.copy, attempt)
         handle = player.pool.acquire()
-        broken = True
+        broken, final = True, False
         try:
-            await _Episode(player, record, handle, session, key).run()
+            await _Episode(player, record, handle, start, key).run()
             broken = False
         except EnvFault as fault:
             record.ending, record.fault = Status.ENV_ERROR, str(fault)
+            final = isinstance(fault, StateMismatch)
         finally:
             player.pool.release(handle, broken=broken)
         record.seconds = time.monotonic() - started
-        if not broken:
+        tokens, calls, replayed = record.tokens, record.calls, record.replayed
+        if final or not broken:
             break
     return record
 
@@ -164,19 +225,22 @@ class _Episode:
     """One try at one task."""
 
     def __init__(
-        self, player: Player, record: EpisodeRecord, handle: Handle, session: int, key: tuple[int, ...]
+        self, player: Player, record: EpisodeRecord, handle: Handle, start: Start, key: tuple[int, ...]
     ) -> None:
-        self.player, self.record, self.handle, self.session, self.key = player, record, handle, session, key
-        self.limits = player.limits
+        self.player, self.record, self.handle, self.start, self.key = player, record, handle, start, key
+        self.session, self.limits = start.session, player.limits
         self.sampled = 0
         self.ends_at = time.monotonic() + (self.limits.seconds or float("inf"))
 
     async def run(self) -> None:
-        """Play until the environment or a limit ends it."""
-        first = await self.handle.reset(self.record.task)
-        history = History(chat=self.player.actor.chat, first=first, now=first)
+        """Play until the environment, a limit or `Start.turns` ends it."""
+        history = await self.begin()
         ending: Status | None = None
         while ending is None:
+            await self.remember(history)
+            if len(self.record.own) == self.start.turns:
+                ending = Status.OK
+                break
             ask = self.ask(history)
             room = self.room(ask)
             if room <= 0:
@@ -191,6 +255,22 @@ class _Episode:
             ask = self.ask(history)
             self.record.tail = ask.token_ids[len(ask.token_ids) - ask.added :]
             self.record.tail_continues = ask.added < len(ask.token_ids)
+
+    async def begin(self) -> History:
+        """The environment where the chain starts, and what is known there."""
+        point = self.start.point
+        if point is None:
+            first = await self.handle.reset(self.record.task)
+            return History(chat=self.player.actor.chat, first=first, now=first)
+        self.record.replayed += await go_back(self.handle, self.record.task, point)
+        self.sampled = point.sampled
+        return own_copy(point.history)
+
+    async def remember(self, history: History) -> None:
+        """Keep the point before this turn, if the chain is to be branched."""
+        turn = len(history.past)
+        if self.start.remember and turn not in self.record.points:
+            self.record.points[turn] = await Point.mark(self.handle, history, self.session, self.sampled)
 
     def ask(self, history: History) -> Ask:
         """The prompt of this turn."""
@@ -208,9 +288,10 @@ class _Episode:
 
     def no_room(self, ask: Ask) -> Status:
         """The prompt leaves no token to answer with: the end of an episode, or a setting that cannot work."""
-        if not self.record.steps:
+        if not self.record.own:
+            which = f"prompt of turn {len(self.record.steps)}" if self.record.steps else "first prompt"
             raise ValueError(
-                f"the first prompt of task {self.record.task.key} has {len(ask.token_ids)} tokens, the "
+                f"the {which} of task {self.record.task.key} has {len(ask.token_ids)} tokens, the "
                 f"model's context is {self.player.actor.context_limit}: raise it, or shorten the prompt"
             )
         self.cut()
@@ -226,6 +307,7 @@ class _Episode:
         observation = history.now
         generation = await self.player.actor.answer(self.request(history, ask, room), self.handle)
         self.sampled += len(generation.token_ids)
+        self.record.tokens += len(generation.token_ids)
         parsed = self.player.prompt.parse(generation.text, observation)
         step = StepRecord(
             observation=observation,
@@ -241,6 +323,7 @@ class _Episode:
         if cut_off and self.limits.cut_turn == "end":
             self.cut()
             return Status.TURN_TOKEN_LIMIT if room == self.limits.turn_tokens else Status.TOKEN_LIMIT
+        self.record.calls += 1
         result = await self.handle.step(parsed.action)
         step.reward, step.terminated, step.truncated = result.reward, result.terminated, result.truncated
         step.info = result.info
@@ -306,6 +389,11 @@ class PolicyActor:
     def open(self, session: int) -> None:
         """See Actor."""
         self.policy.open(session)
+
+    def fork(self, session: int, of: int, tokens: int) -> None:
+        """See Actor; a policy that keeps no cache has no `fork`."""
+        if hasattr(self.policy, "fork"):
+            self.policy.fork(session, of, tokens)
 
     def release(self, session: int) -> None:
         """See Actor."""

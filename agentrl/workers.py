@@ -225,21 +225,34 @@ class WorkerLost(Exception):
         self.began = began
 
 
+def _text(observation: Observation | None) -> str:
+    return "" if observation is None else observation.text
+
+
 class WorkerHandle:
     """One instance in a worker, with the record that rebuilds it should the worker be lost."""
 
     def __init__(self, pool: "WorkerPool") -> None:
         self._pool = pool
         self.worker, self.slot = pool.place()
-        self._task: Task | None = None
+        self._start: tuple[str, tuple[Any, ...]] = ("reset", (None,))  # the call that this episode began with
         self._actions: list[str] = []
         self._texts: list[str] = []
 
     async def reset(self, task: Task) -> Observation:
         """See Handle."""
-        self._task, self._actions, self._texts = task, [], []
-        observation: Observation = await self._try("reset", (task,))
-        self._texts.append(observation.text)
+        observation: Observation = await self._begin("reset", (task,))
+        return observation
+
+    async def restore(self, task: Task, snapshot: Any) -> Observation | None:
+        """See Handle."""
+        observation: Observation | None = await self._begin("restore", (task, snapshot))
+        return observation
+
+    async def _begin(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        self._start, self._actions, self._texts = (method, arguments), [], []
+        observation = await self._try(method, arguments)
+        self._texts.append(_text(observation))
         return observation
 
     async def step(self, action: str) -> StepResult:
@@ -253,6 +266,10 @@ class WorkerHandle:
         """See Handle. An expert that was lost with its worker starts anew from the current observation."""
         move: Move = await self._try("act", (expert, seed))
         return move
+
+    async def snapshot(self) -> Any:
+        """See Handle."""
+        return await self._try("snapshot", ())
 
     def drop(self) -> None:
         """Let the worker forget this instance."""
@@ -270,12 +287,12 @@ class WorkerHandle:
                 if not lost.began:
                     raise EnvFault("the worker process ended before its first call; stderr says why") from None
                 self.worker, self.slot = self._pool.place()
-                behind = method != "reset"
+                behind = method not in ("reset", "restore")
         raise EnvFault(f"the worker process was lost {LOSSES} times during one call")
 
     async def _replay(self) -> None:
         """Bring a new slot to where this episode was."""
-        texts = [(await self.worker.call(self.slot, "reset", (self._task,))).text]
+        texts = [_text(await self.worker.call(self.slot, *self._start))]
         for action in self._actions:
             result = await self.worker.call(self.slot, "step", (action,))
             texts.append(result.observation.text)

@@ -115,11 +115,12 @@ class SokobanEnv:
         assert self._task is not None
         return Snapshot(task=self._task, state=self.state, steps=self._steps, pushes=self._pushes)
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot of any instance that opens the same levels."""
+    def restore(self, snapshot: Snapshot) -> Observation:
+        """Go back to a snapshot of any instance that opens the same levels; what is seen there."""
         if self._level is None or snapshot.task != self._task:
             self._task, self._level = snapshot.task, self._open(snapshot.task)
         self._state, self._steps, self._pushes = snapshot.state, snapshot.steps, snapshot.pushes
+        return self.observation()
 
     def close(self) -> None:
         """Forget the level."""

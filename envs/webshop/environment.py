@@ -119,12 +119,13 @@ class WebShop:
         assert self._task is not None
         return Snapshot(self._task, session.mark(), self._steps, self._score, self._info)
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot, of this instance or of another with the same configuration."""
+    def restore(self, snapshot: Snapshot) -> Observation:
+        """Go back to a snapshot, of this instance or of another with the same configuration; what is seen there."""
         if self._task != snapshot.task or self._session is None:
             self.reset(snapshot.task)
         self.session.back_to(snapshot.mark)
         self._steps, self._score, self._info = snapshot.steps, snapshot.score, snapshot.info
+        return self._observe()
 
     def observe(self) -> Observation:
         """The observation again, as after the last step."""

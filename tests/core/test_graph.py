@@ -144,7 +144,8 @@ def test_episodes_first_last_score_and_failed():
     whole = graph()
     assert whole.first.tolist() == [True, False, False, True, True]
     assert whole.last.tolist() == [False, False, True, True, True]
-    assert whole.score.tolist() == [1.5, 1.5, 1.5, 0.0, -1.0]
+    # The branch of row 3 scores what lies on its path: 0.5 of row 0 and its own 0.
+    assert whole.score.tolist() == [1.5, 1.5, 1.5, 0.5, -1.0]
     assert whole.with_columns(score=np.arange(5.0)).score.tolist() == [0, 1, 2, 3, 4]
     assert whole.failed().tolist() == [False, False, False, False, True]
 

@@ -87,7 +87,7 @@ class Faulty(Walk):
 
     def step(self, action: str) -> StepResult:
         if self.due(self.steps):
-            return self.fail(self.observe(""))
+            return self.fail(self.observe())
         return super().step(action)
 
     def due(self, turn: int) -> bool:

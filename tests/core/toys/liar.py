@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from agentrl.prompt import Parsed, Plain
 from agentrl.types import Observation, Status, StepResult, Task
 from tests.core.toys import walk
-from tests.core.toys.walk import EXPERTS, Straight, Walk
+from tests.core.toys.walk import EXPERTS, Snapshot, Straight, Walk
 
 __all__ = ["EXPERTS", "Config", "Liar", "expert", "make", "prompt", "tasks"]
 
@@ -60,13 +60,16 @@ class Liar(Walk):
             info = {"status": Status.TOOL_ERROR}
         return StepResult(seen, reward, terminated, truncated, info)
 
-    def snapshot(self) -> tuple[int, int, int]:
-        place, goal, steps = super().snapshot()
-        return (place + 1, goal, steps) if self.config.lie == "snapshot" else (place, goal, steps)
+    def snapshot(self) -> Snapshot:
+        place, *rest = super().snapshot()
+        return (place + (self.config.lie == "snapshot"), *rest)
 
-    def restore(self, snapshot: tuple[int, int, int]) -> None:
-        super().restore(snapshot)
+    def restore(self, snapshot: Snapshot) -> Observation:
         self.over = False
+        seen = super().restore(snapshot)
+        if self.config.lie == "restored":
+            return Observation(text=seen.text)
+        return None if self.config.lie == "blind" else seen
 
     def __getstate__(self) -> dict[str, Any]:
         if self.config.lie == "pickle":

@@ -8,6 +8,7 @@ from agentrl.env import Env, Move
 from agentrl.types import Observation, StepResult, Task
 
 ACTIONS = ("left", "right")
+Snapshot = tuple[int, int, int, str]
 EXPERTS = ("straight",)
 GYMNASIUM_IDS = {"toys/Walk-v0": {"goal": 3}}
 
@@ -21,28 +22,29 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 class Walk:
     def __init__(self, config: Config) -> None:
-        self.config, self.place, self.goal, self.steps = config, 0, 0, 0
+        self.config, self.place, self.goal, self.steps, self.words = config, 0, 0, 0, ""
 
     def reset(self, task: Task) -> Observation:
-        self.place, self.steps = 0, 0
+        self.place, self.steps, self.words = 0, 0, ""
         self.goal = self.config.goal or 1 + task.seed % 3
-        return self.observe("")
+        return self.observe()
 
-    def observe(self, words: str) -> Observation:
-        return Observation(text=f"{words}You are at {self.place}, the goal is {self.goal}.", actions=ACTIONS)
+    def observe(self) -> Observation:
+        return Observation(text=f"{self.words}You are at {self.place}, the goal is {self.goal}.", actions=ACTIONS)
 
     def step(self, action: str) -> StepResult:
         self.steps += 1
-        words = "" if action in ACTIONS else "What? "
+        self.words = "" if action in ACTIONS else "What? "
         self.place += {"left": -1, "right": 1}.get(action, 0)
         won = self.place == self.goal
-        return StepResult(self.observe(words), float(won), won, False, {"success": won, "steps": self.steps})
+        return StepResult(self.observe(), float(won), won, False, {"success": won, "steps": self.steps})
 
-    def snapshot(self) -> tuple[int, int, int]:
-        return self.place, self.goal, self.steps
+    def snapshot(self) -> Snapshot:
+        return self.place, self.goal, self.steps, self.words
 
-    def restore(self, snapshot: tuple[int, int, int]) -> None:
-        self.place, self.goal, self.steps = snapshot
+    def restore(self, snapshot: Snapshot) -> Observation:
+        self.place, self.goal, self.steps, self.words = snapshot
+        return self.observe()
 
     def close(self) -> None:
         pass
