@@ -1,0 +1,185 @@
+"""How a model writes a tool call. One file a format; each offers `make(schemas) -> Format`.
+
+Parsers never raise: what cannot be read becomes an error that says, in words a model can read, what to write instead.
+Spans are character positions in the answer; `token_spans` turns them into token positions.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+from agentrl.catalogue import nearest
+
+
+class Span(NamedTuple):
+    """`text[start:end]`."""
+
+    start: int
+    end: int
+
+
+NOWHERE = Span(0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One well-formed call; whether the tool exists and takes these arguments is the environment's to say."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Malformed:
+    """Something that was meant as a call and is none; `message` tells the model why."""
+
+    message: str
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calls:
+    """What an answer holds.
+
+    Attributes:
+        items: calls and malformed calls in the order they stand in the text.
+        answer: the final answer, if the text is one; None whenever there are items.
+    """
+
+    items: tuple[Call | Malformed, ...] = ()
+    answer: str | None = None
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The well-formed ones."""
+        return tuple(item for item in self.items if isinstance(item, Call))
+
+    @property
+    def errors(self) -> tuple[Malformed, ...]:
+        """The malformed ones."""
+        return tuple(item for item in self.items if isinstance(item, Malformed))
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Where the items stand."""
+        return tuple(item.span for item in self.items)
+
+
+class Format(Protocol):
+    """One way to write calls.
+
+    Attributes:
+        name: of its file.
+        marks: what the text of a chat template that teaches this format contains, all of them; empty if none does.
+        stop: strings at which an answer may be ended, themselves kept; for `sampling.stop`.
+    """
+
+    name: str
+    marks: tuple[str, ...]
+    stop: tuple[str, ...]
+
+    def parse(self, text: str) -> Calls:
+        """What an answer holds; never raises."""
+        ...
+
+    def render(self, call: Call) -> str:
+        """The call as a model should write it; `parse` gives it back."""
+        ...
+
+    def answer(self, text: str) -> str:
+        """A final answer as a model should write it; `parse` gives it back."""
+        ...
+
+    def instructions(self, schemas: Sequence[Mapping[str, Any]]) -> str:
+        """Tools and format in words, for prompts whose chat template cannot write them."""
+        ...
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The formats we know."""
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
+
+
+def check_name(name: str) -> str:
+    """The name, if it is a format's or a dotted path.
+
+    Raises:
+        ValueError: neither.
+    """
+    if name not in names() and "." not in name:
+        raise ValueError(f"unknown call format {name!r}{nearest(name, names())}")
+    return name
+
+
+def load(name: str, schemas: Sequence[Mapping[str, Any]]) -> Format:
+    """A format for some tools.
+
+    Args:
+        name: of a file here, or the dotted path of a module with `make(schemas)`.
+        schemas: the tools' schemas, as in `Observation.tools`.
+
+    Raises:
+        ValueError: no such format, or one that cannot write calls of these tools.
+    """
+    path = f"{__name__}.{name}" if check_name(name) in names() else name
+    try:
+        made: Format = importlib.import_module(path).make(schemas)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"call format {name!r} cannot be used: {error}; it must be a module with make(schemas)"
+        ) from None
+    return made
+
+
+def after_thinking(text: str) -> int:
+    """Where the answer begins: after the first `</think>`; at the end if a thought is begun and not closed.
+
+    Limit: an answer without a thought whose arguments contain `</think>` is read from there on.
+    """
+    closed = text.find("</think>")
+    if closed >= 0:
+        return closed + len("</think>")
+    return len(text) if text.lstrip().startswith("<think>") else 0
+
+
+def final(text: str, start: int) -> Calls:
+    """An answer without calls: its words after the thinking, or the complaint that there are none."""
+    said = text[start:].strip()
+    if said:
+        return Calls(answer=said)
+    why = "the thinking is not closed by </think>" if start == len(text) and start else "the answer is empty"
+    return Calls(items=(Malformed(message=f"{why}: call a tool, or give the final answer", span=Span(0, len(text))),))
+
+
+def token_spans(decode: Callable[[Sequence[int]], str], ids: Sequence[int], spans: Sequence[Span]) -> list[Span]:
+    """Token positions of character spans: the tokens that hold at least one of a span's characters.
+
+    Args:
+        decode: a tokenizer's decode, special tokens kept.
+        ids: the sampled tokens.
+        spans: of the text they decode to.
+    """
+    ends = [len(decode(ids[: i + 1])) for i in range(len(ids))]  # [T] characters decoded after each token
+    found = []
+    for span in spans:
+        first = next((i for i, end in enumerate(ends) if end > span.start), len(ends))
+        last = next((i for i, end in enumerate(ends) if end >= span.end), len(ends) - 1)
+        found.append(Span(first, last + 1) if span.end > span.start else Span(first, first))
+    return found
+
+
+def function_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inner object of a tool's schema."""
+    inner: Mapping[str, Any] = schema.get("function", schema)
+    return inner
+
+
+def properties_of(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Argument name -> its schema, in order."""
+    found: Mapping[str, Mapping[str, Any]] = function_of(schema).get("parameters", {}).get("properties", {})
+    return found

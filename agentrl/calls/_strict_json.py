@@ -1,0 +1,61 @@
+"""JSON as a standard reader takes it: no NaN, no key twice, errors in one line."""
+
+import json
+from typing import Any, NamedTuple
+
+DEPTH = 100  # brackets inside brackets
+
+
+class Read(NamedTuple):
+    """A value and where the text goes on after it."""
+
+    value: Any
+    end: int
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    twice = [key for key in keys if keys.count(key) > 1] if len(keys) < 100 else []
+    if twice or len(set(keys)) < len(keys):
+        raise ValueError(f"the key {twice[0] if twice else 'of one entry'!r} stands twice")
+    return dict(pairs)
+
+
+_decoder = json.JSONDecoder(parse_constant=_constant, object_pairs_hook=_once)
+
+
+def read_json(text: str, start: int) -> Read:
+    """The JSON value that begins at or after `start`, blanks skipped.
+
+    Raises:
+        ValueError: there is none; the sentence says what is wrong and where.
+    """
+    while start < len(text) and text[start] in " \t\r\n":
+        start += 1
+    try:
+        value, end = _decoder.raw_decode(text, start)
+        _check_depth(value, 0)
+    except json.JSONDecodeError as error:
+        near = text[error.pos : error.pos + 20]
+        at = f"before {near!r}" if near else "at its end"
+        raise ValueError(f"{error.msg[:1].lower() + error.msg[1:]} {at}") from None
+    except RecursionError:
+        raise ValueError("brackets are nested too deeply") from None
+    return Read(value, end)
+
+
+def _check_depth(value: Any, depth: int) -> None:
+    if depth > DEPTH:
+        raise ValueError("brackets are nested too deeply")
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            _check_depth(one, depth + 1)
+
+
+def write_json(value: Any) -> str:
+    """One line of JSON, letters as they are; ValueError for what JSON has no words for."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,308 @@
+"""JSON schemas and strict argument checks of tools, from the signature and docstring of a typed Python function.
+
+The schema a model sees equals `transformers.utils.get_json_schema` wherever that one works, so prompts agree with those
+of other frameworks; bounds, dataclasses, missing docstrings and the like, which it refuses or loses, are kept. What a
+model writes is checked strictly: no coercion, no unknown argument.
+"""
+
+import dataclasses
+import enum
+import inspect
+import json
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import docstring_parser
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticSchemaGenerationError
+
+from agentrl.catalogue import nearest
+
+BASIC = {
+    int: "integer",
+    float: "number",
+    str: "string",
+    bool: "boolean",
+    type(None): "null",
+    list: "array",
+    tuple: "array",
+    dict: "object",
+}
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # what chat templates and endpoints take as a tool's name
+CHOICES = re.compile(r"\(choices:\s*(.*?)\)\s*$", re.I)
+SHOWN_CHARS = 80  # of a wrong value, in the sentence about it
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSpec:
+    """A tool as the core uses it.
+
+    Attributes:
+        name: what a model calls it by.
+        schema: {"type": "function", "function": {"name", "description", "parameters", ...}}, as chat templates take it.
+        parameters: the JSON schema of the arguments with every bound, closed to unknown ones (for other clients).
+        check: arguments as a model wrote them -> what `function` takes; ValueError with a sentence for the model.
+        function: the tool itself, called with keywords.
+        waits: `function` is a coroutine function.
+    """
+
+    name: str
+    schema: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    check: Callable[[Mapping[str, Any]], dict[str, Any]]
+    function: Callable[..., Any]
+    waits: bool = False
+
+
+def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec:
+    """The tool of a typed function, bound method, or object with a typed `__call__` (its `name` is the tool's).
+
+    Raises:
+        ValueError: an argument without a type hint, or one that JSON cannot carry; names the function.
+    """
+    called = function if inspect.isroutine(function) else type(function).__call__
+    name = name or str(getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__))
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name for a tool: use letters, digits and _, at most 64, no digit first")
+    parameters = _parameters(called, name)
+    document = docstring_parser.parse(inspect.getdoc(called) or inspect.getdoc(function) or "")
+    told = {p.arg_name: " ".join((p.description or "").split()) for p in document.params}
+    model = _model(name, parameters, told)
+    schema = {"name": name, "description": _description(document), "parameters": _shown(parameters, told)}
+    returned = _returned(called, document)
+    if returned is not None:
+        schema["return"] = returned
+    return ToolSpec(
+        name=name,
+        schema={"type": "function", "function": schema},
+        parameters=_inlined(model.model_json_schema()),
+        check=_Check(name, model),
+        function=function,
+        waits=inspect.iscoroutinefunction(called),
+    )
+
+
+def tool_specs(functions: Sequence[Callable[..., Any] | ToolSpec]) -> dict[str, ToolSpec]:
+    """Tools by name; ValueError if two have one name."""
+    specs: dict[str, ToolSpec] = {}
+    for function in functions:
+        spec = function if isinstance(function, ToolSpec) else tool_spec(function)
+        if spec.name in specs:
+            raise ValueError(f"two tools are named {spec.name!r}: a model could not tell them apart, rename one")
+        specs[spec.name] = spec
+    return specs
+
+
+class _Check:
+    """Strict validation of the arguments of one tool."""
+
+    def __init__(self, tool: str, model: type[BaseModel]) -> None:
+        self.tool, self.model = tool, model
+
+    def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """See ToolSpec.check. Arguments are JSON values, so a list may become a tuple, and a text an Enum."""
+        try:
+            read = self.model.model_validate_json(json.dumps(arguments))
+        except ValidationError as error:
+            raise ValueError(f"{self.tool}: {'; '.join(self._complaints(error))}") from None
+        return {name: getattr(read, key) for key, name in _names(self.model).items() if key in read.model_fields_set}
+
+    def _complaints(self, error: ValidationError) -> list[str]:
+        return [self._complaint(one) for one in error.errors()[:5]]
+
+    def _complaint(self, error: Mapping[str, Any]) -> str:
+        argument = ".".join(str(part) for part in error["loc"])
+        if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
+            return f"there is no argument {argument!r}{nearest(argument, _names(self.model).values())}"
+        if error["type"] == "missing":
+            return f"argument {argument!r} is missing"
+        value = json.dumps(error["input"], ensure_ascii=False, default=str)
+        shown = value if len(value) <= SHOWN_CHARS else value[:SHOWN_CHARS] + "..."
+        message = str(error["msg"]).removeprefix("Value error, ")
+        return f"argument {argument!r} is {shown}: {message[:1].lower() + message[1:]}"
+
+
+def _parameters(function: Callable[..., Any], tool: str) -> dict[str, tuple[Any, Any]]:
+    """Name -> (type hint, default or `inspect.Parameter.empty`), the receiver left out."""
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ValueError(f"tool {tool}: a type hint cannot be resolved: {error}; import it at module level") from None
+    found: dict[str, tuple[Any, Any]] = {}
+    for position, (name, parameter) in enumerate(inspect.signature(function).parameters.items()):
+        if position == 0 and name in ("self", "cls") and name not in hints:
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise ValueError(f"tool {tool}: {parameter} cannot be given by name: write out named arguments")
+        if name not in hints:
+            raise ValueError(
+                f"tool {tool}: argument {name!r} has no type hint, such as {name}: str; the schema needs it"
+            )
+        found[name] = (hints[name], parameter.default)
+    return found
+
+
+def _model(tool: str, parameters: Mapping[str, tuple[Any, Any]], told: Mapping[str, str]) -> type[BaseModel]:
+    """The pydantic model of the arguments; fields have neutral names, so that no argument's name is special."""
+    fields: dict[str, Any] = {}
+    for number, (name, (hint, default)) in enumerate(parameters.items()):
+        _, choices = _choices(told.get(name, ""))
+        kind = Literal[tuple(choices)] if choices else hint  # type: ignore[valid-type]
+        missing = ... if default is inspect.Parameter.empty else default
+        fields[f"argument_{number}"] = (kind, Field(missing, alias=name, description=told.get(name) or None))
+    try:
+        model: type[BaseModel] = create_model(tool, __config__=ConfigDict(extra="forbid", strict=True), **fields)
+        model.model_json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"tool {tool}: a type hint is nothing JSON can carry: {reason}") from None
+    return model
+
+
+def _names(model: type[BaseModel]) -> dict[str, str]:
+    return {key: str(field.alias) for key, field in model.model_fields.items()}
+
+
+def _description(document: Any) -> str:
+    """The docstring's words before its sections, lines kept."""
+    blank = "\n\n" if document.blank_after_short_description else "\n"
+    return blank.join(part for part in (document.short_description, document.long_description) if part).strip()
+
+
+def _shown(parameters: Mapping[str, tuple[Any, Any]], told: Mapping[str, str]) -> dict[str, Any]:
+    """The schema of the arguments as a model sees it."""
+    properties = {}
+    for name, (hint, _) in parameters.items():
+        words, choices = _choices(told.get(name, ""))
+        properties[name] = {
+            **shape(hint),
+            **({"enum": choices} if choices else {}),
+            **({"description": words} if words else {}),
+        }
+    required = [name for name, (_, default) in parameters.items() if default is inspect.Parameter.empty]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def _choices(words: str) -> tuple[str, list[Any]]:
+    """An argument's description without its `(choices: [...])`, and those choices."""
+    found = CHOICES.search(words)
+    if found is None:
+        return words, []
+    return words[: found.start()].strip(), [c.strip() if isinstance(c, str) else c for c in json.loads(found[1])]
+
+
+def _returned(function: Callable[..., Any], document: Any) -> dict[str, Any] | None:
+    """The schema of what the tool returns, where its hint says something JSON knows."""
+    hints = get_type_hints(function)
+    if "return" not in hints:
+        return None
+    try:
+        known = _known(hints["return"])
+    except ValueError:
+        return None
+    said = " ".join((document.returns.description or "").split()) if document.returns else ""
+    return {**known, "description": said} if said else known
+
+
+def shape(hint: Any) -> dict[str, Any]:
+    """The JSON schema of a type hint, in the short form of chat templates; pydantic's for what that form lacks."""
+    try:
+        return _known(hint)
+    except ValueError:
+        return _inlined(TypeAdapter(hint, config=None).json_schema())
+
+
+def _known(hint: Any) -> dict[str, Any]:
+    """As transformers' `_parse_type_hint`; ValueError where that one raises or would lose something."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is None:
+        return _bare(hint)
+    if origin is Annotated:
+        if any(not isinstance(extra, str) for extra in arguments[1:]):
+            raise ValueError("bounds are pydantic's")
+        return _known(arguments[0])
+    if origin in (Union, types.UnionType):
+        return _union(arguments)
+    if origin is Literal:
+        return _enumeration(list(arguments))
+    if origin is list:
+        return {"type": "array", "items": _known(arguments[0])}
+    if origin is tuple and len(arguments) > 1 and ... not in arguments:
+        return {"type": "array", "prefixItems": [_known(one) for one in arguments]}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _known(arguments[1])}
+    raise ValueError(f"{hint} has no short form")
+
+
+def _bare(hint: Any) -> dict[str, Any]:
+    if hint is Any:
+        return {}
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return _enumeration([member.value for member in hint])
+    if hint not in BASIC:
+        raise ValueError(f"{hint} has no short form")
+    return {"type": BASIC[hint]}
+
+
+def _enumeration(values: list[Any]) -> dict[str, Any]:
+    kinds = list(dict.fromkeys(BASIC.get(type(value), "") for value in values))
+    if not values or "" in kinds:
+        raise ValueError("an enumeration of something that is no JSON scalar")
+    return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": values}
+
+
+def _union(arguments: Sequence[Any]) -> dict[str, Any]:
+    kinds = [_known(one) for one in arguments if one is not type(None)]
+    if len(kinds) == 1:
+        union = kinds[0]
+    elif all(kind.keys() == {"type"} and isinstance(kind["type"], str) for kind in kinds):
+        names = sorted({kind["type"] for kind in kinds})
+        union = {"type": names[0] if len(names) == 1 else names}
+    else:
+        union = {"anyOf": kinds}
+    return {**union, "nullable": True} if type(None) in arguments else union
+
+
+def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A pydantic schema without titles and references; a type that holds itself keeps its references."""
+    definitions = schema.get("$defs", {})
+
+    def walk(node: Any, inside: tuple[str, ...]) -> Any:
+        if isinstance(node, list):
+            return [walk(one, inside) for one in node]
+        if not isinstance(node, dict):
+            return node
+        target = str(node.get("$ref", "")).rpartition("/")[2]
+        if target in definitions and target not in inside:
+            rest = {key: value for key, value in node.items() if key != "$ref"}
+            return {**walk(definitions[target], (*inside, target)), **walk(rest, inside)}
+        kept = {key: value for key, value in node.items() if not (key == "title" and isinstance(value, str))}
+        kept.pop("$defs", None)
+        plain = {key: walk(value, inside) for key, value in kept.items() if key != "properties"}
+        if "properties" in kept:  # whose keys are names, `title` among them
+            plain["properties"] = {name: walk(one, inside) for name, one in kept["properties"].items()}
+        return plain
+
+    plain: dict[str, Any] = walk(dict(schema), ())
+    if "$ref" in json.dumps(plain):
+        plain["$defs"] = definitions
+    return plain
+
+
+def as_words(value: object) -> str:
+    """What a tool returned, as text: a text itself, JSON for JSON values and dataclasses, else `str`."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    elif isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return str(value)
