@@ -9,7 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentrl import word_tokenizer
+from agentrl import adapters, word_tokenizer
+from agentrl.adapters import Lora
 
 
 class NewModel(BaseModel):
@@ -57,24 +58,6 @@ SHAPE = {  # options of a new model -> their names in the configuration that is 
     "max_positions": "max_position_embeddings",
     "tied": "tie_word_embeddings",
 }
-
-
-class Lora(BaseModel):
-    """Low-rank adapters (peft).
-
-    Attributes:
-        r: rank.
-        alpha: scale, divided by r.
-        dropout: of the adapters' input while training.
-        target_modules: names of the adapted layers; empty for all linear ones but the output layer.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    r: int = Field(16, ge=1)
-    alpha: float = Field(32.0, gt=0)
-    dropout: float = Field(0.0, ge=0, lt=1)
-    target_modules: tuple[str, ...] = ()
 
 
 class ModelConfig(BaseModel):
@@ -134,7 +117,7 @@ def load(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), entities:
         else:
             model, tokenizer = _open(config.path, dtype)
         if config.lora is not None:
-            model = _adapt(model, config.lora)
+            model = adapters.add(model, config.lora)
     return Loaded(model.to(device).eval(), tokenizer)
 
 
@@ -177,14 +160,7 @@ def restore(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
     source = Path(folder)
     _check_folder(source)
     if hasattr(loaded.model, "get_base_model"):
-        from peft import load_peft_weights, set_peft_model_state_dict
-
-        if not (source / "adapter").is_dir():
-            raise ValueError(f"{source} holds no adapter: it was saved from a model without LoRA")
-        given = load_peft_weights(str(source / "adapter"), device="cpu")
-        outcome = set_peft_model_state_dict(loaded.model, given)
-        if outcome.unexpected_keys:
-            raise ValueError(f"{source} holds adapters of another model, e.g. {outcome.unexpected_keys[0]}")
+        adapters.restore(loaded.model, source)
         return
     stored, _ = _open(str(source), loaded.model.dtype)
     try:
@@ -299,50 +275,11 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _adapt(model: Any, lora: Lora) -> Any:
-    try:
-        from peft import LoraConfig, get_peft_model
-    except ImportError:
-        raise ValueError("a [lora] section needs peft: pip install 'agentrl-stepgraph[lora]'") from None
-    settings = LoraConfig(
-        r=lora.r,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        target_modules=list(lora.target_modules) or "all-linear",
-        task_type="CAUSAL_LM",
-    )
-    try:
-        return get_peft_model(model, settings)
-    except ValueError as error:
-        raise ValueError(f"lora.target_modules does not fit this model: {error}") from error
-
-
 def _write(loaded: Loaded, folder: Path) -> None:
     loaded.tokenizer.save_pretrained(folder)
     model = loaded.model
     if not hasattr(model, "get_base_model"):
         model.save_pretrained(folder)
         return
-    model.get_base_model().save_pretrained(folder, state_dict=merged_state(model))
+    model.get_base_model().save_pretrained(folder, state_dict=adapters.merged_state(model))
     model.save_pretrained(folder / "adapter")
-
-
-def merged_state(model: Any) -> dict[str, Any]:
-    """The weights of a model with adapters as if it had none, without touching the model.
-
-    Merging in place and unmerging would change the weights by rounding at every save.
-    """
-    import torch
-
-    base = model.get_base_model()
-    with torch.no_grad():
-        deltas = {
-            f"{name}.base_layer.weight": module.get_delta_weight(model.active_adapter)
-            for name, module in base.named_modules()
-            if hasattr(module, "get_delta_weight") and model.active_adapter in getattr(module, "lora_A", {})
-        }
-        return {
-            key.replace(".base_layer.", "."): weight + deltas[key] if key in deltas else weight
-            for key, weight in base.state_dict().items()
-            if ".lora_" not in key
-        }

@@ -11,9 +11,10 @@ from pydantic import ValidationError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentrl import models, word_tokenizer
+from agentrl.adapters import Lora, merged_state
 from agentrl.chat import Chat, template_report
 from agentrl.engines.hf import HfEngine
-from agentrl.models import Lora, ModelConfig, NewModel, load, merged_state, restore, save
+from agentrl.models import ModelConfig, NewModel, load, restore, save
 from agentrl.sampling import Sampling
 from agentrl.types import Message
 from tests.core.engines import plain_logprobs, request
@@ -209,6 +210,30 @@ def test_adapters_train_alone_merge_and_come_back(tmp_path):
     fresh = load(ModelConfig(path=str(tmp_path / "base"), lora=Lora(r=2), device="cpu"), 3)
     restore(fresh, tmp_path / "m")
     assert same(weights(fresh.model), before)
+
+
+def with_lora(folder, r=2):
+    return load(ModelConfig(path=str(folder), lora=Lora(r=r), device="cpu"), 0)
+
+
+def test_adapters_go_back_only_onto_the_model_they_were_trained_on(tmp_path):
+    save(small(), tmp_path / "base")
+    save(adapted(tmp_path / "base"), tmp_path / "m")
+    others = {"wide": small(hidden=64), "deep": small(layers=3), "shallow": small(layers=1)}
+    for name, other in others.items():
+        save(other, tmp_path / name)
+        with pytest.raises(ValueError, match=r"holds (another model|adapters of another model): ") as caught:
+            restore(with_lora(tmp_path / name), tmp_path / "m")
+        assert "\n" not in str(caught.value)
+    tuned = small()  # of the same shape
+    with torch.no_grad():
+        tuned.model.model.norm.weight.add_(0.1)
+    save(tuned, tmp_path / "tuned")
+    with pytest.raises(ValueError, match=r"adapters of another model: its model\.norm\.weight has other values"):
+        restore(with_lora(tmp_path / "tuned"), tmp_path / "m")
+    with pytest.raises(ValueError, match="adapters of another shape: size mismatch") as caught:
+        restore(with_lora(tmp_path / "base", r=3), tmp_path / "m")
+    assert "\n" not in str(caught.value)
 
 
 def test_engine_generates_with_adapters(tmp_path):
