@@ -39,6 +39,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         actions: `all` four moves are admissible, or only `legal` ones (those that change something).
         moves_per_turn: most moves one answer may hold.
         end_when_lost: end an episode once a box is stuck for good.
+        border: draw the walls around the room; without them a small model reads half as much.
         prompt: `verl_agent` for language models, `compact` for small ones.
     """
 
@@ -52,6 +53,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     actions: Literal["all", "legal"] = "all"
     moves_per_turn: int = Field(1, ge=1)
     end_when_lost: bool = False
+    border: bool = True
     prompt: Literal["verl_agent", "compact"] = "verl_agent"
 
 
@@ -64,6 +66,7 @@ def make(config: Config) -> SokobanEnv:
         masked=config.actions == "legal",
         moves_per_turn=config.moves_per_turn,
         end_when_lost=config.end_when_lost,
+        border=config.border,
     )
 
 

@@ -32,6 +32,7 @@ class SokobanEnv:
         masked: list only the moves that change something as admissible; else all four.
         moves_per_turn: most moves one action may hold, separated by commas; the rest is ignored.
         end_when_lost: end the episode, unsolved, once a box is stuck for good off the targets.
+        border: draw the walls around the room.
     """
 
     def __init__(
@@ -43,9 +44,11 @@ class SokobanEnv:
         masked: bool = False,
         moves_per_turn: int = 1,
         end_when_lost: bool = False,
+        border: bool = True,
     ) -> None:
         self._open, self._max_steps, self._reward, self._masked = open_level, max_steps, reward, masked
         self._moves_per_turn, self._end_when_lost = moves_per_turn, end_when_lost
+        self._border = border
         self._task: Task | None = None
         self._level: Level | None = None
         self._state: State | None = None
@@ -106,7 +109,7 @@ class SokobanEnv:
 
     def observation(self) -> Observation:
         """The grid; the state key is the grid too, since it holds all there is to know."""
-        grid = draw(self.room, self.state)
+        grid = draw(self.room, self.state, self._border)
         actions = (legal(self.room, self.state) or ACTIONS[:4]) if self._masked else ACTIONS[:4]
         return Observation(text=grid, state_key=grid, actions=actions, task=GOAL)
 

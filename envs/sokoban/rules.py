@@ -98,10 +98,12 @@ def dead_cells(room: Room) -> frozenset[Cell]:
     return room.floor - alive
 
 
-def draw(room: Room, state: State) -> str:
-    """The grid: one symbol a cell, blanks between them, one line a row."""
-    rows = (" ".join(_symbol(room, state, (r, c)) for c in range(room.width)) for r in range(room.height))
-    return "\n".join(rows)
+def draw(room: Room, state: State, border: bool = True) -> str:
+    """The grid: one symbol a cell, blanks between them, one line a row; the outermost cells, always walls, if
+    `border`."""
+    edge = 0 if border else 1
+    rows, columns = range(edge, room.height - edge), range(edge, room.width - edge)
+    return "\n".join(" ".join(_symbol(room, state, (r, c)) for c in columns) for r in rows)
 
 
 def _symbol(room: Room, state: State, cell: Cell) -> str:

@@ -73,6 +73,12 @@ def test_several_moves_a_turn_end_at_the_solution(tmp_path):
     assert result.terminated and result.reward == pytest.approx(-0.1 + 10.9)
 
 
+def test_without_the_border_the_same_room_is_drawn_smaller():
+    level = make_level("sokoban-gen/6x6b1p1-3/train/0-3")
+    rows = draw(*level).split("\n")
+    assert draw(*level, border=False).split("\n") == [row[2:-2] for row in rows[1:-1]]
+
+
 def shortest(room: Room, start: State) -> int | None:
     """Moves of the shortest solution, by plain breadth-first search over single moves."""
     seen, queue = {start}, deque([(start, 0)])
