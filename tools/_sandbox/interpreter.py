@@ -1,0 +1,136 @@
+"""Which Python runs inside, and which files it needs from this machine: those alone are shown to it.
+
+Site packages are hidden, this project's own sources (with the answers to its generated tasks) among them; packages
+are let in by name.
+"""
+
+import functools
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+FACTS = (
+    "import sys, sysconfig; print(sys.version_info[0] * 100 + sys.version_info[1]); print(sys.base_prefix);"
+    " print(sysconfig.get_path('stdlib'))"
+)
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+OLDEST = 308  # the exec loop's Python
+
+
+class Interpreter(NamedTuple):
+    """An executable and where its standard library is."""
+
+    executable: str
+    prefix: str
+    stdlib: str
+
+
+@functools.cache
+def find(python: str, for_others: bool) -> Interpreter:
+    """The interpreter to run inside.
+
+    Args:
+        python: an executable, or empty for the one that runs now, else the system's.
+        for_others: it must be reachable by any user, since the sandbox runs as another and moves no files.
+
+    Raises:
+        ValueError: there is none.
+    """
+    own = getattr(sys, "_base_executable", "") or sys.executable
+    candidates = [python] if python else [own, "/usr/bin/python3", "/usr/local/bin/python3", shutil.which("python3")]
+    for candidate in candidates:
+        path = os.path.realpath(shutil.which(candidate) or "") if candidate else ""
+        if not os.access(path, os.X_OK) or (for_others and not open_to_all(path)):
+            continue
+        found = _facts(path)
+        if found and (not for_others or open_to_all(found.stdlib)):
+            return found
+    who = "that every user may read" if for_others else "of version 3.8 or newer"
+    raise ValueError(f"no Python {who} among {', '.join(c for c in candidates if c)}: name one with python = PATH")
+
+
+def _facts(path: str) -> Interpreter | None:
+    if path == os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable):
+        return Interpreter(path, sys.base_prefix, sysconfig.get_path("stdlib"))
+    try:
+        told = subprocess.run([path, "-I", "-S", "-c", FACTS], capture_output=True, text=True, timeout=30, check=True)
+        version, prefix, stdlib = told.stdout.splitlines()
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return Interpreter(path, prefix, stdlib) if int(version) >= OLDEST else None
+
+
+def open_to_all(path: str) -> bool:
+    """Whether any user may reach and read a path."""
+    try:
+        folders = all(part.stat().st_mode & 0o001 for part in Path(path).resolve().parents)
+        return folders and bool(os.stat(path).st_mode & 0o004)
+    except OSError:
+        return False
+
+
+def hidden(interpreter: Interpreter) -> list[str]:
+    """Folders of installed packages inside what is shown, to be covered."""
+    roots = {"/usr/lib", "/usr/local/lib", f"{interpreter.prefix}/lib", f"{interpreter.prefix}/lib64"}
+    found = {
+        os.path.realpath(path)
+        for root in roots
+        for folder in ("site-packages", "dist-packages")
+        for path in map(str, Path(root).glob(f"python3*/{folder}"))
+    }
+    return sorted(found)
+
+
+@functools.cache
+def entries(packages: Sequence[str]) -> tuple[str, ...]:
+    """Files and folders of some installed distributions and of all they require.
+
+    Raises:
+        ValueError: one is not installed.
+    """
+    paths: set[str] = set()
+    seen: set[str] = set()
+    waiting = [(name, True) for name in packages]
+    while waiting:
+        name, asked = waiting.pop()
+        if _canonical(name) in seen:
+            continue
+        seen.add(_canonical(name))
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            if asked:
+                raise ValueError(
+                    f"package {name!r} is to be let into the sandbox and is not installed: pip install {name}"
+                ) from None
+            continue  # a requirement of another platform
+        paths.update(_tops(distribution))
+        waiting += [(required, False) for required in _requirements(distribution)]
+    return tuple(sorted(paths))
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _tops(distribution: importlib.metadata.Distribution) -> Iterator[str]:
+    root = str(distribution.locate_file(""))
+    names = {file.parts[0] for file in distribution.files or () if file.parts and file.parts[0] != ".."}
+    for name in names - {"__pycache__"}:
+        path = os.path.join(root, name)
+        if os.path.exists(path):
+            yield os.path.realpath(path)
+
+
+def _requirements(distribution: importlib.metadata.Distribution) -> Iterator[str]:
+    for line in distribution.requires or ():
+        name = re.match(r"[A-Za-z0-9._-]+", line)
+        if name and "extra ==" not in line:
+            yield name[0]

@@ -1,0 +1,179 @@
+"""How a process gives up its rights before it runs a model's code. Sent as source, ahead of `kernel`.
+
+Where bubblewrap builds the walls only limits and the user id remain to be set; elsewhere the process also mounts its
+own temporary folder, restricts itself with Landlock (landlock(7)) and loads the filter of system calls.
+"""
+
+# ruff: noqa: SIM105  contextlib would be one more import
+import os
+import resource
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def confine(rules: "dict[str, Any]") -> None:
+    """Apply the rules in the order in which they remain possible."""
+    libc = Libc() if rules["landlock"] is not None else None
+    if libc is not None and rules["tmpfs"]:
+        libc.mount_tmpfs(rules["folder"], rules["tmpfs"], rules["inodes"], rules["uid"])
+    if libc is not None and rules["sweep"]:
+        supervise(libc)
+    limits = dict(rules["limits"])
+    if rules["sweep"]:
+        limits["NPROC"] += tasks_of(os.getuid())
+    if rules["uid"]:
+        os.setgroups([])
+        os.setresgid(rules["uid"], rules["uid"], rules["uid"])
+    for name, value in limits.items():
+        resource.setrlimit(getattr(resource, "RLIMIT_" + name), (value, value))
+    if rules["uid"]:
+        os.setresuid(rules["uid"], rules["uid"], rules["uid"])
+    if libc is not None:
+        libc.prctl(1, 9)  # PR_SET_PDEATHSIG, which a change of user cleared
+        libc.no_new_privileges()
+        libc.drop_capabilities()
+        libc.landlock(rules["landlock"])
+        libc.seccomp(rules["seccomp"])
+    os.umask(0o022)
+
+
+def tasks_of(uid: int) -> int:
+    """How many threads a user has now: RLIMIT_NPROC counts them all where there is no namespace of our own."""
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if os.stat("/proc/" + name).st_uid == uid:
+                    count += len(os.listdir("/proc/" + name + "/task"))
+            except OSError:
+                pass
+    return count
+
+
+def supervise(libc: "Libc") -> None:
+    """Fork; the parent outlives the code, adopts what it leaves behind, and kills that; returns in the child."""
+    import signal
+
+    libc.prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+    libc.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    child = os.fork()
+    if not child:
+        return
+    signal.signal(signal.SIGTERM, lambda number, frame: sweep(1))
+    for descriptor in range(3, 64):
+        try:
+            os.close(descriptor)
+        except OSError:
+            pass
+    while True:
+        done, status = os.wait()
+        if done == child:
+            sweep(128 + (status & 127) if status & 127 else status >> 8)
+
+
+def sweep(code: int) -> None:
+    """Kill every descendant until none is left, then exit."""
+    import time
+
+    while True:
+        family = descendants(os.getpid())
+        for pid in family:
+            try:
+                os.kill(pid, 9)
+            except OSError:
+                pass
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            time.sleep(0.002)
+        except OSError:
+            os._exit(code)
+
+
+def descendants(pid: int) -> "list[int]":
+    """Every process below one."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                for child in file.read().split():
+                    found += [int(child), *descendants(int(child))]
+    except OSError:
+        pass
+    return found
+
+
+class Libc:
+    """System calls that have no function in the standard library."""
+
+    def __init__(self) -> None:
+        import ctypes
+
+        self.c = ctypes
+        self.lib = ctypes.CDLL(None, use_errno=True)
+        self.long = ctypes.c_long
+
+    def check(self, value: int, what: str) -> int:
+        """Stop with the system's word on it."""
+        if value < 0:
+            number = self.c.get_errno()
+            raise OSError(number, what + ": " + os.strerror(number))
+        return value
+
+    def syscall(self, what: str, number: int, *arguments: "Any") -> int:
+        """One system call by number."""
+        return self.check(self.lib.syscall(self.long(number), *arguments), what)
+
+    def prctl(self, option: int, *arguments: int) -> int:
+        """prctl(2) with the missing arguments zero."""
+        padded = [self.c.c_ulong(a) for a in [*arguments, 0, 0, 0, 0][:4]]
+        return self.check(self.lib.prctl(option, *padded), f"prctl {option}")
+
+    def mount_tmpfs(self, folder: str, size: int, inodes: int, uid: int) -> None:
+        """A folder of a bounded size that vanishes with the mount namespace."""
+        private = 1 << 18 | 1 << 14  # MS_PRIVATE | MS_REC
+        self.check(self.lib.mount(b"none", b"/", None, self.c.c_ulong(private), None), "mount / private")
+        options = f"size={size},nr_inodes={inodes},mode=0700,uid={uid},gid={uid}"
+        flags = self.c.c_ulong(2 | 4)  # MS_NOSUID | MS_NODEV
+        done = self.lib.mount(b"tmpfs", folder.encode(), b"tmpfs", flags, options.encode())
+        self.check(done, "mount tmpfs")
+
+    def no_new_privileges(self) -> None:
+        """No setuid program gives anything back."""
+        self.prctl(38, 1)
+
+    def drop_capabilities(self) -> None:
+        """Empty every set of capabilities (inside a user namespace the process has them all)."""
+        header = (self.c.c_uint32 * 2)(0x20080522, 0)
+        empty = (self.c.c_uint32 * 6)()
+        self.check(self.lib.capset(header, empty), "capset")
+
+    def landlock(self, paths: "list[tuple[str, int]]") -> None:
+        """Leave these paths: [(path, rights)], nothing else, no TCP, no signal or abstract socket outwards."""
+        abi = self.syscall("landlock", 444, None, self.long(0), self.long(1))
+        files = (1 << (13 if abi < 2 else 14 if abi < 3 else 15 if abi < 5 else 16)) - 1
+        attributes = (self.c.c_uint64 * 3)(files, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)
+        size = 8 if abi < 4 else 16 if abi < 6 else 24
+        ruleset = self.syscall("landlock", 444, attributes, self.long(size), self.long(0))
+        for path, rights in paths:
+            try:
+                handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            except OSError:
+                continue
+            is_folder = os.stat(handle).st_mode & 0o170000 == 0o040000
+            allowed = rights & files & (files if is_folder else 1 | 2 | 4 | 1 << 14)
+            rule = self.c.create_string_buffer(allowed.to_bytes(8, sys.byteorder) + handle.to_bytes(4, sys.byteorder))
+            self.syscall("landlock " + path, 445, self.long(ruleset), self.long(1), rule, self.long(0))
+            os.close(handle)
+        self.syscall("landlock", 446, self.long(ruleset), self.long(0))
+        os.close(ruleset)
+
+    def seccomp(self, program: bytes) -> None:
+        """Load a filter of system calls, as bytes of struct sock_filter."""
+        filters = self.c.create_string_buffer(program)
+        count = (len(program) // 8).to_bytes(8, sys.byteorder)  # struct sock_fprog: a short, padding, a pointer
+        whole = self.c.create_string_buffer(count + self.c.addressof(filters).to_bytes(8, sys.byteorder))
+        self.check(self.lib.prctl(22, self.c.c_ulong(2), whole, 0, 0), "seccomp")

@@ -1,0 +1,276 @@
+"""What each backend starts: a command line, and the rules by which the process inside confines itself."""
+
+import functools
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from agentrl.tools._sandbox import bpf, interpreter
+from agentrl.tools._sandbox.interpreter import Interpreter
+
+BACKENDS = ("bwrap", "unshare", "landlock", "unsafe-host")
+MIB = 1 << 20
+FIRST_SPARE_UID = 1 << 30  # far above any account; each sandbox of root takes one of 2**29 at random
+LANDLOCK_READ = 1 | 4 | 8  # execute, read files, list folders
+LANDLOCK_ALL = (1 << 16) - 1
+NEVER_LINKED = ~(1 << 13)  # all but moving files between folders of different rights
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",  # sets print in one order
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+BOOT = "import os,sys;f=int(sys.argv[1]);n=int.from_bytes(os.read(0,4),'big');exec(os.read(0,n),{'REPLIES':f})"
+
+
+class Limits(BaseModel, frozen=True, extra="forbid"):
+    """What code may use.
+
+    memory_mb: address space of one process. total_mb: resident memory of all processes of a sandbox together.
+    processes: processes and threads at once. disk_mb: each of the working folder, /tmp and /dev/shm, and the
+    largest file. files: how many files. open_files: descriptors of one process. output_kb: of stdout, of
+    stderr and of the echoed value that are kept. fetch_mb: largest file brought back.
+    """
+
+    memory_mb: int = Field(384, ge=64)
+    total_mb: int = Field(512, ge=64)
+    processes: int = Field(16, ge=1)
+    disk_mb: int = Field(64, ge=1)
+    files: int = Field(20_000, ge=100)
+    open_files: int = Field(128, ge=32)
+    output_kb: int = Field(64, ge=1)
+    fetch_mb: int = Field(8, ge=1)
+
+
+@dataclass(kw_only=True)
+class Plan:
+    """One start of a sandbox.
+
+    Attributes:
+        command: the command line; `{replies}`, `{filter}` and `{info}` stand for descriptors.
+        environment: all of it.
+        rules: what `jail.confine` gets.
+        folder: the working folder as the code sees it.
+        path: entries for `sys.path`.
+        scratch: a folder of this machine to remove at the end, or empty.
+        wants_filter: the launcher reads the system call filter from a descriptor.
+        wants_info: it tells its child's process id on one.
+        supervised: it ends on SIGTERM after killing all it started.
+        tamed: its processes can be found, frozen and killed between two cells.
+    """
+
+    command: list[str]
+    environment: dict[str, str]
+    rules: dict[str, Any]
+    folder: str
+    path: list[str] = field(default_factory=list)
+    scratch: str = ""
+    wants_filter: bool = False
+    wants_info: bool = False
+    supervised: bool = False
+    tamed: bool = True
+
+
+def plan(backend: str, limits: Limits, python: str, packages: Sequence[str]) -> Plan:
+    """How to start one sandbox of a backend; ValueError if the machine lacks its program or a Python for it."""
+    return PLANS[backend](limits, python, tuple(packages))
+
+
+@functools.cache
+def _program(name: str) -> str:
+    path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/bin:/usr/local/bin")
+    if path is None:
+        raise ValueError(f"{name} is not installed")
+    return path
+
+
+@functools.cache
+def _knows(program: str, option: str) -> bool:
+    told = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=30, check=False)
+    return option in told.stdout + told.stderr
+
+
+def _spare_uid() -> int:
+    """The user to run as: a fresh one if we are root, so that limits on processes hold; 0 keeps ours."""
+    return FIRST_SPARE_UID + secrets.randbits(29) if os.getuid() == 0 else 0
+
+
+def _rules(limits: Limits, **more: Any) -> dict[str, Any]:
+    sizes = {
+        "AS": limits.memory_mb * MIB,
+        "FSIZE": limits.disk_mb * MIB,
+        "NOFILE": limits.open_files,
+        "NPROC": limits.processes,
+        "CORE": 0,
+        "MEMLOCK": 0,
+        "MSGQUEUE": 0,
+    }
+    plain = {"limits": sizes, "uid": _spare_uid(), "landlock": None, "seccomp": b"", "tmpfs": 0, "inodes": 0}
+    return {**plain, "sweep": False, "folder": "/work", **more}
+
+
+def _python(inside: Interpreter) -> list[str]:
+    return [inside.executable, "-s", "-S", "-B", "-X", "utf8", "-c", BOOT, "{replies}"]
+
+
+@functools.lru_cache(maxsize=64)
+def _walls(program: str, limits: Limits, inside: Interpreter, packages: tuple[str, ...], root: bool) -> list[str]:
+    """bubblewrap's arguments.
+
+    Parents of bind mounts are made with mode 0755: root's implicit ones would be 0700 and unreadable after the
+    user id is dropped. The root and /dev are remounted read-only, or they would be unbounded temporary memory.
+    """
+    size = str(limits.disk_mb * MIB)
+    walls = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    if root:
+        walls += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    else:
+        walls += ["--unshare-user"] + (["--disable-userns"] if _knows(program, "--disable-userns") else [])
+    for path in interpreter.SYSTEM:
+        if os.path.islink(path):
+            walls += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            walls += ["--ro-bind", path, path]
+    if not inside.prefix.startswith("/usr"):
+        needed = [inside.executable, *(f"{inside.prefix}/{lib}" for lib in ("lib", "lib64"))]
+        for path in [p for p in needed if os.path.exists(p)]:
+            for parent in _parents(path):
+                walls += ["--perms", "0755", "--dir", parent]
+            walls += ["--ro-bind", path, path]
+    for path in interpreter.hidden(inside):
+        walls += ["--perms", "0555", "--size", "4096", "--tmpfs", path]
+    walls += ["--perms", "0755", "--dir", "/etc", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+    walls += ["--perms", "0755", "--dir", "/packages"]
+    for path in interpreter.entries(packages):
+        walls += ["--ro-bind", path, f"/packages/{os.path.basename(path)}"]
+    walls += ["--proc", "/proc", "--dev", "/dev"]
+    for path in ("/work", "/tmp", "/dev/shm"):
+        walls += ["--perms", "1777", "--size", size, "--tmpfs", path]
+    walls += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work", "--hostname", "sandbox"]
+    return [*walls, "--die-with-parent", "--seccomp", "{filter}", "--info-fd", "{info}", "--"]
+
+
+def _parents(path: str) -> list[str]:
+    parts = path.split("/")[1:-1]
+    return ["/" + "/".join(parts[: i + 1]) for i in range(len(parts))]
+
+
+def _bwrap(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
+    root = os.getuid() == 0
+    inside = interpreter.find(python, False)
+    return Plan(
+        command=[*_walls(_program("bwrap"), limits, inside, packages, root), *_python(inside)],
+        environment={**ENVIRONMENT, "HOME": "/work", "TMPDIR": "/tmp"},
+        rules=_rules(limits),
+        folder="/work",
+        path=["/packages"] if packages else [],
+        wants_filter=True,
+        wants_info=True,
+    )
+
+
+def _allowed(inside: Interpreter, packages: tuple[str, ...], writable: Sequence[str]) -> list[tuple[str, int]]:
+    """Landlock's rules. They only add rights, so a folder that holds a hidden one is allowed child by child."""
+    hide = interpreter.hidden(inside)
+    shown = ["/usr", "/bin", "/sbin", "/lib", "/lib64", inside.executable, f"{inside.prefix}/lib", inside.stdlib]
+    rules: dict[str, int] = {}
+    waiting = sorted({os.path.realpath(path) for path in shown if os.path.exists(path)})
+    while waiting:
+        path = waiting.pop()
+        if path in hide:
+            continue
+        if any(folder.startswith(f"{path}/") for folder in hide):
+            rules[path] = 8  # its names may be listed
+            waiting += [entry.path for entry in os.scandir(path) if not entry.is_symlink()]
+        else:
+            rules[path] = LANDLOCK_READ
+    rules.update(dict.fromkeys([*interpreter.entries(packages), "/etc/ld.so.cache"], LANDLOCK_READ))
+    rules.update({"/dev/null": 2 | 4, "/dev/zero": 4, "/dev/urandom": 4, "/dev/random": 4})
+    rules.update(dict.fromkeys(writable, LANDLOCK_ALL & NEVER_LINKED))
+    return list(rules.items())
+
+
+def _scratch(packages: tuple[str, ...], uid: int) -> tuple[str, str, str]:
+    """A folder of ours with the working folder and links to the packages in it: (scratch, work, packages)."""
+    scratch = os.path.realpath(tempfile.mkdtemp(prefix="agentrl-sandbox-"))
+    os.chmod(scratch, 0o711)
+    work, links = f"{scratch}/work", f"{scratch}/packages"
+    os.mkdir(work, 0o700)
+    os.mkdir(links, 0o755)
+    for path in interpreter.entries(packages):
+        os.symlink(path, f"{links}/{os.path.basename(path)}")
+    if uid:
+        os.chown(work, uid, uid)
+    return scratch, work, links
+
+
+def _need_landlock() -> None:
+    if not bpf.supported():
+        raise ValueError("this machine's architecture has no table of system calls here")
+
+
+def _unshare(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
+    _need_landlock()
+    root = os.getuid() == 0
+    program, inside = _program("unshare"), interpreter.find(python, root)
+    rules = _rules(limits, tmpfs=limits.disk_mb * MIB, inodes=limits.files, seccomp=bpf.program(bpf.INTERNET))
+    scratch, work, links = _scratch(packages, rules["uid"])
+    rules["folder"] = work
+    rules["landlock"] = [*_allowed(inside, packages, [work]), (links, LANDLOCK_READ), ("/proc", 4 | 8)]
+    options = ["--ipc", "--pid", "--net", "--mount", "--uts", "--fork", "--mount-proc", "--kill-child"]
+    if not root:
+        options = ["--user", "--map-root-user", *options]
+    return Plan(
+        command=[_program("setpriv"), "--pdeathsig", "KILL", program, *options, "--", *_python(inside)],
+        environment={**ENVIRONMENT, "HOME": work, "TMPDIR": work},
+        rules=rules,
+        folder=work,
+        path=[links] if packages else [],
+        scratch=scratch,
+    )
+
+
+def _landlock(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
+    _need_landlock()
+    inside = interpreter.find(python, os.getuid() == 0)
+    rules = _rules(limits, sweep=True, seccomp=bpf.program(()))
+    scratch, work, links = _scratch(packages, rules["uid"])
+    rules["folder"] = work
+    rules["landlock"] = [*_allowed(inside, packages, [work]), (links, LANDLOCK_READ)]
+    return Plan(
+        command=_python(inside),
+        environment={**ENVIRONMENT, "HOME": work, "TMPDIR": work},
+        rules=rules,
+        folder=work,
+        path=[links] if packages else [],
+        scratch=scratch,
+        supervised=True,
+    )
+
+
+def _unsafe_host(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
+    """No walls at all: the code can do what this user can."""
+    inside = interpreter.find(python, False)
+    scratch, work, links = _scratch(packages, 0)
+    rules = {**_rules(limits), "limits": {"CORE": 0}, "uid": 0, "folder": work}
+    return Plan(
+        command=_python(inside),
+        environment={**os.environ, **ENVIRONMENT, "HOME": work, "TMPDIR": work},
+        rules=rules,
+        folder=work,
+        path=[links] if packages else [],
+        scratch=scratch,
+        tamed=False,
+    )
+
+
+PLANS = {"bwrap": _bwrap, "unshare": _unshare, "landlock": _landlock, "unsafe-host": _unsafe_host}

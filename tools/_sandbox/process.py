@@ -1,0 +1,339 @@
+"""One sandbox's processes and pipes, seen from outside: started, asked, watched, killed.
+
+Everything that comes out is untrusted: output is capped while it is read, replies without the call's nonce are
+skipped, and nothing is unpickled.
+"""
+
+import fcntl
+import json
+import marshal
+import os
+import secrets
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from agentrl.tools._sandbox import bpf
+from agentrl.tools._sandbox.family import Family
+from agentrl.tools._sandbox.launch import Limits, Plan
+
+LINE_LIMIT = 1 << 25  # bytes of one reply; beyond it the code is flooding the channel
+POLL_S = 0.05  # between two looks at memory
+START_S = 20.0  # for a sandbox to be ready, on a busy machine
+END_S = 5.0
+
+
+class Lost(Exception):
+    """The sandbox failed before it ran anything: not the code's doing."""
+
+
+class Stopped(Exception):
+    """The sandbox is gone: `reason` (timeout, memory, disk, flood or exit), what was printed until then, and the
+    code it ended with, if it ended by itself."""
+
+    def __init__(self, reason: str, words: str, exit_code: int | None, stdout: str, stderr: str) -> None:
+        super().__init__(words)
+        self.reason, self.words, self.exit_code = reason, words, exit_code
+        self.stdout, self.stderr = stdout, stderr
+
+
+class Capture:
+    """The first so many bytes of a stream; the rest is read and dropped."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.kept, self.size = limit, bytearray(), 0
+
+    def add(self, data: bytes) -> None:
+        """Take what was read."""
+        self.size += len(data)
+        if len(self.kept) < self.limit:
+            self.kept += data[: self.limit - len(self.kept)]
+
+    def text(self) -> str:
+        """What was kept as text, with a note on what was not."""
+        text = self.kept.decode("utf-8", "replace")
+        return text if self.size <= self.limit else f"{text}\n[{self.size - self.limit} more bytes cut off]"
+
+
+class Answer(NamedTuple):
+    """A reply and the output since the last one."""
+
+    fields: Mapping[str, Any]
+    stdout: str
+    stderr: str
+
+
+_launcher: ThreadPoolExecutor | None = None
+
+
+def _forget_launcher() -> None:
+    global _launcher
+    _launcher = None
+
+
+os.register_at_fork(after_in_child=_forget_launcher)
+
+
+def _launch(start: Callable[[], "subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
+    """Start a process from a thread that lives as long as we do.
+
+    Linux sends the "parent died" signal when the parent *thread* ends, so a sandbox that a short-lived thread
+    started would die with it. If the caller is interrupted meanwhile, the process is killed when it appears.
+    """
+    global _launcher
+    if _launcher is None:
+        _launcher = ThreadPoolExecutor(1, thread_name_prefix="sandbox-launcher")
+    future: Future[subprocess.Popen[bytes]] = _launcher.submit(start)
+    try:
+        return future.result()
+    except BaseException:
+        future.add_done_callback(_kill_started)
+        raise
+
+
+def _kill_started(future: "Future[subprocess.Popen[bytes]]") -> None:
+    if not future.cancelled() and future.exception() is None:
+        process = future.result()
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _source() -> bytes:
+    """What runs inside: the jail, the exec loop, and the line that starts them."""
+    folder = files("agentrl.tools._sandbox")
+    parts = [folder.joinpath(name).read_text("utf-8") for name in ("jail.py", "kernel.py")]
+    start = (
+        "_c = os.dup(0)\n_s = receive(_c)\nconfine(_s['rules'])\n"
+        "if REPLIES < 0: raise SystemExit\n"
+        "os.set_inheritable(REPLIES, False)\nloop(_c, REPLIES, _s)\n"
+    )
+    return "\n".join([*parts, start]).encode()
+
+
+SOURCE = _source()
+
+
+def _frame(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+class Process:
+    """A started sandbox. Every method may raise `Stopped`, after which only `close` is allowed."""
+
+    def __init__(self, plan: Plan, limits: Limits, files: Mapping[str, bytes]) -> None:
+        self._plan, self._limits = plan, limits
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._pipes: list[int] = []
+        self._line = bytearray()
+        self._family: Family | None = None
+        try:
+            self._start(files)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, files: Mapping[str, bytes]) -> None:
+        replies, theirs = os.pipe()
+        given = {"replies": theirs}
+        info = -1
+        if self._plan.wants_filter:
+            given["filter"], write = os.pipe()
+            os.write(write, bpf.program(bpf.INTERNET + bpf.UNIX))
+            os.close(write)
+        if self._plan.wants_info:
+            info, given["info"] = os.pipe()
+        self._pipes += [replies] + ([info] if info >= 0 else [])
+        command = [part.format(**given) if part.startswith("{") else part for part in self._plan.command]
+        try:
+            self._popen = popen = _launch(lambda: self._spawn(command, tuple(given.values())))
+        finally:
+            for descriptor in given.values():
+                os.close(descriptor)
+        assert popen.stdin and popen.stdout and popen.stderr
+        self._commands, self._out, self._err = (p.fileno() for p in (popen.stdin, popen.stdout, popen.stderr))
+        self._replies = replies
+        for pipe in (self._out, self._err, self._replies, self._commands):
+            os.set_blocking(pipe, False)
+        with suppress(OSError):
+            fcntl.fcntl(self._out, 1031, 1 << 18)  # F_SETPIPE_SZ: floods are read in larger pieces
+        self._set_up(files)
+        self._family = Family(self._plan, popen.pid, info)
+
+    def _spawn(self, command: list[str], descriptors: tuple[int, ...]) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._plan.environment,
+            pass_fds=descriptors,
+            start_new_session=True,  # no terminal to write to, and one group to kill
+            cwd="/",
+            bufsize=0,
+        )
+
+    def _set_up(self, files: Mapping[str, bytes]) -> None:
+        """Hand over the code, the rules and the files, and wait until the loop is ready for untrusted code."""
+        nonce = secrets.token_hex(8)
+        plan = self._plan
+        setup = {"rules": plan.rules, "path": plan.path, "folder": plan.folder, "files": dict(files), "nonce": nonce}
+        try:
+            self._ask(_frame(SOURCE) + _frame(marshal.dumps(setup, 2)), nonce, START_S)
+        except Stopped as stopped:
+            words = " ".join((stopped.stderr or stopped.words).split())[-400:]
+            raise Lost(f"it did not start: {words or stopped.reason}") from None
+
+    def ask(self, command: Mapping[str, Any], timeout_s: float) -> Answer:
+        """Run one command and wait for its answer.
+
+        Args:
+            command: what `kernel.execute` takes, without nonce.
+            timeout_s: seconds after which the sandbox is given up.
+        """
+        nonce = secrets.token_hex(8)
+        assert self._family is not None
+        self._family.thaw()
+        for pipe in (self._out, self._err):
+            self._read(pipe, Capture(0))
+        answer = self._ask(_frame(marshal.dumps({**command, "nonce": nonce}, 2)), nonce, timeout_s)
+        self._family.freeze()
+        return answer
+
+    def _ask(self, data: bytes, nonce: str, timeout_s: float) -> Answer:
+        ends = time.monotonic() + timeout_s
+        limit = self._limits.output_kb * 1024
+        out, err = Capture(limit), Capture(limit)
+        watched = select.poll()
+        for pipe in (self._out, self._err, self._replies):
+            watched.register(pipe, select.POLLIN)
+        waiting = memoryview(data)
+        waiting = waiting[self._write(waiting) :]
+        if waiting:
+            watched.register(self._commands, select.POLLOUT)
+        looked = time.monotonic()
+        while True:
+            ready = watched.poll(1000 * POLL_S)
+            for pipe, _ in ready:
+                if pipe == self._commands:
+                    waiting = waiting[self._write(waiting) :]
+                    if not waiting:
+                        watched.unregister(pipe)
+                elif pipe == self._replies:
+                    fields = self._reply(nonce, out, err)
+                    if fields is not None:
+                        self._read(self._out, out)
+                        self._read(self._err, err)
+                        return Answer(fields, out.text(), err.text())
+                elif not self._read(pipe, out if pipe == self._out else err):
+                    watched.unregister(pipe)
+            now = time.monotonic()
+            if now >= ends:
+                raise self._stopped("timeout", f"no answer in {timeout_s:g} s", out, err)
+            if self._family is not None and now - looked >= POLL_S:
+                looked = now
+                self._look(out, err)
+
+    def _write(self, data: memoryview) -> int:
+        try:
+            return os.write(self._commands, data)
+        except BlockingIOError:
+            return 0
+        except BrokenPipeError:  # it is gone, which the reply pipe tells
+            return len(data)
+
+    def _read(self, pipe: int, capture: Capture) -> bool:
+        """Take what is there, at most a megabyte at once; False at the end of the stream."""
+        for _ in range(16):
+            try:
+                data = os.read(pipe, 1 << 16)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            capture.add(data)
+        return True
+
+    def _reply(self, nonce: str, out: Capture, err: Capture) -> Mapping[str, Any] | None:
+        """The fields of the reply with this nonce, once it is there; whatever else arrives is skipped."""
+        while True:
+            try:
+                data = os.read(self._replies, 1 << 18)
+            except BlockingIOError:
+                return None
+            if not data:
+                raise self._stopped("exit", "", out, err)
+            self._line += data
+            *lines, rest = self._line.split(b"\n")
+            self._line = rest
+            if len(rest) > LINE_LIMIT:
+                raise self._stopped("flood", "the reply channel was flooded", out, err)
+            for line in lines:
+                if line.startswith(nonce.encode()):
+                    fields = _parse(line[len(nonce) :])
+                    if fields is not None:
+                        return fields
+
+    def _look(self, out: Capture, err: Capture) -> None:
+        """Stop the sandbox if its processes together hold too much memory, or too many files."""
+        assert self._family is not None
+        words = self._family.excess(self._limits)
+        if words:
+            raise self._stopped("memory" if "memory" in words else "disk", words, out, err)
+
+    def _stopped(self, reason: str, words: str, out: Capture, err: Capture) -> Stopped:
+        """Kill everything; what was printed until now goes with the exception."""
+        for pipe, capture in ((self._out, out), (self._err, err)):
+            self._read(pipe, capture)
+        code = self._end(reason == "exit")
+        return Stopped(reason, words, code, out.text(), err.text())
+
+    def _end(self, by_itself: bool) -> int | None:
+        """Kill all processes and wait for them; the exit code if it ended by itself."""
+        popen, self._popen = self._popen, None
+        if popen is None:
+            return None
+        code: int | None = None
+        if by_itself:
+            with suppress(subprocess.TimeoutExpired):
+                code = popen.wait(0.2)
+        if popen.poll() is None and self._plan.supervised:
+            popen.terminate()  # the supervisor kills what it started, then ends
+            with suppress(subprocess.TimeoutExpired):
+                popen.wait(END_S)
+        if self._family is not None and popen.poll() is None:
+            self._family.kill()
+        with suppress(OSError):
+            os.killpg(popen.pid, signal.SIGKILL)
+        popen.wait()
+        for stream in (popen.stdin, popen.stdout, popen.stderr):
+            assert stream is not None
+            stream.close()
+        return code if code is None or code < 128 else 128 - code
+
+    def close(self) -> None:
+        """End all processes, close the pipes, remove the files."""
+        self._end(False)
+        self._family = None
+        pipes, self._pipes = self._pipes, []
+        for pipe in pipes:
+            with suppress(OSError):
+                os.close(pipe)
+        scratch, self._plan.scratch = self._plan.scratch, ""
+        if scratch:  # rm descends by open folders: neither links nor a thousand nested folders mislead it
+            subprocess.run(["rm", "-rf", "--", scratch], check=False, stderr=subprocess.DEVNULL)
+
+
+def _parse(line: bytes | bytearray) -> Mapping[str, Any] | None:
+    """The fields of a reply, or None if it is none: a cell may have written it."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None

@@ -1,0 +1,104 @@
+"""Run model-written Python on this machine, in a sandbox that is tested against attacks (docs/sandbox.md).
+
+| backend | walls |
+| --- | --- |
+| `bwrap` | bubblewrap: namespaces, an own file system of bounded size, limits, a system call filter |
+| `unshare` | util-linux unshare, Landlock, the same limits and filter |
+| `landlock` | Landlock, limits, a filter without sockets, a supervisor that ends daemons; not offered to root |
+| `unsafe-host` | none; only when asked for by this name |
+
+`auto` takes the first of the first three that holds on this machine, which is tried out and not looked up; if none
+does, the start is refused. Results name the backend that ran.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.code_session import CodeRunner, CodeSession, fault
+from agentrl.code_text import Convention, describe, with_print
+from agentrl.tools._sandbox.interpreter import entries
+from agentrl.tools._sandbox.launch import Limits
+from agentrl.tools._sandbox.probe import choose
+from agentrl.tools._sandbox.session import LocalSession
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """backend: which walls (see the module). timeout_s: seconds of one run. limits: memory, processes, files,
+    output. packages: installed distributions the code may import, with what they require; none by default.
+    python: the executable; empty takes this one, or the system's where others cannot reach it. echo: tell the
+    value of the last expression, as a notebook does. stateful: keep variables from call to call. convention:
+    the words of the tool's answer, plain, torl or retool. print_last: ReTool's rewrite of the last line.
+    """
+
+    backend: Literal["auto", "bwrap", "unshare", "landlock", "unsafe-host"] = "auto"
+    timeout_s: float = Field(10.0, gt=0, le=3600)
+    limits: Limits = Limits()
+    packages: tuple[str, ...] = ()
+    python: str = ""
+    echo: bool = True
+    stateful: bool = True
+    convention: Convention = "plain"
+    print_last: bool = False
+
+
+class Runner:
+    """Opens local sessions of one configuration; see `agentrl.code_session.CodeRunner`."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises ValueError if no sandbox holds here, or a package is not installed."""
+        entries(config.packages)
+        self.config, self.backend = config, choose(config.backend, config.python)
+
+    def session(self, files: Mapping[str, str | bytes] | None = None, *, stateful: bool = True) -> CodeSession:
+        """See CodeRunner."""
+        config = self.config
+        return LocalSession(
+            self.backend,
+            config.limits,
+            python=config.python,
+            packages=config.packages,
+            timeout_s=config.timeout_s,
+            echo=config.echo,
+            stateful=stateful,
+            files=files,
+        )
+
+
+def runner(config: Config) -> CodeRunner:
+    """What an environment opens sessions with."""
+    return Runner(config)
+
+
+class PythonSandbox:
+    """The tool: one interpreter an episode, closed by `reset` and `close`."""
+
+    name = "python"
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._session = Runner(config).session(stateful=config.stateful)
+        self.backend = self._session.backend
+
+    def __call__(self, code: str) -> str:
+        """Run Python code and read what it prints.
+
+        Args:
+            code: the code; variables are kept for the next call.
+        """
+        result = fault(self._session.run(with_print(code) if self._config.print_last else code))
+        return describe(result, self._config.convention)
+
+    def reset(self) -> None:
+        """Forget all variables: the next call starts a new interpreter."""
+        self._session.close()
+
+    def close(self) -> None:
+        """End the interpreter."""
+        self._session.close()
+
+
+def make(config: Config) -> PythonSandbox:
+    """The tool; ValueError if no sandbox holds on this machine."""
+    return PythonSandbox(config)
