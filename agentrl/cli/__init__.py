@@ -9,6 +9,9 @@ import warnings
 from collections.abc import Sequence
 
 from agentrl import __version__, catalogue
+from agentrl.cli._parser import Parser, positive, seed
+
+__all__ = ["Parser", "main", "overview", "positive", "seed", "verbs"]  # the first and the numbers for verbs of others
 
 ALIAS = {"eval": "evaluate"}  # verbs that are Python builtins
 

@@ -1,4 +1,7 @@
-"""Words of the command line: a mistake in them is one sentence, as every other mistake is."""
+"""Words of the command line: a mistake in them is one sentence, as every other mistake is.
+
+Environments' own verbs use it too (`from agentrl.cli import Parser`).
+"""
 
 import argparse
 import math

@@ -1,6 +1,5 @@
 """The verbs of `agentrl envs alfworld`."""
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
+from agentrl.cli import Parser, positive, seed
 from agentrl.envs.alfworld.data import DOWNLOAD, PUBLISHED, data_root, list_split
 from agentrl.envs.alfworld.experts import EXPERTS
 from agentrl.envs.alfworld.export import write_games
@@ -21,7 +21,7 @@ def about(words: Sequence[str]) -> int:
     Args:
         words: `data=DIR` looks there instead of in $ALFWORLD_DATA.
     """
-    parser = argparse.ArgumentParser("agentrl envs alfworld", description="what games there are, how to get the rest")
+    parser = Parser("agentrl envs alfworld", "what games there are, how to get the rest")
     parser.add_argument("data", nargs="?", default="", help="data=DIR; default: $ALFWORLD_DATA")
     data = str(parser.parse_args(list(words)).data).removeprefix("data=")
     print("generated games (alfworld-gen), nothing to download: level=")
@@ -57,15 +57,13 @@ def _published(data: str) -> list[str]:
 
 def write(words: Sequence[str]) -> int:
     """Write generated games in the official layout, which ALFWorld's own loader reads."""
-    parser = argparse.ArgumentParser("agentrl envs alfworld write", description=write.__doc__)
+    parser = Parser("agentrl envs alfworld write", write.__doc__)
     parser.add_argument("folder", type=Path, help="data root; a folder a split is made in it")
     parser.add_argument("--split", default="train", choices=list(PUBLISHED))
     parser.add_argument("--level", default="full", choices=list(LEVELS))
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=positive, default=100)
+    parser.add_argument("--seed", type=seed, default=0)
     given = parser.parse_args(list(words))
-    if given.count < 1:
-        raise ValueError(f"--count is {given.count}: write 1 game or more")
     keys = islice(Keys(given.level, given.split, seed=given.seed), given.count)
     files = write_games(given.folder, keys)
     print(f"{len(files)} games of level {given.level} in {given.folder / given.split}", file=sys.stderr)

@@ -1,25 +1,18 @@
 """The command line: `agentrl play webshop ...` and `agentrl envs webshop search|reward|prepare ...`."""
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
+from agentrl.cli import Parser, positive
 from agentrl.envs.webshop import bm25, nouns
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.market import open_catalogue, open_market
 from agentrl.envs.webshop.reward import Bought, Unscorable, Wanted, score
 from agentrl.envs.webshop.session import Session
-
-
-class _Parser(argparse.ArgumentParser):
-    """Bad arguments are one sentence, not a usage text."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; try {self.prog} --help")
 
 
 def configure(given: Mapping[str, Any], pairs: Iterable[str]) -> Config:
@@ -61,7 +54,7 @@ def read_actions(path: Path) -> list[str]:
 
 def play(argv: Sequence[str]) -> int:
     """`agentrl play webshop`: a session by hand, or from a file of actions."""
-    parser = _Parser(prog="agentrl play webshop", description="Shop in the terminal, or from a file of actions.")
+    parser = Parser("agentrl play webshop", "Shop in the terminal, or from a file of actions.")
     parser.add_argument("--data", default="", help="folder of the original's files or a prepared store")
     parser.add_argument("--goals", choices=("human", "synthetic"), default="human")
     parser.add_argument("--goal", default="0", help="index after the shuffle, or a session name that draws one")
@@ -125,16 +118,14 @@ def show(line: Mapping[str, Any], *, as_json: bool) -> None:
 
 def search(argv: Sequence[str]) -> int:
     """`agentrl envs webshop search`: what the search engine finds."""
-    parser = _Parser(prog="agentrl envs webshop search", description="Rank the shop's products for a query.")
+    parser = Parser("agentrl envs webshop search", "Rank the shop's products for a query.")
     parser.add_argument("--data", default="", help="folder of the original's files or a prepared store")
     parser.add_argument("--query", required=True)
-    parser.add_argument("--k", type=int, default=50, help="how many")
+    parser.add_argument("--k", type=positive, default=50, help="how many")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("options", nargs="*", metavar="key=value")
     given = parser.parse_intermixed_args(list(argv))
     config = configure({"data": given.data}, given.options)
-    if given.k < 1:
-        raise ValueError(f"--k {given.k}: ask for at least one hit")
     catalogue = open_catalogue(config.data, config.num_products, config.catalogue_seed, config.strict)
     for hit in bm25.search(catalogue.postings, given.query, given.k):
         asin = catalogue.products[hit.document].asin
@@ -145,7 +136,7 @@ def search(argv: Sequence[str]) -> int:
 
 def reward(argv: Sequence[str]) -> int:
     """`agentrl envs webshop reward`: score purchases given as JSON."""
-    parser = _Parser(prog="agentrl envs webshop reward", description="Score purchases, one JSON object each.")
+    parser = Parser("agentrl envs webshop reward", "Score purchases, one JSON object each.")
     parser.add_argument("--cases", type=Path, required=True, help="JSON list: product, goal, price, options each")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     given = parser.parse_args(list(argv))

@@ -1,6 +1,5 @@
 """`agentrl envs webshop prepare`: raw files into a store, streaming, in shards that a later run goes on from."""
 
-import argparse
 import json
 import os
 import pickle
@@ -11,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from agentrl.cli import Parser
 from agentrl.envs.webshop import catalogue as stock
 from agentrl.envs.webshop import goals, json_stream, nouns, products, store
 from agentrl.envs.webshop.analysis import terms
@@ -22,11 +22,6 @@ from agentrl.envs.webshop.products import Product, Source
 from agentrl.store import write_atomically
 
 SHARD = 20_000  # rows of the products file
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; try {self.prog} --help")
 
 
 def _ints() -> "array[int]":
@@ -105,7 +100,7 @@ class _Packed(Mapping[str, Any]):
 
 def main(argv: Sequence[str]) -> int:
     """The command; ValueError for bad arguments or data, after which nothing half-built is left."""
-    parser = _Parser(prog="agentrl envs webshop prepare", description="Build the store that all workers share.")
+    parser = Parser("agentrl envs webshop prepare", "Build the store that all workers share.")
     parser.add_argument("--data", type=Path, required=True, help="folder of the original's files")
     parser.add_argument("--out", type=Path, help=f"folder of the store; default: {store.FOLDER}/ beside the files")
     parser.add_argument("--num-products", type=int, help="only so many rows of the products file")

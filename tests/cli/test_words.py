@@ -57,6 +57,14 @@ def files(tmp_path: Path) -> Path:
         (("compare", "nope", "nope"), "no such report"),
         (("doctor", "--nope"), "unrecognized arguments: --nope"),
         (("envs", "alfworld", "nope"), "no command 'nope': known are write"),
+        (("envs", "alfworld", "--nope"), "unrecognized arguments: --nope; agentrl envs alfworld --help"),
+        (("envs", "alfworld", "write"), "required: folder; agentrl envs alfworld write --help"),
+        (("envs", "alfworld", "write", "x", "--split", "nope"), "argument --split: invalid choice: 'nope'"),
+        (("envs", "alfworld", "write", "x", "--count", "0"), "argument --count: '0' is no whole number"),
+        (("envs", "alfworld", "write", "x", "--seed", "-1"), "argument --seed"),
+        (("envs", "webshop", "search"), "required: --query; agentrl envs webshop search --help"),
+        (("envs", "webshop", "search", "--query", "x", "--k", "many"), "argument --k: 'many' is no whole number"),
+        (("envs", "webshop", "prepare"), "required: --data"),
     ],
 )
 def test_a_mistake_is_one_sentence(words, sentence, files, capsys, monkeypatch):

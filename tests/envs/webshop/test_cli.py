@@ -66,7 +66,7 @@ def test_reward_scores_cases_and_reports_what_has_no_score(tmp_path, capsys):
         (["play", "seed"], "'seed' is not an option"),
         (["play", "--actions", "/nowhere.json"], "cannot read the actions file /nowhere.json"),
         (["play", "--goals", "both"], "invalid choice"),
-        (["search", "--query", "x", "--k", "0"], "--k 0"),
+        (["search", "--query", "x", "--k", "0"], "argument --k: '0' is no whole number"),
         (["search"], "--query"),
         (["reward", "--cases", "/nowhere.json"], "cannot read the cases file"),
         (["prepare", "--data", "/nowhere"], "no such folder"),
