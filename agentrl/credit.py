@@ -13,7 +13,7 @@ they get its root-to-leaf paths and what they return is pooled; a method written
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType, ModuleType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, model_validator
@@ -38,6 +38,15 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         return given
 
 
+class PathCredit(NamedTuple):
+    """Credit of a branched graph before its paths are pooled, [P rows] each beside `on`."""
+
+    on: Paths
+    positive: np.ndarray
+    negative: np.ndarray
+    weight: np.ndarray
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Credit:
     """What each step earned.
@@ -54,6 +63,8 @@ class Credit:
         returns: [N] float64 value targets, or None.
         parts: named arrays [N] (those named `token_...` [S]) that `agentrl credit` prints beside the
         advantage. metrics: scalars for the log.
+        on_paths: on a branched graph what each path gave to its copy of a step, for losses over whole paths; None
+            where credit is not given path by path.
     """
 
     advantage: np.ndarray
@@ -65,6 +76,7 @@ class Credit:
     returns: np.ndarray | None = None
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    on_paths: PathCredit | None = None
 
     @classmethod
     def of(
@@ -242,6 +254,7 @@ def pool(credit: Credit, on: Paths, n: int) -> Credit:
         returns=None if credit.returns is None else total(credit.returns) / shares,
         parts={name: part(name, x) for name, x in credit.parts.items()},
         metrics=credit.metrics,
+        on_paths=PathCredit(on, credit.positive, credit.negative, credit.weight),
     )
 
 
@@ -263,6 +276,7 @@ def scatter(credit: Credit, rows: np.ndarray, graph: StepGraph) -> Credit:
         out[mask] = x
         return out
 
+    pathwise = credit.on_paths
     return Credit(
         advantage=wide(credit.advantage),
         positive=wide(credit.positive),
@@ -275,4 +289,5 @@ def scatter(credit: Credit, rows: np.ndarray, graph: StepGraph) -> Credit:
             name: wide_tokens(x) if name.startswith("token_") else wide(x, np.nan) for name, x in credit.parts.items()
         },
         metrics=credit.metrics,
+        on_paths=None if pathwise is None else pathwise._replace(on=pathwise.on._replace(row=rows[pathwise.on.row])),
     )

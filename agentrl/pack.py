@@ -12,8 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from agentrl.credit import forked
-from agentrl.graph import StepGraph, Tokens, path_lengths
+from agentrl.graph import Tokens, path_lengths
 from agentrl.layout import MIN_SHARED, Layout, lay_out, unshared
 
 Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
@@ -187,8 +186,8 @@ def _in_units(batch: Batch, max_tokens: int, unit: np.ndarray) -> Iterator[Batch
         need = _paths_to(batch.layout, batch.at[index == u])  # [T]
         if need.sum() > max_tokens:
             raise ValueError(
-                f"an episode has {need.sum()} packed tokens and its loss needs them at once, the limit of a "
-                f"micro-batch is {max_tokens}: raise update.max_tokens"
+                f"an episode (on a branched graph: a tree) has {need.sum()} packed tokens and its loss needs them at "
+                f"once, the limit of a micro-batch is {max_tokens}: raise update.max_tokens"
             )
         if piece and (laid | need).sum() > max_tokens:
             yield _of_targets(batch, np.flatnonzero(np.isin(index, piece)))
@@ -239,58 +238,41 @@ def _take_csr(offsets: np.ndarray, values: np.ndarray, which: np.ndarray) -> tup
 
 
 def aggregation_weights(
-    graph: StepGraph,
+    n_tokens: np.ndarray,
     multiplicity: np.ndarray,
+    key: np.ndarray,
     how: Aggregation = "token-mean",
-    sequence: Literal["step", "episode"] = "step",
     norm_tokens: int | None = None,
 ) -> np.ndarray:
-    """What each decision counts in the loss of a mini-batch, its denominator taken over the whole mini-batch.
+    """What each decision of a row counts in the loss of a mini-batch, its denominator taken over the whole mini-batch.
 
     Args:
-        graph: with tokens.
+        n_tokens: [N] decisions of each row.
         multiplicity: [N] float, how often each row counts (paths through it, times its weight); 0 leaves it
             out.
+        key: [N] the sequence of each row: a step (prompt and response, as in verl) or an episode.
         how: token-mean: 1 / decisions. seq-mean-token-sum: 1 / sequences. seq-mean-token-mean: 1 / sequences
             / the sequence's decisions. seq-mean-token-sum-norm: 1 / sequences / norm_tokens (verl divides the
             sum over sequences by the padded length alone; here it is a mean over sequences, as its name
             says).
-        sequence: what counts as one: a step (prompt and response, as in verl) or an episode.
         norm_tokens: decisions a sequence is normalised by; None takes the longest sequence of the mini-batch.
 
     Returns:
-        [S] float64, to be multiplied by a row's P, M and W (see `agentrl.credit.Credit`); 0 where not a
-        decision.
-
-    Raises:
-        ValueError: episodes are asked for as sequences on a branched graph, where a step lies in several of
-            them.
+        [N] float64, to be multiplied by a row's P, M and W (see `agentrl.credit.Credit`).
     """
-    assert graph.tokens is not None
-    row = token_rows(graph.tokens)  # [S]
-    counted = decisions(graph.tokens) & (multiplicity[row] > 0)  # [S]
-    n_tokens = np.bincount(row[counted], minlength=len(graph))  # [N]
     if how == "token-mean":
-        total = float((n_tokens * multiplicity).sum())
-        return np.where(counted, 1.0 / max(total, 1e-300), 0.0)
-    key = np.arange(len(graph))  # [N] sequence of each row
-    if sequence == "episode":
-        if forked(graph):
-            raise ValueError(
-                "on a branched graph a step lies in several episodes: "
-                "set update.sequence=step or update.aggregation=token-mean"
-            )
-        key = np.unique(graph.episode, return_inverse=True)[1]
-    length = np.bincount(key, n_tokens)  # decisions of each sequence
+        return np.full(len(n_tokens), 1.0 / max(float((n_tokens * multiplicity).sum()), 1e-300))
+    key = np.unique(key, return_inverse=True)[1]  # [N]
+    length = np.bincount(key, n_tokens * (multiplicity > 0), minlength=1)  # decisions of each sequence
     times = np.zeros(len(length))  # how often each sequence counts
     np.maximum.at(times, key, np.where(n_tokens > 0, multiplicity, 0.0))
-    sequences = max(float(times.sum()), 1e-300)
     divisor = np.ones(len(length))
     if how == "seq-mean-token-mean":
         divisor = np.maximum(length, 1)
     elif how == "seq-mean-token-sum-norm":
         divisor = np.full(len(length), norm_tokens or max(length.max(initial=1), 1))
-    return np.where(counted, 1.0 / (sequences * divisor[key[row]]), 0.0)
+    weights: np.ndarray = 1.0 / (max(float(times.sum()), 1e-300) * divisor[key])  # [N]
+    return weights
 
 
 def longest_path(tokens: Tokens) -> int:

@@ -4,7 +4,8 @@ mini-batch.
 The loss of a mini-batch is sum over decisions of a * (P * l(u, +1) + M * l(u, -1) + W * (KL - entropy
 bonus)), where a is the aggregation weight over the whole mini-batch (`agentrl.pack.aggregation_weights`) and
 P, M, W are the step's credit times the row's weight. Micro-batches are summed, so their number changes
-nothing but rounding.
+nothing but rounding. On a branched graph, ratios and means over whole episodes are taken path by path
+(`agentrl.copies`), all of a tree's paths after one forward pass.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ import torch
 from pydantic import BaseModel, Field
 from torch import Tensor
 
+from agentrl.copies import Copies, Spread, aggregate, of_paths, of_rows, roots, spread
 from agentrl.credit import Credit, forked
 from agentrl.epo import EpoConfig, EpoTerm
 from agentrl.graph import StepGraph
@@ -24,7 +26,7 @@ from agentrl.learner import Learner
 from agentrl.logprobs import EntropyMode, TokenStats, token_stats
 from agentrl.loss import LossInputs, LossOutput
 from agentrl.minibatch import split
-from agentrl.pack import Aggregation, Batch, aggregation_weights, microbatches, pack, token_rows
+from agentrl.pack import Aggregation, microbatches, pack, token_rows
 from agentrl.regularizers import KlForm, LldsConfig, kl_term, likelihood_guard
 
 
@@ -84,18 +86,17 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Work:
-    """What is trained: `rows` ascending, `active` [N] those of them that need a forward pass, the
-    `multiplicity` [N] with which each row counts in means, and whether the loss needs all tokens of an
-    episode at once."""
+    """What is trained: `rows` ascending, `active` [N] those of them that need a forward pass, the `copies` of rows
+    that the loss counts, and, where it needs some tokens at once, the `whole` [N] whose parts stay together."""
 
     graph: StepGraph
     rows: np.ndarray
     active: np.ndarray
-    multiplicity: np.ndarray
-    terms: Callable[[TokenStats, Batch], Terms]
+    copies: Copies
+    terms: Callable[[TokenStats, np.ndarray, Spread, Copies], Terms]
     entropy: EntropyMode
     temperature: float
-    whole_episodes: bool = False
+    whole: np.ndarray | None = None
     beside: Callable[[np.ndarray], None] | None = None
 
 
@@ -125,27 +126,21 @@ def update(
     Returns:
         Metrics of the whole update; means are over decisions, each weighted as in the loss.
     """
+    trained = credit.assigned & (graph.valid | config.train_invalid)  # [N]
     whole_episodes = getattr(loss_config, "whole_episodes", False)
-    if whole_episodes and forked(graph):
-        raise ValueError(
-            "a ratio over whole episodes is not defined on a branched graph, where a step lies in several: "
-            "set loss.sequence=step or choose a loss with token or turn ratios"
-        )
-    weight = credit.weight * graph.weight * credit.assigned  # [N]
-    if not config.train_invalid:
-        weight = weight * graph.valid
+    copies = _copies(graph, credit, graph.weight * trained, config, whole_episodes)
     epo = None
     if config.epo.coef:
-        epo = EpoTerm(config.epo, learner.past_entropy, graph.turn, learner.updates, learner.total_updates)
+        epo = EpoTerm(config.epo, learner.past_entropy, graph.turn[copies.row], learner.updates, learner.total_updates)
     work = Work(
         graph=graph,
-        rows=np.flatnonzero(weight > 0),
+        rows=np.flatnonzero(graph.weight * credit.weight * trained > 0),
         active=_active(graph, credit, config, loss),
-        multiplicity=weight,
-        terms=_policy_terms(graph, credit, weight, config, loss, loss_config, epo),
+        copies=copies,
+        terms=_policy_terms(graph, credit, config, loss, loss_config, epo),
         entropy="gradient" if config.entropy_coef or config.epo.coef else "value",
         temperature=temperature or 1.0,
-        whole_episodes=whole_episodes,
+        whole=roots(graph.parent) if whole_episodes else None,
         beside=beside,
     )
     metrics = _descend(learner, work, config, config.epochs, config.minibatches, seed)
@@ -153,6 +148,15 @@ def update(
         epo.remember()
     idle = float((~work.active[work.rows]).sum())
     return {**metrics, "dropped_rows": float(len(graph) - len(work.rows)), "idle_rows": idle}
+
+
+def _copies(
+    graph: StepGraph, credit: Credit, use: np.ndarray, config: UpdateConfig, whole_episodes: bool = False
+) -> Copies:
+    """What the loss counts: rows, or the paths through them where a ratio or a mean is over whole paths."""
+    over_episodes = config.sequence == "episode" and config.aggregation != "token-mean"
+    per_path = (whole_episodes or over_episodes) and forked(graph)
+    return of_paths(graph, credit, use) if per_path else of_rows(graph, credit, use)
 
 
 def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: ModuleType) -> np.ndarray:
@@ -182,15 +186,15 @@ def clone(
     The learner's distribution is the one it will act with: restricted to allowed sets, at temperature 1.
     """
 
-    def terms(stats: TokenStats, batch: Batch) -> Terms:
-        weight = _of(graph.weight[batch.step], stats.logprob)
+    def terms(stats: TokenStats, token: np.ndarray, on: Spread, copies: Copies) -> Terms:
+        weight = _of(copies.weight[on.copy], stats.logprob)
         return Terms(-weight * stats.logprob, {"probability": stats.logprob.detach().exp()})
 
     work = Work(
         graph=graph,
         rows=np.flatnonzero(graph.weight > 0),
         active=np.ones(len(graph), bool),
-        multiplicity=graph.weight,
+        copies=_copies(graph, Credit.of(np.zeros(len(graph))), graph.weight, config),
         terms=terms,
         entropy="value",
         temperature=1.0,
@@ -202,40 +206,39 @@ def clone(
 def _policy_terms(
     graph: StepGraph,
     credit: Credit,
-    weight: np.ndarray,
     config: UpdateConfig,
     loss: ModuleType,
     loss_config: Any,
     epo: EpoTerm | None,
-) -> Callable[[TokenStats, Batch], Terms]:
+) -> Callable[[TokenStats, np.ndarray, Spread, Copies], Terms]:
     """The loss of each target from its log-prob: policy gradient and regularisers."""
-    assert graph.tokens is not None
-    share = graph.weight * (weight > 0)  # [N]
-    row = token_rows(graph.tokens)  # [S]
-    importance = graph.columns["importance"] if graph.has("importance") else np.ones(len(row))  # [S]
-    if credit.token_advantage is None:
-        positive, negative = (share * credit.positive)[row], (share * credit.negative)[row]  # [S]
-    else:
-        advantage = credit.token_advantage * weight[row]  # [S]
-        positive, negative = np.maximum(advantage, 0.0), np.maximum(-advantage, 0.0)
-    positive, negative = positive * importance, negative * importance  # [S]
+    importance = graph.columns.get("importance")  # [S]
     old = graph.column("old_logprob", "a policy update")  # [S]
     reference = graph.column("ref_logprob", "update.kl_coef > 0") if config.kl_loss_coef > 0 else None
 
-    def terms(stats: TokenStats, batch: Batch) -> Terms:
-        def at(x: np.ndarray) -> Tensor:
-            return _of(x[batch.token], stats.logprob)
+    def terms(stats: TokenStats, token: np.ndarray, on: Spread, copies: Copies) -> Terms:
+        """Of the targets of copies: their statistics and their places [X] in the token table."""
 
+        def like(x: np.ndarray) -> Tensor:
+            return _of(x, stats.logprob)
+
+        weight = copies.weight[on.copy]  # [X]
+        if credit.token_advantage is None:
+            positive, negative = copies.positive[on.copy], copies.negative[on.copy]  # [X]
+        else:
+            advantage = credit.token_advantage[token] * weight  # [X]
+            positive, negative = np.maximum(advantage, 0.0), np.maximum(-advantage, 0.0)
+        corrected = np.ones(len(token)) if importance is None else importance[token]  # [X]
         inputs = LossInputs(
             logprob=stats.logprob,
-            old_logprob=at(old),
-            ref_logprob=None if reference is None else at(reference),
+            old_logprob=like(old[token]),
+            ref_logprob=None if reference is None else like(reference[token]),
             entropy=stats.entropy,
-            positive=at(positive),
-            negative=at(negative),
-            weight=_of(weight[batch.step], stats.logprob),
-            step=torch.from_numpy(batch.step).to(stats.logprob.device),
-            path=torch.from_numpy(graph.episode[batch.step]).to(stats.logprob.device),
+            positive=like(positive * corrected),
+            negative=like(negative * corrected),
+            weight=like(weight),
+            step=torch.from_numpy(on.copy).to(stats.logprob.device),
+            path=torch.from_numpy(copies.path[on.copy]).to(stats.logprob.device),
         )
         policy: LossOutput = loss.loss(inputs, loss_config)
         return _with_penalties(inputs, policy, config, epo)
@@ -281,14 +284,14 @@ def _descend(
 
 def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateConfig, meter: "Meter") -> None:
     """One optimiser step on `rows`."""
-    assert work.graph.tokens is not None
-    net = learner.network
-    inside = np.zeros(len(work.graph))  # [N]
-    inside[rows] = work.multiplicity[rows]
-    weight = aggregation_weights(work.graph, inside, config.aggregation, config.sequence, config.norm_tokens)  # [S]
-    batch = pack(work.graph.tokens, rows[work.active[rows]], weight, sharing=net.sharing)
-    whole = work.graph.episode[batch.step] if work.whole_episodes else None
-    for part in microbatches(batch, config.max_tokens, whole):
+    tokens, net, copies = work.graph.tokens, learner.network, work.copies
+    assert tokens is not None
+    inside = np.flatnonzero(np.isin(copies.row, rows))  # [C of the mini-batch]
+    share = np.zeros(len(copies.row))  # [C]
+    share[inside] = aggregate(work.graph, copies.take(inside), config.aggregation, config.sequence, config.norm_tokens)
+    total = np.bincount(copies.row, share, len(work.graph))  # [N] over the copies of a row
+    batch = pack(tokens, rows[work.active[rows]], total[token_rows(tokens)], sharing=net.sharing)
+    for part in microbatches(batch, config.max_tokens, None if work.whole is None else work.whole[batch.step]):
         hidden = net.hidden(part)[torch.from_numpy(part.at).to(net.device)]  # [K, d]
         stats = token_stats(
             net.logits,
@@ -300,16 +303,24 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
             temperature=work.temperature,
             entropy=work.entropy,
         )
-        terms = work.terms(stats, part)
-        share = _of(part.weight, stats.logprob)  # [K]
-        loss = (share * terms.per_token).sum()
+        on = spread(part.step, copies.row)  # [X]
+        stats = _at(stats, on.target)
+        terms = work.terms(stats, part.token[on.target], on, copies)
+        counted = _of(share[on.copy], stats.logprob)  # [X]
+        loss = (counted * terms.per_token).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-        counts = share * _of(inside[part.step], stats.logprob)  # [K]
-        meter.add(len(part), loss, counts, {**terms.metrics, "entropy": stats.entropy})
+        times = counted * _of(copies.weight[on.copy], stats.logprob)  # [X]
+        meter.add(len(part), loss, times, {**terms.metrics, "entropy": stats.entropy}, len(part.target))
     if work.beside is not None:
         work.beside(rows)
     if len(batch.target) or work.beside is not None:
         meter.step(*learner.step())
+
+
+def _at(stats: TokenStats, target: np.ndarray) -> TokenStats:
+    """The statistics of some targets, each as often as it is named."""
+    index = torch.from_numpy(target).to(stats.logprob.device)
+    return TokenStats(stats.logprob[index], None if stats.entropy is None else stats.entropy[index])
 
 
 def _of(x: np.ndarray, like: Tensor) -> Tensor:
@@ -326,14 +337,16 @@ class Meter:
         self.norms: list[float] = []
         self.skipped = 0
 
-    def add(self, tokens: int, loss: Tensor, share: Tensor, values: Mapping[str, Tensor | None]) -> None:
-        """A micro-batch: its loss, each target's share [K] in the mini-batch's means, and values [K]."""
+    def add(
+        self, tokens: int, loss: Tensor, share: Tensor, values: Mapping[str, Tensor | None], decisions: int
+    ) -> None:
+        """A micro-batch: its loss, the share [X] of each copy of a target in the mini-batch's means, values [X]."""
         named = {"loss": loss.detach(), "share": share.sum()}
         named |= {name: (share * x.detach()).sum() for name, x in values.items() if x is not None}
         for name, x in named.items():
             self.sums[name] = self.sums[name] + x if name in self.sums else x
         self.counts["tokens"] += tokens
-        self.counts["decision_tokens"] += len(share)
+        self.counts["decision_tokens"] += decisions
         self.counts["microbatches"] += 1
 
     def step(self, grad_norm: float, skipped: bool) -> None:

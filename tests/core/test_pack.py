@@ -144,9 +144,8 @@ def test_an_answer_without_a_prompt_is_refused():
 
 def test_forced_tokens_are_neither_targets_nor_counted():
     graph = build([Row([1], [2, 3, 4], allowed=[[2], [3, 5], []])])
-    weights = aggregation_weights(graph, np.ones(1))
-    np.testing.assert_allclose(weights, [0, 0, 0.5, 0.5])
-    assert pack(graph.tokens, np.array([0]), weights).target.tolist() == [3, 4]
+    assert decisions(graph.tokens).tolist() == [False, False, True, True]
+    assert pack(graph.tokens, np.array([0]), np.ones(4)).target.tolist() == [3, 4]
 
 
 def test_unshared_lays_each_leaf_path_out_once():
@@ -164,22 +163,18 @@ def test_unshared_lays_each_leaf_path_out_once():
     ("how", "expected"),
     [
         # Row 0 has 2 decisions and counts twice, row 1 has 3 and counts once, row 2 is left out.
-        ("token-mean", [1 / 7] * 5),  # 2*2 + 3
-        ("seq-mean-token-sum", [1 / 3] * 5),
-        ("seq-mean-token-mean", [1 / 6] * 2 + [1 / 9] * 3),
-        ("seq-mean-token-sum-norm", [1 / 9] * 5),  # the longest has 3
+        ("token-mean", [1 / 7] * 2),  # 2*2 + 3
+        ("seq-mean-token-sum", [1 / 3] * 2),
+        ("seq-mean-token-mean", [1 / 6, 1 / 9]),
+        ("seq-mean-token-sum-norm", [1 / 9] * 2),  # the longest has 3
     ],
 )
 def test_aggregation_by_hand(how, expected):
-    graph = build([Row([1], [2, 3]), Row([1], [2, 3, 4], episode=1), Row([1], [2], episode=2)])
-    weights = aggregation_weights(graph, np.array([2.0, 1.0, 0.0]), how)
-    np.testing.assert_allclose(weights[graph.tokens.sampled], [*expected, 0.0])
-    assert not weights[~graph.tokens.sampled].any()
+    weights = aggregation_weights(np.array([2, 3, 1]), np.array([2.0, 1.0, 0.0]), np.arange(3), how)
+    np.testing.assert_allclose(weights[:2], expected)
 
 
-def test_episodes_as_sequences_and_their_limit():
-    graph = build([Row([1], [2, 3]), Row([1], [4], 0, None, 0, 0, turn=1), Row([1], [2], episode=1)])
-    weights = aggregation_weights(graph, np.ones(3), "seq-mean-token-mean", "episode")
-    np.testing.assert_allclose(weights[graph.tokens.sampled], [1 / 6, 1 / 6, 1 / 6, 1 / 2])
-    with pytest.raises(ValueError, match="branched"):
-        aggregation_weights(trees(1), np.ones(12), "seq-mean-token-mean", "episode")
+def test_episodes_as_sequences():
+    # Rows of 2 and 1 decisions are one episode, a row of 1 another: 1 / (2 episodes * 3) and 1 / (2 * 1).
+    weights = aggregation_weights(np.array([2, 1, 1]), np.ones(3), np.array([7, 7, 9]), "seq-mean-token-mean")
+    np.testing.assert_allclose(weights, [1 / 6, 1 / 6, 1 / 2])

@@ -345,12 +345,3 @@ def test_gradient_checkpointing_gives_the_same_gradient(reentrant):
         clone(learner, trees(1), UpdateConfig())
         found.append(gradient(model))
     torch.testing.assert_close(found[0], found[1])
-
-
-def test_an_episode_ratio_is_refused_on_branches():
-    class Whole:
-        whole_episodes = True
-
-    learner = Learner(loaded(tiny_model()), OptimConfig())
-    with pytest.raises(ValueError, match="branched"):
-        update(learner, trees(0), Credit.of(np.ones(12)), UpdateConfig(), ppo_clip, Whole(), temperature=1.0)
