@@ -1,0 +1,22 @@
+"""`agentrl serve SERVICE ...`: something of ours for other programs; `retriever` is a search server."""
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+
+from agentrl import catalogue, cli
+
+PREFIX = "_serve_"  # a service is a module of this package with `main(words) -> exit code`
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the service that the first word names."""
+    known = [name.removeprefix(PREFIX) for _, name, _ in pkgutil.iter_modules(cli.__path__) if name.startswith(PREFIX)]
+    if words and words[0] in ("-h", "--help"):
+        print(f"{__doc__}\nservices: {', '.join(known)}; agentrl serve SERVICE --help tells more")
+        return 0
+    if not words or words[0] not in known:
+        word = words[0] if words else ""
+        raise ValueError(f"unknown service {word!r}{catalogue.nearest(word, known)}; agentrl serve --help tells more")
+    code: int = importlib.import_module(f"{cli.__name__}.{PREFIX}{words[0]}").main(words[1:])
+    return code

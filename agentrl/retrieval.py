@@ -1,0 +1,56 @@
+"""What a retriever is: passages, the protocol every search tool speaks, and how results are put into words."""
+
+import json
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+Form = Literal["search_r1", "verl", "verl_agent", "brief"]
+
+
+class Passage(NamedTuple):
+    """One result. `contents` is its title, often in double quotes, a newline, and its text; `score` is None where the
+    service gives none."""
+
+    id: str
+    contents: str
+    score: float | None = None
+
+    @property
+    def title(self) -> str:
+        """The first line, quotes included."""
+        return self.contents.partition("\n")[0]
+
+    @property
+    def text(self) -> str:
+        """All but the first line."""
+        return self.contents.partition("\n")[2]
+
+
+@runtime_checkable
+class Retriever(Protocol):
+    """Finds passages. Safe to call from several threads."""
+
+    def search(self, queries: list[str], k: int) -> list[list[Passage]]:
+        """Up to `k` passages for each query, best first; an empty list where nothing fits.
+
+        Raises:
+            agentrl.tool.ToolFault: the service is lost.
+        """
+        ...
+
+
+def write(passages: Sequence[Passage], form: Form) -> str:
+    """Results in words, as the published code writes them (they are part of the prompt a model was trained on).
+
+    search_r1: `Doc i(Title: t) text`, one a line (Search-R1, arXiv:2503.09516). verl: JSON of `Doc i (Title: t)`, text,
+    blank line. verl_agent: JSON of `Doc i: contents`. brief: `# title: text`, one a line, for small models.
+    """
+    if form == "brief":
+        return "\n".join(f"# {p.title.strip(chr(34))}: {p.text}" for p in passages) or "# nothing found"
+    if form == "search_r1":
+        return "".join(f"Doc {i}(Title: {p.title}) {p.text}\n" for i, p in enumerate(passages, 1))
+    if form == "verl":
+        text = "".join(f"Doc {i} (Title: {p.title})\n{p.text}\n\n" for i, p in enumerate(passages, 1)).strip()
+    else:
+        text = "".join(f"Doc {i}: {p.contents.strip()}\n" for i, p in enumerate(passages, 1))
+    return json.dumps({"result": text}, ensure_ascii=False)

@@ -1,0 +1,72 @@
+"""Search: passages for a query, from a corpus of your own (BM25, dense) or from any server of the Search-R1 protocol.
+
+    {name = "search", bm25 = {corpus = "wiki.jsonl"}}
+    {name = "search", backend = "http", http = {urls = ["http://127.0.0.1:8000/retrieve"]}}
+    {name = "search", backend = "faiss", faiss = {corpus = "wiki.jsonl", encoder = "intfloat/e5-base-v2"}}
+
+A corpus is a JSONL file, one passage a line: `{"id": ..., "contents": "\\"Title\\"\\ntext"}`, or `title` and `text`.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.retrieval import Form, Passage, Retriever, write
+from agentrl.tools.search.bm25 import Bm25, Bm25Config
+from agentrl.tools.search.dense import DenseConfig, make_dense
+from agentrl.tools.search.http import Http, HttpConfig
+
+__all__ = ["Config", "Search", "make"]
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """Which retriever, and how a model is told what it found.
+
+    Attributes:
+        backend: bm25 (extra `search`), http (extra `search`) or faiss (extra `faiss`).
+        bm25, http, faiss: options of each.
+        topk: passages of a call by a model.
+        form: how they are written; see `agentrl.retrieval.write`.
+    """
+
+    backend: Literal["bm25", "http", "faiss"] = "bm25"
+    bm25: Bm25Config = Bm25Config()
+    http: HttpConfig = HttpConfig()
+    faiss: DenseConfig = DenseConfig()
+    topk: int = Field(3, ge=1)
+    form: Form = "search_r1"
+
+
+class Search:
+    """The tool: a call in words for models, `search` for programs."""
+
+    name = "search"
+
+    def __init__(self, config: Config, retriever: Retriever) -> None:
+        self.config, self.retriever = config, retriever
+
+    def __call__(self, query: str) -> str:
+        """Search the corpus and return the best passages.
+
+        Args:
+            query: What to look for, in a few words.
+        """
+        return write(self.search([query], self.config.topk)[0], self.config.form) or "nothing found"
+
+    def search(self, queries: list[str], k: int) -> list[list[Passage]]:
+        """See `agentrl.retrieval.Retriever`."""
+        return self.retriever.search(queries, k)
+
+
+def make(config: Config) -> Search:
+    """The tool; indexes are built or read here.
+
+    Raises:
+        ValueError: no such corpus, a line of it that is no passage, a missing extra.
+    """
+    match config.backend:
+        case "bm25":
+            return Search(config, Bm25(config.bm25))
+        case "http":
+            return Search(config, Http(config.http))
+    return Search(config, make_dense(config.faiss))

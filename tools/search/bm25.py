@@ -1,0 +1,114 @@
+"""BM25 over a corpus of your own, by bm25s; the index lies next to the corpus.
+
+Scores are bm25s's; equal scores keep the corpus's order, and passages without a word of the query are no result, so a
+query has one answer. (bm25s does not round lengths as Lucene does: for rankings equal to pyserini's, serve pyserini
+and use `backend = "http"`.)
+"""
+
+import json
+import shutil
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from agentrl.retrieval import Passage
+from agentrl.tools.search.cache import fingerprint, put_folder
+from agentrl.tools.search.corpus import Corpus, find
+
+WORD = r"(?u)\b\w+\b"
+
+
+class Bm25Config(BaseModel, frozen=True, extra="forbid"):
+    """corpus: the JSONL file. index: folder of its index; default: beside the corpus, its name + `.bm25`. k1, b: of
+    BM25 (Anserini's values). stopwords: leave out the commonest English words."""
+
+    corpus: str = ""
+    index: str = ""
+    k1: float = Field(0.9, ge=0)
+    b: float = Field(0.4, ge=0, le=1)
+    stopwords: bool = True
+
+
+class Bm25:
+    """An index in memory; a `Retriever`."""
+
+    def __init__(self, config: Bm25Config) -> None:
+        """Raises ValueError: see `Corpus.scan`; or bm25s is missing."""
+        self._library, self.config = _library(), config
+        path = find(config.corpus, "bm25.corpus")
+        self.folder = Path(config.index).expanduser() if config.index else path.with_name(f"{path.name}.bm25")
+        said = {"k1": config.k1, "b": config.b, "stopwords": config.stopwords, "bm25s": self._library.__version__}
+        self._about = json.dumps({**fingerprint(path), **said}, sort_keys=True)
+        if not self._read(path):
+            self._build(path)
+
+    def search(self, queries: list[str], k: int) -> list[list[Passage]]:
+        """See `agentrl.retrieval.Retriever`."""
+        return [self._one(query, k) for query in queries]
+
+    def _one(self, query: str, k: int) -> list[Passage]:
+        known = [self._index.vocab_dict[w] for w in self._words([query])[0] if w in self._index.vocab_dict]
+        if not known:
+            return []
+        scores: np.ndarray = self._index.get_scores_from_ids(known)  # [N]
+        rows = _best(scores, k)
+        return [self.corpus[row]._replace(score=float(scores[row])) for row in rows.tolist()]
+
+    def _words(self, texts: Any) -> list[list[str]]:
+        words: list[list[str]] = self._library.tokenize(
+            texts,
+            token_pattern=WORD,
+            stopwords="english" if self.config.stopwords else [],
+            return_ids=False,
+            show_progress=False,
+        )
+        return words
+
+    def _build(self, path: Path) -> None:
+        """Index the corpus and put the index beside it, or, where nothing can be written, keep it in memory alone."""
+        self.corpus = Corpus.scan(path)
+        self._index = self._library.BM25(k1=self.config.k1, b=self.config.b, method="lucene")
+        words = self._words([passage.contents for passage in self.corpus])
+        if not any(words):
+            raise ValueError(f"the corpus {path} holds no word that can be searched for")
+        self._index.index(words, show_progress=False)
+        put_folder(self.folder, self._write)
+
+    def _write(self, folder: Path) -> None:
+        self._index.save(str(folder), show_progress=False)
+        np.save(folder / "places.npy", self.corpus.places)
+        (folder / "about.json").write_text(self._about)
+
+    def _read(self, path: Path) -> bool:
+        """Take the stored index if it is this corpus's, made with these options."""
+        about = self.folder / "about.json"
+        if not about.is_file() or about.read_text() != self._about:
+            return False
+        try:
+            self._index = self._library.BM25.load(str(self.folder), show_progress=False)
+            self.corpus = Corpus(path, np.load(self.folder / "places.npy"))
+        except (OSError, ValueError, KeyError):  # files damaged by hand or by a full disk: made again
+            shutil.rmtree(self.folder, ignore_errors=True)
+            return False
+        return True
+
+
+def _best(scores: np.ndarray, k: int) -> np.ndarray:
+    """[<= k] the rows of the highest scores above 0, ties in the order of rows."""
+    found = np.flatnonzero(scores > 0)  # [M]
+    if len(found) > k:
+        least = np.partition(scores[found], len(found) - k)[len(found) - k]
+        found = found[scores[found] >= least]  # [>= k]
+    return found[np.argsort(-scores[found], kind="stable")][:k]
+
+
+def _library() -> ModuleType:
+    try:
+        import bm25s
+    except ImportError:
+        raise ValueError("backend bm25 needs bm25s: pip install 'agentrl-stepgraph[search]'") from None
+    module: ModuleType = bm25s
+    return module

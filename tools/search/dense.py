@@ -1,0 +1,150 @@
+"""Dense retrieval: a transformers encoder and a FAISS index over a corpus of your own.
+
+The defaults are those of e5 (arXiv:2212.03533): prefixes, mean of the token states, unit length, inner product. The
+index lies beside the corpus; passages are encoded once.
+"""
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from agentrl.retrieval import Passage, Retriever
+from agentrl.tools.search.cache import fingerprint, put_folder
+from agentrl.tools.search.corpus import Corpus, find
+
+
+class DenseConfig(BaseModel, frozen=True, extra="forbid"):
+    """corpus: the JSONL file. encoder: folder or hub name of a transformers encoder. index: folder of the stored index;
+    default: beside the corpus, its name + `.faiss`. factory: FAISS's index factory (`Flat`, `IVF4096,SQ8`, `HNSW32`).
+    query_prefix, passage_prefix: put before the words. pooling: mean of the token states, or the first one.
+    query_tokens, passage_tokens: longest texts. batch: texts encoded at once. device: auto is CUDA where there is one;
+    on it the encoder works in half precision.
+    """
+
+    corpus: str = ""
+    encoder: str = ""
+    index: str = ""
+    factory: str = "Flat"
+    query_prefix: str = "query: "
+    passage_prefix: str = "passage: "
+    pooling: Literal["mean", "first"] = "mean"
+    query_tokens: int = Field(256, ge=1)
+    passage_tokens: int = Field(256, ge=1)
+    batch: int = Field(64, ge=1)
+    device: str = "auto"
+
+
+class Encoder:
+    """Texts to vectors of length 1."""
+
+    def __init__(self, config: DenseConfig) -> None:
+        """Raises ValueError if no encoder can be loaded."""
+        import torch
+        from transformers import AutoModel, AutoTokenizer
+
+        chosen = config.device if config.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+        self.config, self.device = config, torch.device(chosen)
+        try:
+            model = AutoModel.from_pretrained(config.encoder)
+            self.tokenizer = AutoTokenizer.from_pretrained(config.encoder)
+        except (OSError, ValueError, KeyError) as error:
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ValueError(f"faiss.encoder = {config.encoder!r} cannot be loaded: {first}") from None
+        if self.device.type == "cuda":
+            model = model.half()
+        self.model = model.to(self.device).eval()
+
+    def encode(self, texts: list[str], most: int) -> np.ndarray:
+        """[N, D] float32 vectors of the first `most` tokens of each text."""
+        import torch
+
+        given = self.tokenizer(texts, padding=True, truncation=True, max_length=most, return_tensors="pt")
+        given = {name: value.to(self.device) for name, value in given.items()}
+        with torch.inference_mode():
+            states = self.model(**given).last_hidden_state.float()  # [N, T, D]
+        if self.config.pooling == "first":
+            pooled = states[:, 0]  # [N, D]
+        else:
+            mask = given["attention_mask"].unsqueeze(-1).float()  # [N, T, 1]
+            pooled = (states * mask).sum(1) / mask.sum(1)  # [N, D]
+        unit: np.ndarray = torch.nn.functional.normalize(pooled, dim=-1).cpu().numpy()  # [N, D]
+        return unit
+
+
+class Dense:
+    """An index in memory; a `Retriever`."""
+
+    def __init__(self, config: DenseConfig, library: ModuleType) -> None:
+        """Raises ValueError: see `Corpus.scan` and `Encoder`, or an unknown factory."""
+        self.config, self._library = config, library
+        path = find(config.corpus, "faiss.corpus")
+        if not config.encoder:
+            raise ValueError("faiss.encoder is missing: name a transformers encoder, such as intfloat/e5-base-v2")
+        self.encoder = Encoder(config)
+        self.folder = Path(config.index).expanduser() if config.index else path.with_name(f"{path.name}.faiss")
+        self._index: Any = None
+        built = ("encoder", "factory", "passage_prefix", "pooling", "passage_tokens")
+        said = {name: getattr(config, name) for name in built}
+        self._about = json.dumps({**fingerprint(path), **said}, sort_keys=True)
+        if not self._read(path):
+            self._build(path)
+
+    def search(self, queries: list[str], k: int) -> list[list[Passage]]:
+        """See `agentrl.retrieval.Retriever`."""
+        found: list[list[Passage]] = []
+        for start in range(0, len(queries), self.config.batch):
+            texts = [self.config.query_prefix + query for query in queries[start : start + self.config.batch]]
+            vectors = self.encoder.encode(texts, self.config.query_tokens)  # [B, D]
+            scores, rows = self._index.search(vectors, min(k, len(self.corpus)))  # [B, k] twice
+            for few, numbers in zip(scores.tolist(), rows.tolist(), strict=True):
+                pairs = zip(numbers, few, strict=True)
+                found.append([self.corpus[row]._replace(score=score) for row, score in pairs if row >= 0])
+        return found
+
+    def _build(self, path: Path) -> None:
+        self.corpus = Corpus.scan(path)
+        parts = []
+        for start in range(0, len(self.corpus), self.config.batch):
+            rows = range(start, min(start + self.config.batch, len(self.corpus)))
+            texts = [self.config.passage_prefix + self.corpus[row].contents for row in rows]
+            parts.append(self.encoder.encode(texts, self.config.passage_tokens))
+        vectors = np.concatenate(parts)  # [N, D]
+        try:
+            self._index = self._library.index_factory(
+                vectors.shape[1], self.config.factory, self._library.METRIC_INNER_PRODUCT
+            )
+            self._index.train(vectors)
+            self._index.add(vectors)
+        except RuntimeError as error:
+            first = str(error).strip().splitlines()[0]
+            raise ValueError(f"faiss.factory = {self.config.factory!r} does not suit this corpus: {first}") from None
+        put_folder(self.folder, self._write)
+
+    def _write(self, folder: Path) -> None:
+        self._library.write_index(self._index, str(folder / "index.faiss"))
+        np.save(folder / "places.npy", self.corpus.places)
+        (folder / "about.json").write_text(self._about)
+
+    def _read(self, path: Path) -> bool:
+        about = self.folder / "about.json"
+        if not about.is_file() or about.read_text() != self._about:
+            return False
+        try:
+            self._index = self._library.read_index(str(self.folder / "index.faiss"))
+            self.corpus = Corpus(path, np.load(self.folder / "places.npy"))
+        except (OSError, ValueError, RuntimeError):  # files damaged by hand or by a full disk: made again
+            return False
+        return True
+
+
+def make_dense(config: DenseConfig) -> Retriever:
+    """The retriever; ValueError also where faiss is missing."""
+    try:
+        import faiss
+    except ImportError:
+        raise ValueError("backend faiss needs faiss: pip install 'agentrl-stepgraph[faiss]'") from None
+    return Dense(config, faiss)

@@ -1,0 +1,93 @@
+"""Queries that several threads ask at the same time travel in one request.
+
+A thread whose query waits takes a free lane, and with its own query whatever else waits; while a request is on its way
+the next one fills. Nobody waits for company: with one thread asking, a query leaves at once.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agentrl.retrieval import Passage
+
+Send = Callable[[list[str], int], list[list[Passage]]]
+
+
+@dataclass(eq=False)
+class _Ticket:
+    query: str
+    k: int
+    alone: bool = False  # after a request with company failed
+    passages: list[Passage] | None = None
+    fault: Exception | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.passages is not None or self.fault is not None
+
+
+class Gatherer:
+    """Shares requests between threads.
+
+    Args:
+        send: carries out one request; called by one of the threads that wait for it.
+        most: queries a request.
+        lanes: requests on their way at once.
+    """
+
+    def __init__(self, send: Send, *, most: int, lanes: int) -> None:
+        self._send, self._most, self._lanes = send, most, lanes
+        self._changed = threading.Condition()
+        self._waiting: list[_Ticket] = []
+
+    def ask(self, queries: list[str], k: int) -> list[list[Passage]]:
+        """The passages of each query.
+
+        Raises:
+            Exception: what `send` raised for one of these queries. A request that fails with several queries is
+            repeated one by one, so that nobody fails for another's query.
+        """
+        mine = [_Ticket(query, k) for query in queries]
+        with self._changed:
+            self._waiting.extend(mine)
+        try:
+            while batch := self._take(mine):
+                self._carry(batch)
+        finally:
+            with self._changed:
+                self._waiting = [t for t in self._waiting if t not in mine]  # whoever was interrupted asks no more
+        faults = [t.fault for t in mine if t.fault is not None]
+        if faults:
+            raise faults[0]
+        return [t.passages or [] for t in mine]
+
+    def _take(self, mine: list[_Ticket]) -> list[_Ticket]:
+        """What this thread sends next; empty when all that it asked for is answered."""
+        with self._changed:
+            while not all(ticket.done for ticket in mine):
+                first = next((t for t in self._waiting if t in mine), None)
+                if first is not None and self._lanes > 0:
+                    self._lanes -= 1
+                    alike = [t for t in self._waiting if t is not first and t.k == first.k and not t.alone]
+                    batch = [first] if first.alone else [first, *alike][: self._most]
+                    self._waiting = [t for t in self._waiting if t not in batch]
+                    return batch
+                self._changed.wait()
+            return []
+
+    def _carry(self, batch: list[_Ticket]) -> None:
+        """One request; every ticket of it is answered, or waits again."""
+        queries = list(dict.fromkeys(ticket.query for ticket in batch))
+        try:
+            found = dict(zip(queries, self._send(queries, batch[0].k), strict=True))
+            for ticket in batch:
+                ticket.passages = found[ticket.query]
+        except Exception as error:  # noqa: BLE001  handed to those who asked
+            for ticket in batch:
+                ticket.alone = True
+                ticket.fault = error if len(queries) == 1 else None
+        finally:
+            with self._changed:
+                self._lanes += 1
+                self._waiting.extend(t for t in batch if not t.done)
+                self._changed.notify_all()

@@ -1,0 +1,163 @@
+"""A retriever somewhere else, over HTTP: connections are kept, concurrent queries travel together, answers are kept.
+
+An answer that may still come (a lost connection, a time-out, 408, 429, 5xx, a body that is no answer) is asked for
+again, at the next address if there are several; what persists is a `ToolFault`, never a result.
+"""
+
+import itertools
+import threading
+import time
+from collections import OrderedDict
+from types import ModuleType
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, field_validator
+
+from agentrl.retrieval import Passage
+from agentrl.tool import ToolFault
+from agentrl.tools.search.dialects import SINGLE, Dialect, Garbled, ask, read
+from agentrl.tools.search.gather import Gatherer
+
+PASSING = (408, 425, 429)  # and every 5xx
+
+
+class HttpConfig(BaseModel, frozen=True, extra="forbid"):
+    """Where and how to ask.
+
+    urls: addresses of equal servers, taken in turn; `/retrieve` is added to one without a path. dialect: see
+    `agentrl.tools.search.dialects`. timeout_s: of one try. retries: new tries after a failed one (each address is tried
+    at least once). backoff_s: wait before try n, times n, once every address has failed. rest_s: how long an address
+    that failed comes last. max_batch: queries a request; 1 sends single ones. connections: requests at once. cache:
+    answers kept, by query and k; 0 for none.
+    """
+
+    urls: tuple[str, ...] = ("http://127.0.0.1:8000/retrieve",)
+    dialect: Dialect = "search_r1"
+    timeout_s: float = Field(30.0, gt=0)
+    retries: int = Field(4, ge=0)
+    backoff_s: float = Field(0.5, ge=0)
+    rest_s: float = Field(10.0, ge=0)
+    max_batch: int = Field(64, ge=1)
+    connections: int = Field(8, ge=1)
+    cache: int = Field(100_000, ge=0)
+
+    @field_validator("urls")
+    @classmethod
+    def _whole(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        if not urls:
+            raise ValueError("name at least one address, such as http://127.0.0.1:8000/retrieve")
+        return tuple(_with_path(url) for url in urls)
+
+
+def _with_path(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r} is no address: write http://HOST:PORT/retrieve")
+    return url if parts.path.strip("/") else f"{url.rstrip('/')}/retrieve"
+
+
+class _Failed(NamedTuple):
+    """What went wrong with one try, and whether another may pass."""
+
+    words: str
+    may_pass: bool = True
+
+
+class Http:
+    """A client of one or several equal servers; a `Retriever`."""
+
+    def __init__(self, config: HttpConfig) -> None:
+        """Raises ValueError if httpx is missing. Nothing is asked yet."""
+        self.config = config
+        self._httpx = _library()
+        limits = self._httpx.Limits(max_connections=config.connections, max_keepalive_connections=config.connections)
+        self._client = self._httpx.Client(timeout=config.timeout_s, limits=limits)
+        most = 1 if config.dialect in SINGLE else config.max_batch
+        self._gatherer = Gatherer(self._send, most=most, lanes=config.connections)
+        self._turn = itertools.count()
+        self._resting: dict[str, float] = {}  # address -> when its rest ends
+        self._kept: OrderedDict[tuple[str, int], list[Passage]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def search(self, queries: list[str], k: int) -> list[list[Passage]]:
+        """See `agentrl.retrieval.Retriever`."""
+        with self._lock:
+            known = {query: self._known(query, k) for query in queries}
+        unknown = [query for query, passages in known.items() if passages is None]
+        found = dict(zip(unknown, self._gatherer.ask(unknown, k), strict=True)) if unknown else {}
+        with self._lock:
+            for query, passages in found.items():
+                self._keep(query, k, passages)
+        return [list(found[query] if query in found else known[query] or []) for query in queries]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _known(self, query: str, k: int) -> list[Passage] | None:
+        passages = self._kept.get((query, k))
+        if passages is not None:
+            self._kept.move_to_end((query, k))
+        return passages
+
+    def _keep(self, query: str, k: int, passages: list[Passage]) -> None:
+        if self.config.cache:
+            self._kept[query, k] = passages
+            if len(self._kept) > self.config.cache:
+                self._kept.popitem(last=False)
+
+    def _send(self, queries: list[str], k: int) -> list[list[Passage]]:
+        """One request, tried at every address; ToolFault if none answers."""
+        places = self._order()
+        tries = max(self.config.retries + 1, len(places))
+        failed = _Failed("")
+        for attempt in range(tries):
+            rounds = attempt // len(places)
+            if rounds and attempt % len(places) == 0:
+                time.sleep(self.config.backoff_s * rounds)
+            url = places[attempt % len(places)]
+            got = self._try(url, queries, k)
+            if not isinstance(got, _Failed):
+                self._resting.pop(url, None)
+                return got
+            failed = got
+            self._resting[url] = time.monotonic() + self.config.rest_s
+            if not failed.may_pass:
+                raise ToolFault(f"the retriever {url} refuses: {failed.words}; is it of another http.dialect?")
+        raise ToolFault(
+            f"the retriever {' and '.join(places)} gave no answer in {tries} tries: {failed.words}; is it running? "
+            "(agentrl serve retriever --corpus FILE starts one)"
+        )
+
+    def _order(self) -> list[str]:
+        """The addresses, another one first each time, those that failed lately last."""
+        urls, now = self.config.urls, time.monotonic()
+        start = next(self._turn) % len(urls)
+        turned = [*urls[start:], *urls[:start]]
+        return sorted(turned, key=lambda url: self._resting.get(url, 0.0) > now)
+
+    def _try(self, url: str, queries: list[str], k: int) -> "list[list[Passage]] | _Failed":
+        content, kind = ask(self.config.dialect, queries, k)
+        try:
+            answer = self._client.post(url, content=content, headers={"content-type": kind})
+        except self._httpx.TimeoutException:
+            return _Failed(f"no answer in {self.config.timeout_s:g} s")
+        except (self._httpx.HTTPError, self._httpx.InvalidURL) as error:
+            return _Failed(str(error) or type(error).__name__)
+        if answer.status_code != 200:
+            words = " ".join(answer.text.split())[:200]
+            return _Failed(f"{answer.status_code} {words}", answer.status_code in PASSING or answer.status_code >= 500)
+        try:
+            return read(self.config.dialect, answer.content, len(queries), k)
+        except Garbled as error:
+            return _Failed(str(error))
+
+
+def _library() -> ModuleType:
+    try:
+        import httpx
+    except ImportError:
+        raise ValueError("backend http needs httpx: pip install 'agentrl-stepgraph[search]'") from None
+    module: ModuleType = httpx
+    return module
