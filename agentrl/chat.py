@@ -1,7 +1,8 @@
 """Chat templates as token streams: prompts that continue a path without encoding sampled text again."""
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -10,6 +11,18 @@ import numpy as np
 from agentrl.types import Message
 
 PROBE = [Message("user", "u"), Message("assistant", "a")]
+PROBE_TOOL: Mapping[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "probe_the_template",
+        "description": "p",
+        "parameters": {
+            "type": "object",
+            "properties": {"x": {"type": "string", "description": "x"}},
+            "required": ["x"],
+        },
+    },
+}
 
 
 class Chat:
@@ -40,14 +53,35 @@ class Chat:
                 "tokenizer's eos_token to the token that does"
             )
         self._closed, self._after_end = closed, closed[closed.rindex(self.end_text) + len(self.end_text) :]
+        self._has_tool_role = self._renders_tool_role()
         self._delta = lru_cache(maxsize=65536)(self._encode_turn)
         self._answer = lru_cache(maxsize=65536)(self._encode_answer)
 
-    def render(self, messages: Sequence[Message], *, reply: bool) -> str:
-        """The template's text; `reply` adds the opening of an assistant turn."""
-        chat = [{"role": m.role, "content": m.content} for m in messages]
-        text: str = self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=reply)
+    def render(self, messages: Sequence[Message], *, reply: bool, tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        """The template's text; `reply` adds the opening of an assistant turn, `tools` are schemas it writes."""
+        chat = [{"role": m.role, "content": m.content, **({"name": m.name} if m.name else {})} for m in messages]
+        text: str = self.tokenizer.apply_chat_template(
+            chat, tools=list(tools) or None, tokenize=False, add_generation_prompt=reply
+        )
         return text
+
+    def teaches(self, marks: Sequence[str]) -> bool:
+        """Does the template, given tools, write them and how to call them, in a format whose `marks` are these?"""
+        if not marks:
+            return False
+        try:
+            text = self.render(PROBE[:1], reply=True, tools=[PROBE_TOOL])
+        except Exception:  # noqa: BLE001  a template may raise anything at what it does not support
+            return False
+        return all(mark in text for mark in (PROBE_TOOL["function"]["name"], *marks))
+
+    def _renders_tool_role(self) -> bool:
+        """Does the template append a tool's message as such?"""
+        try:
+            text = self.render([*PROBE, Message("tool", "what it said", "probe")], reply=True)
+        except Exception:  # noqa: BLE001  see `teaches`
+            return False
+        return text.startswith(self._closed) and "what it said" in text[len(self._closed) :]
 
     def encode(self, text: str) -> np.ndarray:
         """[T] int64 ids of a template's text: its special tokens are one token each; nothing is added."""
@@ -65,18 +99,22 @@ class Chat:
         ids = self.tokenizer.encode(special, add_special_tokens=False, split_special_tokens=True)
         return np.asarray(ids, np.int64)
 
-    def start(self, messages: Sequence[Message]) -> np.ndarray:
-        """[T] int64 ids of a whole prompt, assistant turn opened."""
+    def start(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> np.ndarray:
+        """[T] int64 ids of a whole prompt, assistant turn opened; the template writes `tools` if there are any."""
+        masked = _Masked(messages, self._special, tools)
+        return self._encode_masked(masked, self.render(masked.messages, reply=True, tools=masked.tools))
+
+    def turn(self, *messages: Message) -> np.ndarray:
+        """[T] int64 ids that follow the end token of an assistant turn: the next messages, assistant turn opened.
+
+        A template that has no role for tools gets their words in one user message.
+        """
+        if not self._has_tool_role and any(m.role == "tool" for m in messages):
+            messages = (Message("user", "\n".join(m.content for m in messages)),)
+        return self._delta(messages)
+
+    def _encode_turn(self, messages: tuple[Message, ...]) -> np.ndarray:
         masked = _Masked(messages, self._special)
-        return self._encode_masked(masked, self.render(masked.messages, reply=True))
-
-    def turn(self, message: Message) -> np.ndarray:
-        """[T] int64 ids that follow the end token of an assistant turn: the next message, assistant turn
-        opened."""
-        return self._delta(message)
-
-    def _encode_turn(self, message: Message) -> np.ndarray:
-        masked = _Masked([message], self._special)
         whole = self.render([*PROBE, *masked.messages], reply=True)
         if not whole.startswith(self._closed):
             raise ValueError(
@@ -128,11 +166,23 @@ class _Masked:
     A mark is one private-use character that no message holds, a number, and the character again.
     """
 
-    def __init__(self, messages: Sequence[Message], special: "re.Pattern[str]") -> None:
-        whole = "".join(m.content for m in messages)
+    def __init__(
+        self, messages: Sequence[Message], special: "re.Pattern[str]", tools: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        whole = "".join([*(m.content for m in messages), json.dumps(list(tools), ensure_ascii=False)])
         self._edge = next(chr(c) for c in range(0xF0000, 0x10FFFE) if chr(c) not in whole)
         self._found: list[str] = []
-        self.messages = [Message(m.role, special.sub(self._mark, m.content)) for m in messages]
+        self._special = special
+        self.messages = [m._replace(content=special.sub(self._mark, m.content)) for m in messages]
+        self.tools = [self._marked(tool) for tool in tools]
+
+    def _marked(self, value: Any) -> Any:
+        """A JSON value with the texts inside it masked."""
+        if isinstance(value, str):
+            return self._special.sub(self._mark, value)
+        if isinstance(value, Mapping):
+            return {key: self._marked(one) for key, one in value.items()}
+        return [self._marked(one) for one in value] if isinstance(value, list | tuple) else value
 
     def _mark(self, found: "re.Match[str]") -> str:
         self._found.append(found[0])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agentrl.chat import Chat
-from agentrl.prompt import Past, Prompt
+from agentrl.prompt import Past, Prompt, Shown
 from agentrl.types import Message, Observation
 
 
@@ -47,10 +47,18 @@ class Ask(NamedTuple):
     added: int
 
 
-def fresh(prompt: Prompt, history: History, user: str) -> Ask:
-    """A prompt of its own: the system message, if any, and one user message."""
-    messages = ([Message("system", prompt.system)] if prompt.system else []) + [Message("user", user)]
-    ids = history.chat.start(messages) if history.chat else np.zeros(0, np.int64)
+def fresh(prompt: Prompt, history: History, user: str | Sequence[Message]) -> Ask:
+    """A prompt of its own: the system message, if any, the tools on offer, and one user message or those given.
+
+    Tools go into the chat template where the prompt says it writes them as the prompt reads them, else their
+    description stands in the system message.
+    """
+    given = [Message("user", user)] if isinstance(user, str) else list(user)
+    shown = prompt.show(history.now, history.chat) if hasattr(prompt, "show") else Shown(prompt.system)
+    own = [message.content for message in given[:1] if message.role == "system"]
+    system = "\n\n".join(part for part in (*own, shown.system) if part)
+    messages = ([Message("system", system)] if system else []) + given[len(own) :]
+    ids = history.chat.start(messages, shown.tools) if history.chat else np.zeros(0, np.int64)
     return Ask(messages, ids, len(ids))
 
 
@@ -68,13 +76,13 @@ def appended(history: History, text: str, most: int | None = None) -> Ask:
     return Ask(messages, np.concatenate([history.path, added]), len(added))
 
 
-def continued(history: History, user: str) -> Ask:
-    """The previous prompt and answer, and one more user message; an answer cut off is closed first."""
-    message = Message("user", user)
-    messages = [*history.messages, message]
+def continued(history: History, user: str | Sequence[Message]) -> Ask:
+    """The previous prompt and answer, and one more user message or those given; an answer cut off is closed first."""
+    added_messages = (Message("user", user),) if isinstance(user, str) else tuple(user)
+    messages = [*history.messages, *added_messages]
     if history.chat is None:
         return Ask(messages, history.path, 0)
-    added = history.chat.turn(message)
+    added = history.chat.turn(*added_messages)
     if not len(history.path) or history.path[-1] != history.chat.end_id:
         added = np.concatenate([[history.chat.end_id], added])
     return Ask(messages, np.concatenate([history.path, added]), len(added))

@@ -1,7 +1,7 @@
 """How an environment speaks to a model: the words of each turn, and what an answer means."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from agentrl.types import Observation, Status
 
@@ -9,12 +9,14 @@ from agentrl.types import Observation, Status
 class Parsed(NamedTuple):
     """An answer as the environment will get it.
 
-    `valid` is the format flag of the estimators (GiGPO's v); `status` is OK or PARSE_ERROR.
+    `valid` is the format flag of the estimators (GiGPO's v); `status` is OK or PARSE_ERROR; `calls` counts the tool
+    calls it asks for.
     """
 
     action: str
     valid: bool
     status: Status
+    calls: int = 0
 
 
 class Past(NamedTuple):
@@ -24,12 +26,20 @@ class Past(NamedTuple):
     action: str
 
 
+class Shown(NamedTuple):
+    """How a prompt presents tools: the system message, and the schemas left to the chat template."""
+
+    system: str
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+
 class Prompt(Protocol):
     """The words of one environment. Context policies (`algorithms/context`) decide which of them are used.
 
     Two attributes may be added: `continues = True` says that later observations are written into the running assistant
     turn as they are, without a turn of their own (answers then carry no end token); `stop = ("</search>",)` names the
-    strings that end an answer, where the configuration names none.
+    strings that end an answer, where the configuration names none. A prompt for tools adds a method,
+    `show(observation, chat) -> Shown`: `chat` is the tokenizer's template, None for policies that read messages.
     """
 
     system: str

@@ -55,6 +55,7 @@ class Observation:
         actions: the admissible actions; empty where the environment lists none.
         tools: JSON schemas of the tools on offer.
         task: the task's instruction where the environment states it apart from the observation.
+        messages: the same words as `text` as chat messages (one a tool's answer); empty: `text` is a user message.
     """
 
     text: str
@@ -62,6 +63,7 @@ class Observation:
     actions: tuple[str, ...] = ()
     tools: tuple[Mapping[str, Any], ...] = ()
     task: str = ""
+    messages: "tuple[Message, ...]" = ()
 
 
 class StepResult(NamedTuple):
@@ -108,10 +110,11 @@ class Generation:
 
 
 class Message(NamedTuple):
-    """One chat message; role is system, user, assistant or tool."""
+    """One chat message; role is system, user, assistant or tool, `name` the tool that speaks."""
 
     role: str
     content: str
+    name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,9 +1,13 @@
 """The whole chat, append-only: each turn continues the tokens of the last one."""
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, Field
 
+from agentrl.chat import Chat
 from agentrl.context import Ask, History, appended, continued, fresh
 from agentrl.prompt import Prompt, continues
+from agentrl.types import Message
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -13,11 +17,24 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 def ask(config: Config, prompt: Prompt, history: History) -> Ask:
-    """Turn 0 opens the chat; later turns add one user message, or go on inside the assistant's turn where the prompt
-    says so."""
+    """Turn 0 opens the chat; later turns add one user message, or the observation's own messages, or go on inside the
+    assistant's turn where the prompt says so."""
+    said = history.now.messages if history.chat is not None else ()
     if not history.past:
-        return fresh(prompt, history, prompt.first(history.now))
+        return fresh(prompt, history, said or prompt.first(history.now))
     text, most = prompt.turn(history.now), config.observation_tokens
     if continues(prompt):
         return appended(history, text, most)
-    return continued(history, text if most is None or history.chat is None else history.chat.clip(text, most))
+    if most is not None and history.chat is not None:
+        text, said = history.chat.clip(text, most), _clipped(history.chat, said, most)
+    return continued(history, said or text)
+
+
+def _clipped(chat: Chat, messages: Sequence[Message], most: int) -> tuple[Message, ...]:
+    """The messages, `most` tokens of words in all."""
+    kept = []
+    for message in messages:
+        words = chat.clip(message.content, max(0, most))
+        most -= len(chat.encode_plain(words))
+        kept.append(message._replace(content=words))
+    return tuple(kept)
