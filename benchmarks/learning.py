@@ -5,6 +5,7 @@ schedule stretched over the whole of it) that takes as many CPU seconds as cloni
 the same panel, each game once, sampled and greedy, beside the demonstrator that was cloned.
 
     python benchmarks/learning.py --seeds 0 1 2 --jobs 2
+    python benchmarks/learning.py --recipe benchmarks/recipes/alfworld-cpu-long.toml --no-grpo --jobs 2
 """
 
 import argparse
@@ -32,8 +33,14 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/learning"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--no-grpo", action="store_true", help="leave the GRPO runs out")
+    parser.add_argument("--control-seeds", type=int, nargs="*", help="seeds that have a control (default: all)")
     parser.add_argument("--summarise", action="store_true", help="train nothing: report the runs that are finished")
     given = parser.parse_args()
+    given.beside = {
+        "control": given.seeds if given.control_seeds is None else given.control_seeds,
+        "grpo": [] if given.no_grpo else given.seeds,
+    }
     runs = finished(given) if given.summarise else train(given)
     result = summarise(given, runs, demonstrator(given, runs[given.seeds[0], "rl"]))
     out = given.out or Path("benchmarks/results") / f"{given.recipe.stem}.json"
@@ -43,7 +50,8 @@ def main() -> None:
 
 def finished(given: argparse.Namespace) -> dict[tuple[int, str], Path]:
     """The folders of the runs that reached their end."""
-    folders = {(s, kind): given.folder / f"{kind}-{s}" for kind in ("rl", "control", "grpo") for s in given.seeds}
+    wanted = [(s, kind) for kind, seeds in {"rl": given.seeds, **given.beside}.items() for s in seeds]
+    folders = {(s, kind): given.folder / f"{kind}-{s}" for s, kind in wanted}
     return {key: path for key, path in folders.items() if (path / "evaluations" / "end-greedy.json").exists()}
 
 
@@ -52,7 +60,7 @@ def train(given: argparse.Namespace) -> dict[tuple[int, str], Path]:
     given.gate = Semaphore(given.jobs)
     with ThreadPoolExecutor(3 * len(given.seeds)) as pool:  # threads wait for the gate, or for the run they follow
         first = {s: pool.submit(one, given, s, "rl") for s in given.seeds}
-        rest = [pool.submit(one, given, s, kind, first[s]) for kind in ("control", "grpo") for s in given.seeds]
+        rest = [pool.submit(one, given, s, kind, first[s]) for kind, seeds in given.beside.items() for s in seeds]
         return dict(job.result() for job in [*first.values(), *rest])
 
 
@@ -136,7 +144,21 @@ def summarise(given: argparse.Namespace, runs: dict[tuple[int, str], Path], show
         others = ("clone", "control", "demonstrator", "grpo")
         result[mode] = {name: rates(by_seed) for name, by_seed in won.items() if by_seed}
         result[mode]["differences"] = {f"rl - {o}": difference(won["rl"], won[o]) for o in others if won[o]}
+        result[mode]["per_type"] = {
+            name: by_type([report(runs[s, kind], at, mode) for s in given.seeds if (s, kind) in runs])
+            for name, (kind, at) in STAGES.items()
+            if won[name]
+        }
     return result
+
+
+def by_type(reports: list[dict[str, Any]]) -> dict[str, float]:
+    """Success of each task type, the seeds together."""
+    won: dict[str, list[float]] = {}
+    for shown in reports:
+        for outcome in shown["outcomes"]:
+            won.setdefault(outcome["kind"], []).append(float(outcome["success"]))
+    return {kind: float(np.mean(x)) for kind, x in sorted(won.items())}
 
 
 def successes(shown: dict[str, Any]) -> np.ndarray:
@@ -171,6 +193,8 @@ def table(result: dict[str, Any]) -> str:
             shown = " ".join(f"{s}: {x:+6.1%}" for s, x in d["by_seed"].items())
             low, high = d["interval"]
             lines.append(f"{mode:8} {name:20} {shown}   mean {d['mean']:+.1%} [{low:+.1%}, {high:+.1%}]")
+        for name, x in result[mode]["per_type"].items():
+            lines.append(f"{mode:8} {name:20} " + "  ".join(f"{kind} {rate:.0%}" for kind, rate in x.items()))
     return "\n".join(lines)
 
 
