@@ -52,7 +52,12 @@ def finished(given: argparse.Namespace) -> dict[tuple[int, str], Path]:
     """The folders of the runs that reached their end."""
     wanted = [(s, kind) for kind, seeds in {"rl": given.seeds, **given.beside}.items() for s in seeds]
     folders = {(s, kind): given.folder / f"{kind}-{s}" for s, kind in wanted}
-    return {key: path for key, path in folders.items() if (path / "evaluations" / "end-greedy.json").exists()}
+    found = {key: path for key, path in folders.items() if (path / "evaluations" / "end-greedy.json").exists()}
+    if (given.seeds[0], "rl") not in found:
+        sys.exit(
+            f"{given.folder} holds no finished run of seed {given.seeds[0]}: wait for it, or name others by --seeds"
+        )
+    return found
 
 
 def train(given: argparse.Namespace) -> dict[tuple[int, str], Path]:
