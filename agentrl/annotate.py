@@ -6,13 +6,14 @@ from the trainer's, and, where they differ, a truncated importance correction of
 (Espeholt et al., arXiv:1802.01561, cap c of Eq. 1, per token).
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 
 from agentrl.forward import Network
-from agentrl.graph import PLAYED, StepGraph
+from agentrl.graph import PLAYED, StepGraph, Tokens
 from agentrl.learner import Learner
 from agentrl.logprobs import token_stats
 from agentrl.pack import decisions, microbatches, pack, token_rows
@@ -26,8 +27,23 @@ class Annotated(NamedTuple):
     metrics: dict[str, float]
 
 
-def annotate(graph: StepGraph, learner: Learner, config: UpdateConfig, temperature: float) -> Annotated:
-    """Add `old_logprob`, `importance` and, with a KL term, `ref_logprob`: each [S] float64; and a critic's values.
+class Annotator(Protocol):
+    """What fills more columns, such as `agentrl.gold.Gold` and `agentrl.stream.Stream`."""
+
+    def columns(self, graph: StepGraph, learner: Learner, max_tokens: int) -> Mapping[str, np.ndarray]:
+        """The columns by name, each [N] or [S]."""
+        ...
+
+
+def annotate(
+    graph: StepGraph,
+    learner: Learner,
+    config: UpdateConfig,
+    temperature: float,
+    annotators: Sequence[Annotator] = (),
+) -> Annotated:
+    """Add `old_logprob`, `importance` and, with a KL term, `ref_logprob`: each [S] float64; and a critic's values,
+    and what the `annotators` fill.
 
     Rows that cannot be trained (not played, ended by an environment error) keep the engine's log-probs. At
     temperature 0 (greedy) log-probs are those of temperature 1, as the engine's are.
@@ -55,7 +71,10 @@ def annotate(graph: StepGraph, learner: Learner, config: UpdateConfig, temperatu
         columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
     if learner.critic is not None:
         columns |= learner.critic.columns(graph, config.max_tokens)
-    return Annotated(graph.with_columns(**columns), metrics)
+    graph = graph.with_columns(**columns)
+    for annotator in annotators:
+        graph = graph.with_columns(**annotator.columns(graph, learner, config.max_tokens))
+    return Annotated(graph, metrics)
 
 
 def trained_rows(graph: StepGraph) -> np.ndarray:
@@ -72,11 +91,11 @@ def mismatch(behaviour: np.ndarray, trainer: np.ndarray) -> dict[str, float]:
 
 
 def logprobs(
-    network: Network, graph: StepGraph, rows: np.ndarray, *, temperature: float, max_tokens: int
+    network: Network, graph: StepGraph | Tokens, rows: np.ndarray, *, temperature: float, max_tokens: int
 ) -> np.ndarray:
     """[S] float64 log-probs of the sampled tokens of `rows` under a network; NaN elsewhere, 0 where
     forced."""
-    tokens = graph.tokens
+    tokens = graph.tokens if isinstance(graph, StepGraph) else graph
     assert tokens is not None
     chosen = np.isin(token_rows(tokens), rows)  # [S]
     out = np.where(tokens.sampled & chosen, 0.0, np.nan)  # [S]

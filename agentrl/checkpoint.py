@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import torch
 
@@ -37,13 +38,30 @@ class Progress:
     evaluated: list[str] = field(default_factory=list)
 
 
-def write(folder: RunFolder, name: str, learners: Mapping[str, Learner], progress: Progress, keep: int) -> None:
+class Stateful(Protocol):
+    """What else a run keeps from one iteration to the next."""
+
+    def state_dict(self) -> Mapping[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+def write(
+    folder: RunFolder,
+    name: str,
+    learners: Mapping[str, Learner],
+    progress: Progress,
+    keep: int,
+    others: Mapping[str, Stateful] = MappingProxyType({}),
+) -> None:
     """Store everything the run needs to go on; the checkpoint appears complete or not at all."""
     part = folder.begin_checkpoint()
     try:
         for policy, learner in learners.items():
             save(Loaded(learner.model, learner.tokenizer), part / policy)
             torch.save(learner.state_dict(), part / f"{policy}.optimiser.pt")
+        for other, kept in others.items():
+            torch.save(kept.state_dict(), part / f"{other}.pt")
         (part / "progress.json").write_text(json.dumps(asdict(progress)))
     except (OSError, RuntimeError) as error:
         shutil.rmtree(part, ignore_errors=True)
@@ -62,14 +80,19 @@ def read_progress(path: Path) -> Progress:
         raise ValueError(f"{path} is not a checkpoint of this version: {error}") from None
 
 
-def restore(path: Path, learners: Mapping[str, Learner]) -> None:
-    """Bring learners, built from the same configuration, to the state of a checkpoint."""
+def restore(path: Path, learners: Mapping[str, Learner], others: Mapping[str, Stateful] = MappingProxyType({})) -> None:
+    """Bring learners, built from the same configuration, and what else the run keeps to the state of a checkpoint."""
     for name, learner in learners.items():
-        file = path / f"{name}.optimiser.pt"
-        if not file.is_file():
-            raise ValueError(f"{path} has no policy {name!r}: it is a checkpoint of another run")
-        try:
-            state = torch.load(file, map_location="cpu", weights_only=True)
-        except (OSError, EOFError, RuntimeError, UnpicklingError):
-            raise ValueError(f"{file} is damaged: remove the checkpoint {path} to go on from the one before") from None
-        learner.load_state_dict(state)
+        learner.load_state_dict(_state(path, f"{name}.optimiser.pt"))
+    for name, kept in others.items():
+        kept.load_state_dict(_state(path, f"{name}.pt"))
+
+
+def _state(path: Path, name: str) -> Any:
+    file = path / name
+    if not file.is_file():
+        raise ValueError(f"{path} has no {name}: it is a checkpoint of another run")
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, UnpicklingError):
+        raise ValueError(f"{file} is damaged: remove the checkpoint {path} to go on from the one before") from None

@@ -19,6 +19,7 @@ import torch
 from pydantic import BaseModel, Field, model_validator
 from torch import Tensor, nn
 
+from agentrl.appended import appended
 from agentrl.credit import Credit, forked
 from agentrl.forward import Network, network
 from agentrl.graph import PLAYED, StepGraph, Tokens, path_lengths
@@ -368,21 +369,14 @@ def with_tails(graph: StepGraph, rows: np.ndarray) -> tuple[Tokens, np.ndarray, 
     offsets, flat = tails["tail_offsets"], tails["tail_ids"]
     continues = tails.get("tail_continues", np.ones(len(offsets) - 1, bool))
     cut = cut[(np.diff(offsets) > 0)[number[cut]]]
-    pieces = [flat[offsets[e] : offsets[e + 1]] for e in number[cut]]
-    lengths = np.array([len(piece) + 1 for piece in pieces], np.int64)
-    added = int(lengths.sum())
-    sampled = np.zeros(added, bool)
-    sampled[np.cumsum(lengths) - 1] = True
+    pieces = [np.append(flat[offsets[e] : offsets[e + 1]], 0) for e in number[cut]]
     linked = continues[number[cut]].astype(bool)
-    longer = Tokens(
-        offsets=np.concatenate([tokens.offsets, tokens.offsets[-1] + np.cumsum(lengths)]),
-        ids=np.concatenate([tokens.ids, *(np.append(piece, 0) for piece in pieces)]),
-        sampled=np.concatenate([tokens.sampled, sampled]),
-        logprobs=np.concatenate([tokens.logprobs, np.zeros(added)]),
-        allowed_offsets=np.concatenate([tokens.allowed_offsets, np.full(added, tokens.allowed_offsets[-1])]),
-        allowed_ids=tokens.allowed_ids,
-        context=np.concatenate([tokens.context, np.where(linked, cut, -1)]),
-        context_tokens=np.concatenate([tokens.context_tokens, np.where(linked, path_lengths(tokens)[cut], 0)]),
+    longer = appended(
+        tokens,
+        pieces,
+        [np.arange(len(piece)) == len(piece) - 1 for piece in pieces],
+        np.where(linked, cut, -1),
+        np.where(linked, path_lengths(tokens)[cut], 0),
     )
     return longer, len(graph) + np.arange(len(cut)), cut
 

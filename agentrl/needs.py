@@ -1,12 +1,13 @@
 """Which columns a run fills: a credit method that wants another one says so before anything is played.
 
-Beyond the columns every step has, a critic fills some; a rollout method or a credit method may name more in `FILLS`
-(a credit method's are those its own `track` state fills).
+Beyond the columns every step has, a critic fills some, `agentrl.gold` those of an environment that knows its answers,
+`agentrl.stream` those of a credit method that keeps a `Tracker`; a rollout method names its own in `FILLS`.
 """
 
 from collections.abc import Iterator
 from types import ModuleType
 
+from agentrl import gold, stream
 from agentrl.credit import name_of
 from agentrl.critic import CriticConfig
 from agentrl.graph import COLUMNS
@@ -16,6 +17,7 @@ HOW = {
     "next_value": "set critic.model=head or own",
     "token_value": "set critic.model=head or own, and critic.at=token",
     "value_high": "set critic.model=head or own, and critic.high=true",
+    "gold_logprob": "it is filled in environments that know the answer (a hook `gold(task)` in their file)",
 }
 
 
@@ -28,6 +30,8 @@ def filled(critic: CriticConfig, *modules: ModuleType) -> set[str]:
         columns |= {"value_high"} if critic.high else set()
     for module in modules:
         columns |= set(getattr(module, "FILLS", ()))
+        columns |= set(gold.FILLS) if hasattr(module, "gold") else set()
+        columns |= set(stream.FILLS) if hasattr(module, "Tracker") else set()
     return columns
 
 
@@ -38,7 +42,13 @@ def wanted(method: ModuleType) -> Iterator[str]:
 
 
 def check(method: ModuleType, critic: CriticConfig, *modules: ModuleType) -> None:
-    """Raise ValueError if no part of the run fills a column that its credit method reads."""
+    """Raise ValueError if no part of the run fills a column that its credit method reads.
+
+    Args:
+        method: the credit method.
+        critic: the run's critic.
+        modules: the other entries that may fill columns: environment, rollout method.
+    """
     has = filled(critic, method, *modules)
     for name in wanted(method):
         if name not in has:

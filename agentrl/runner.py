@@ -4,14 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from agentrl import checkpoint, critic, models, world
+from agentrl import checkpoint, critic, models, needs, world
+from agentrl.annotate import Annotator
 from agentrl.chat import Chat, template_report
 from agentrl.collect import collect
 from agentrl.config import Entry
 from agentrl.engines.hf import HfEngine
 from agentrl.evaluate import Report, evaluate
+from agentrl.gold import FILLS, Gold
 from agentrl.graph import StepGraph
 from agentrl.learner import Learner
 from agentrl.loop import Loop
@@ -25,6 +28,7 @@ from agentrl.runfolder import RunFolder
 from agentrl.sampler import ENDLESS
 from agentrl.sampling import Sampling
 from agentrl.settings import Settings
+from agentrl.stream import Stream
 from agentrl.types import Task
 
 POLICY = "policy"  # the learner of a run with one agent
@@ -58,6 +62,8 @@ class Run:
                 critic=critic.maker(tables.critic, tables.model, tables.run.seed),
             )
         }
+        self.kept = {"stream": Stream(settings.credit.module, tables.sampling.temperature)} if streams(settings) else {}
+        self.gold: dict[str, np.ndarray] = {}  # the answers to the tasks of the last batch
         self.chat = Chat(self.learner.tokenizer)
         self.engine = self._engine(tables.sampling)
         if tables.warmup.updates:
@@ -98,7 +104,15 @@ class Run:
                 player, self.sampler, self.settings.sampler, tasks=batch.tasks, copies=batch.copies, iteration=iteration
             )
         )
+        if hasattr(self.settings.env.module, "gold"):
+            tasks = {record.task.key: record.task for record in got.records}
+            self.gold = {key: self._gold(task) for key, task in tasks.items()}
         return got.graph, got.metrics
+
+    def annotators(self) -> list[Annotator]:
+        """What fills the columns that the credit method wants beyond the critic's."""
+        wants_gold = set(FILLS) & set(needs.wanted(self.settings.credit.module))
+        return [*self.kept.values(), *([Gold(self.gold)] if wants_gold else [])]
 
     def demonstrations(self, step: int) -> StepGraph:
         """A batch of fresh expert episodes."""
@@ -140,7 +154,7 @@ class Run:
         name = f"{self.state.step:06d}" if self.state.stage == "train" else f"clone-{self.state.step:06d}"
         self.state.sampler, self.state.warmup_sampler = self.sampler.state(), self.clone_sampler.state()
         self.state.metric_lines, self.state.timing_lines = self.metrics.lines, self.metrics.timing_lines
-        checkpoint.write(self.folder, name, self.learners, self.state, self.tables.run.keep)
+        checkpoint.write(self.folder, name, self.learners, self.state, self.tables.run.keep, self.kept)
 
     def log(self, stage: str, step: int, values: Mapping[str, Any], watch: Stopwatch) -> None:
         """One line of metrics and one of timings."""
@@ -149,7 +163,7 @@ class Run:
 
     def _go_on_from(self, at: Path) -> None:
         self.state = checkpoint.read_progress(at)
-        checkpoint.restore(at, self.learners)
+        checkpoint.restore(at, self.learners, self.kept)
         self.sampler.restore(self.state.sampler)
         self.clone_sampler.restore(self.state.warmup_sampler)
         self.engine.version = self.state.step if self.state.stage == "train" else 0
@@ -160,6 +174,10 @@ class Run:
         ):
             self.state.evaluated.remove("end")  # a finished run was given more iterations
         self.progress.say(f"going on from {at}: {self.state.stage} step {self.state.step}")
+
+    def _gold(self, task: Task) -> np.ndarray:
+        """[T] ids of the task's answer in the environment's format, without an end token."""
+        return self.chat.encode(self.prompt.answer(self.settings.env.module.gold(task)))
 
     async def _try_expert(self) -> None:
         """One move of the demonstrator, so that a mistake in its words is told before anything is written."""
@@ -224,6 +242,11 @@ class Run:
         whole = self.tables.model.new is not None and bool(self.tables.model.new.entity_pattern)
         known = sorted({*texts, *(f" {name}" for name in entities)})
         return {"texts": known, "entities": entities if whole else []}
+
+
+def streams(settings: Settings) -> bool:
+    """Does the credit method keep a value of each prompt from one iteration to the next?"""
+    return hasattr(settings.credit.module, "Tracker")
 
 
 def panel(settings: Settings) -> list[Task]:

@@ -165,7 +165,7 @@ class Settings:
         if tables.warmup.updates or tables.model.new is not None:
             world.check_expert(self.env, tables.warmup.expert, "warmup.expert")
         if tables.run.iterations:
-            needs.check(self.credit.module, tables.critic)
+            needs.check(self.credit.module, tables.critic, self.env.module)
 
     @classmethod
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":

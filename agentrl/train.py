@@ -69,7 +69,7 @@ def reinforce(run: Run) -> None:
         with watch.phase("rollout"):
             graph, metrics = run.rollouts(iteration)
         with watch.phase("annotate"):
-            annotated = annotate(graph, run.learner, tables.update, tables.sampling.temperature)
+            annotated = annotate(graph, run.learner, tables.update, tables.sampling.temperature, run.annotators())
         with watch.phase("credit"):
             graph, gap = charge_kl(annotated, tables.update)
             credit = assign(run.settings.credit.module, graph, run.settings.credit.config)
