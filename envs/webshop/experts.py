@@ -1,15 +1,16 @@
 """Players that need no model: demonstrators to clone, baselines to compare with.
 
 expert: knows the goal; searches, opens, picks options and buys for a full score.
-careless:0.5,0.5: the imperfect demonstrator. It does as the expert does, as far as the listed actions go, but gives a
-    random listed action in place of a search or the choice of a product with the first probability, in place of an
-    option or the purchase with the second. All it does is meant to be cloned, bad purchases included.
+careless:0.5,0.5: the imperfect demonstrator. It does as the expert does, as far as the listed actions go, but takes any
+    listed query and any listed product with the first probability, and at each step on an item page buys what is
+    selected so far with the second. All it does is meant to be cloned, bad purchases included.
 rule: the paper's rule baseline. random: each listed action as likely.
 
 The numbers may be left out; those above are the defaults. A player repeats itself for the same seed and task.
 """
 
 import random
+from collections.abc import Sequence
 
 from agentrl.env import Env, Expert, Move
 from agentrl.envs.webshop.brief import SHOWN
@@ -21,7 +22,7 @@ from agentrl.envs.webshop.words import suggested_queries
 from agentrl.types import Observation, Task
 
 EXPERTS = ("expert", "careless", "rule", "random")
-CARELESS = (0.5, 0.5)  # default probabilities of a slip: before and on the item page
+CARELESS = (0.5, 0.5)  # default probabilities: of any query or product, of buying too early
 
 
 def expert(env: Env, name: str, seed: int) -> Expert:
@@ -109,11 +110,12 @@ class Careless:
     Args:
         env: the shop it plays in.
         seed: of its slips.
-        early, late: probability of a random listed action before the item page and on it.
+        any_one: probability of any listed query, or any listed product, in place of the right one.
+        early: probability, at each step on an item page, of buying what is selected so far.
     """
 
-    def __init__(self, env: WebShop, seed: int, early: float, late: float) -> None:
-        self._env, self._seed, self._early, self._late = env, seed, early, late
+    def __init__(self, env: WebShop, seed: int, any_one: float, early: float) -> None:
+        self._env, self._seed, self._any_one, self._early = env, seed, any_one, early
         self._expert, self._rng = Knowing(env), random.Random(seed)
 
     def reset(self, task: Task) -> None:
@@ -122,19 +124,23 @@ class Careless:
         self._rng = random.Random(f"{self._seed}/{task.key}")
 
     def act(self, observation: Observation) -> Move:
-        """A random listed action at a slip, else the expert's if it is listed, else the first."""
-        slip = self._late if self._env.session.state.kind == ITEM else self._early
-        if observation.actions and self._rng.random() < slip:
-            return Move(self._rng.choice(observation.actions))
-        move = self._expert.act(observation)
-        known = move.action in observation.actions or not observation.actions
-        return move if known else Move(self._first(observation))
-
-    def _first(self, observation: Observation) -> str:
-        """The first product on a page of results, else the first action."""
+        """A slip, or the expert's action if it is listed, or the first of its kind."""
         session = self._env.session
-        numbers = session.market.shop.listed(session.state) if session.state.kind == RESULTS else []
-        return link(self._env, numbers[0]) if numbers else observation.actions[0]
+        if session.state.kind == ITEM and self._rng.random() < self._early:
+            return Move("click[buy now]")
+        choices = self._choices(observation)
+        if session.state.kind in (INDEX, RESULTS) and self._rng.random() < self._any_one:
+            return Move(self._rng.choice(choices))
+        move = self._expert.act(observation)
+        return move if move.action in (observation.actions or (move.action,)) else Move(choices[0])
+
+    def _choices(self, observation: Observation) -> Sequence[str]:
+        """The products of a page of results, else what is listed, else a search with the instruction's words."""
+        session = self._env.session
+        if session.state.kind == RESULTS:
+            shown = [link(self._env, number) for number in session.market.shop.listed(session.state)]
+            return [action for action in shown if action in observation.actions] or observation.actions
+        return observation.actions or (f"search[{suggested_queries(session.goal.instruction, 1)[0]}]",)
 
 
 class Rule:
