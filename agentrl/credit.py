@@ -7,7 +7,8 @@ A catalogue file in `algorithms/credit/` offers a frozen pydantic `Config` (an `
 pure, NumPy only. It may also say `NEEDS` (columns every step must have), `READS` (columns that may be absent
 on some steps), `PAPER` (one line for listings) and `ON`. Methods see chains: on a graph with branch points
 they get its root-to-leaf paths and what they return is pooled; a method written for nodes says `ON =
-"nodes"`, one that gives credit per token and therefore has no pooled form says `ON = "tokens"`.
+"nodes"`, one that gives credit per token and therefore has no pooled form says `ON = "tokens"` (or, where an
+option decides, `Options.per_token`).
 """
 
 from collections.abc import Mapping
@@ -29,6 +30,11 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     OFFICIAL: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     preset: Literal["paper", "official"] = "paper"
+
+    @property
+    def per_token(self) -> bool:
+        """Do these options ask for credit inside steps, where there are tokens? Such credit has no pooled form."""
+        return False
 
     @model_validator(mode="before")
     @classmethod
@@ -124,7 +130,7 @@ def assign(method: ModuleType, graph: StepGraph, config: Any) -> Credit:
     on = getattr(method, "ON", "chains")
     if on == "nodes" or not forked(part):
         result: Credit = method.credit(part, config)
-    elif on == "chains":
+    elif on == "chains" and not (getattr(config, "per_token", False) and part.tokens is not None):
         through = paths(part)
         result = pool(method.credit(expand(part, through), config), through, len(part))
     else:

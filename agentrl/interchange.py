@@ -260,18 +260,22 @@ def scores(rows: Sequence[Row], episode: np.ndarray, reward: np.ndarray) -> np.n
 
 
 def token_table(rows: Sequence[Row], parent: np.ndarray) -> tuple[Tokens | None, dict[str, np.ndarray]]:
-    """Tokens without ids (all sampled, context = parent) and `token_value` [S], where any line speaks of
-    tokens."""
+    """Tokens without ids and `token_value` [S], where any line speaks of tokens.
+
+    A step has `observation_tokens` (default none) that nobody sampled, then its `n_tokens`; context = parent.
+    """
     if not any("n_tokens" in row.fields or "token_value" in row.fields for row in rows):
         return None, {}
-    counts = []
+    counts: list[int] = []
+    before = [int(row.fields.get("observation_tokens", 0)) for row in rows]
     for row in rows:
         values = row.fields.get("token_value")
         size = row.fields.get("n_tokens", len(values or ()))
         if values is not None and len(values) != size:
             raise ValueError(f"line {row.line}: token_value: {len(values)} values for n_tokens = {size}")
         counts.append(size)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)  # [N+1]
+    both = np.array([before, counts], np.int64).T.reshape(-1)  # [2N]
+    offsets = np.concatenate([[0], np.cumsum(both)])[::2].astype(np.int64)  # [N+1]
     s = int(offsets[-1])
     path = np.diff(offsets)  # [N] tokens on each row's path
     for row_number, above in enumerate(parent.tolist()):
@@ -279,7 +283,7 @@ def token_table(rows: Sequence[Row], parent: np.ndarray) -> tuple[Tokens | None,
     tokens = Tokens(
         offsets=offsets,
         ids=np.zeros(s, np.int64),
-        sampled=np.ones(s, bool),
+        sampled=np.repeat(np.tile([False, True], len(rows)), both),
         logprobs=np.zeros(s),
         allowed_offsets=np.zeros(s + 1, np.int64),
         allowed_ids=np.zeros(0, np.int64),
@@ -288,5 +292,7 @@ def token_table(rows: Sequence[Row], parent: np.ndarray) -> tuple[Tokens | None,
     )
     if not any("token_value" in row.fields for row in rows):
         return tokens, {}
+    values = np.full(s, np.nan)  # [S]
     pieces = [row.fields.get("token_value", [np.nan] * size) for row, size in zip(rows, counts, strict=True)]
-    return tokens, {"token_value": np.array([x for piece in pieces for x in piece], np.float64)}
+    values[tokens.sampled] = [x for piece in pieces for x in piece]
+    return tokens, {"token_value": values}

@@ -45,7 +45,7 @@ FIELDS: Mapping[str, Kind] = MappingProxyType({
     "segment_start": FLAG, "caller": STEP, "parent": STEP,
     "value": NUMBER, "next_value": NUMBER, "value_high": NUMBER, "score": NUMBER, "weight": WEIGHT,
     "gold_logprob": NUMBER, "gold_logprob_start": NUMBER, "entropy": NUMBER, "policy_kl": NUMBER,
-    "n_tokens": NATURAL, "token_value": NUMBERS,
+    "n_tokens": NATURAL, "observation_tokens": NATURAL, "token_value": NUMBERS,
 })  # fmt: skip
 REQUIRED = ("group", "episode", "turn", "reward")
 NUMERIC = ("value", "next_value", "value_high", "gold_logprob", "gold_logprob_start", "entropy", "policy_kl")

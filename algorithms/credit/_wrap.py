@@ -47,4 +47,9 @@ def inner(name: str, options: Mapping[str, Any]) -> Inner:
     module = catalogue.load("credit", name)
     if getattr(module, "ON", "chains") != "chains":
         raise ValueError(f"{name} gives credit to {module.ON}, which cannot be combined with credit of chains")
-    return Inner(module, module.Config.model_validate(options))
+    config = module.Config.model_validate(options)
+    if getattr(config, "per_token", False):
+        raise ValueError(
+            f"{name} with these options gives credit to tokens, which cannot be combined with that of chains"
+        )
+    return Inner(module, config)

@@ -2,29 +2,47 @@
 
 Source: IGPO, arXiv:2510.14967. p_k = exp(mean log-probability of the gold answer after turn k); a turn before
 the last earns p_k - p_{k-1}, the last turn its reward (the answer's F1). Paper: all turn rewards of a group
-are normalised together (sample std, eps 1e-6), then A_k = sum over l >= k of gamma^(l-k) r_l. Official code:
-undiscounted sums of token rewards less the group's mean at the same *token position*, no std, and a masked
-position stops the sum, so that with observations masked credit does not cross turns. `preset=official` is
-that form per turn: the turn's reward less the group's mean at the same turn; token positions of different
-rollouts mean different things, and are not reproduced.
+are normalised together (sample std, eps 1e-6), then A_k = sum over l >= k of gamma^(l-k) r_l.
+
+Official code: a turn's reward sits on its last token, and G_t is the reward-to-go of a *token*, undiscounted
+(gamma is per token there); a token that the policy did not sample (an observation, if those are masked) stops
+the sum, so that credit does not cross it. `normalize=position`, its default: G_t less the group's mean at the
+same position of the response, no std; an episode that is over by then counts as 0, as padding does there.
+`normalize=start`, its discounted estimator: (G_t - mean) / (std + eps) with mean and sample std of the
+group's returns at the first token. Position 0 is the episode's first sampled token; `observation_tokens`
+between turns count on. Steps without a token table are taken as one token each, with an observation between
+them. A lone episode gets 0; a group whose returns are constant does too, where the float32 code is off by
+rounding over eps. If gains and turns do not match in number the official code falls back to the outcome
+alone; here the missing log-probability is named.
 """
+
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
+from agentrl.algorithms.credit.grpo import votes
 from agentrl.credit import Credit, Options, where
 from agentrl.graph import StepGraph
-from agentrl.segments import following, group_norm, keys, scan
+from agentrl.segments import following, group_norm, keys, mean, moments, scan
 
 PAPER = "IGPO, arXiv:2510.14967"
 READS = ("gold_logprob", "gold_logprob_start")
 
 
 class Config(Options, frozen=True):
-    """gamma: per turn; only the paper's form uses it."""
+    """gamma: per turn; per token where `normalize` is not turns."""
+
+    OFFICIAL = MappingProxyType({"normalize": "position"})
 
     gamma: float = Field(1.0, ge=0, le=1)
+    normalize: Literal["turns", "position", "start"] = "turns"
     eps: float = Field(1e-6, ge=0)
+
+    @property
+    def per_token(self) -> bool:
+        return self.normalize != "turns"
 
 
 def turn_reward(graph: StepGraph) -> np.ndarray:
@@ -46,12 +64,78 @@ def turn_reward(graph: StepGraph) -> np.ndarray:
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
-    """Normalised rewards, then their discounted sum; official: less the mean of the same turn, no sum."""
+    """Normalised rewards, then their discounted sum; the official forms token by token."""
     reward = turn_reward(graph)  # [N]
-    if config.preset == "official":
-        same_turn = keys(graph.group, graph.turn)  # [N]
-        advantage = group_norm(reward, same_turn, std="none", weight=graph.weight)  # [N]
-    else:
+    if not config.per_token:
         normal = group_norm(reward, graph.group, eps=config.eps, weight=graph.weight)  # [N]
-        advantage = scan(normal, config.gamma, graph.parent)
-    return Credit.of(advantage, parts={"turn_reward": reward})
+        return Credit.of(scan(normal, config.gamma, graph.parent), parts={"turn_reward": reward})
+    place = response(graph)
+    returns = tokens_to_go(reward, place, config.gamma)  # [T]
+    how = from_start if config.normalize == "start" else from_position
+    advantage = how(graph, place, returns, config.eps)  # [T]
+    average = mean(advantage, place.row)[np.searchsorted(place.row, np.arange(len(graph)))]  # [N]
+    if graph.tokens is None:
+        return Credit.of(average, parts={"turn_reward": reward})
+    on_tokens = np.zeros(len(graph.tokens.ids))  # [S]
+    on_tokens[graph.tokens.sampled] = advantage
+    return Credit.of(average, token_advantage=on_tokens, parts={"turn_reward": reward, "token_advantage": on_tokens})
+
+
+class Response(NamedTuple):
+    """The sampled tokens, [T] each: the row, and the place in the episode's response, from 0."""
+
+    row: np.ndarray
+    position: np.ndarray
+
+
+def response(graph: StepGraph) -> Response:
+    """Where the sampled tokens lie.
+
+    Raises:
+        ValueError: a step has no sampled token.
+    """
+    if graph.tokens is None:
+        rank = np.arange(len(graph)) - np.flatnonzero(graph.first)[np.cumsum(graph.first) - 1]  # [N] in its episode
+        return Response(np.arange(len(graph)), 2 * rank)
+    row = np.repeat(np.arange(len(graph)), np.diff(graph.tokens.offsets))[graph.tokens.sampled]  # [T]
+    without = np.bincount(row, minlength=len(graph)) == 0  # [N]
+    if without.any():
+        place = where(graph, int(np.argmax(without)))
+        raise ValueError(f"{place}: n_tokens: the released form of info_gain needs a response token on every step")
+    at = np.flatnonzero(graph.tokens.sampled)  # [T]
+    start = np.searchsorted(row, np.flatnonzero(graph.first))  # [E] each episode's first sampled token
+    return Response(row, at - at[start][(np.cumsum(graph.first) - 1)[row]])
+
+
+def tokens_to_go(reward: np.ndarray, place: Response, gamma: float) -> np.ndarray:
+    """[T] discounted reward-to-go of each token; a gap in the positions, and an episode's start, end the sum."""
+    token = np.arange(len(place.row))  # [T]
+    follows = np.diff(place.position, prepend=-1) == 1  # [T]
+    follows &= place.position > 0
+    gain = np.zeros(len(token))  # [T] a turn's reward on its last token
+    gain[np.append(np.flatnonzero(np.diff(place.row)), len(token) - 1)] = reward
+    return scan(gain, gamma, np.where(follows, token - 1, -1))
+
+
+def from_position(graph: StepGraph, place: Response, returns: np.ndarray, eps: float) -> np.ndarray:
+    """[T] returns less the group's mean at the same position."""
+    share = votes(graph, "episode")  # [N] the episode's weight, on its first row
+    weight = share[graph.first][np.cumsum(graph.first) - 1][place.row]  # [T]
+    key = keys(graph.group[place.row], place.position)  # [T]
+    group = keys(graph.group)  # [N]
+    all_of_them = np.bincount(group, share)[group][place.row]  # [T] episodes of the group
+    counted = np.bincount(key, weight)[key]  # [T] those that reach the position
+    m = moments(returns, key, weight, "none")
+    baseline = m.mean * counted / np.maximum(all_of_them, 1e-300)  # [T]
+    apart = returns - baseline  # [T]
+    return np.where(np.abs(apart) <= m.tolerance, 0.0, apart)
+
+
+def from_start(graph: StepGraph, place: Response, returns: np.ndarray, eps: float) -> np.ndarray:
+    """[T] returns against mean and sample std of the group's returns at the first token."""
+    at_start = np.zeros(len(graph))  # [N]
+    starts = place.position == 0  # [T]
+    at_start[place.row[starts]] = returns[starts]
+    m = moments(at_start, keys(graph.group), votes(graph, "episode"))
+    flat = (m.constant | (m.n <= 1))[place.row]  # [T]
+    return np.where(flat, 0.0, (returns - m.mean[place.row]) / (m.std[place.row] + eps))

@@ -37,6 +37,10 @@ class Config(Options, frozen=True):
     eps: float = Field(1e-6, ge=0)
     singleton: Singleton = "zero"
 
+    @property
+    def per_token(self) -> bool:
+        return self.mode == "per_token"
+
 
 def norm(x: np.ndarray, key: np.ndarray, config: Config, weight: np.ndarray) -> np.ndarray:
     """[N] the one normalisation of all modes."""
@@ -63,10 +67,10 @@ def per_token(graph: StepGraph, config: Config, tree: np.ndarray) -> Credit:
     """Two advantages a step; `advantage` is their mean over the step's tokens.
 
     Raises:
-        ValueError: the graph has no tokens (branched graphs lose them when they are expanded to paths).
+        ValueError: the graph has no tokens.
     """
     if graph.tokens is None:
-        raise ValueError("tree_grpo mode=per_token needs n_tokens on each step, and chains without branches")
+        raise ValueError("tree_grpo mode=per_token needs n_tokens on each step")
     sampled = np.append(0, np.cumsum(graph.tokens.sampled))  # [S+1]
     n = np.diff(sampled[graph.tokens.offsets])  # [N] sampled tokens of each step
     reward = np.concatenate([graph.reward, np.zeros(len(graph))])  # [2N] last tokens, then those before

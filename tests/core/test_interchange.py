@@ -93,6 +93,17 @@ def test_tokens_are_sampled_and_follow_their_parent():
     assert g.tokens.context.tolist() == [-1, 0, 0]
     assert g.tokens.context_tokens.tolist() == [0, 2, 2]
     np.testing.assert_array_equal(g.column("token_value"), [1, 2, 3, np.nan, np.nan])
+
+
+def test_observation_tokens_come_before_the_sampled_ones():
+    g = graph(
+        BASE | {"token_value": [1.0, 2.0], "observation_tokens": 1},
+        BASE | {"turn": 1, "n_tokens": 1, "observation_tokens": 2},
+    )
+    assert g.tokens.offsets.tolist() == [0, 3, 6]
+    assert g.tokens.sampled.tolist() == [False, True, True, False, False, True]
+    assert g.tokens.context_tokens.tolist() == [0, 3]
+    np.testing.assert_array_equal(g.column("token_value"), [np.nan, 1, 2, np.nan, np.nan, np.nan])
     check(g)
 
 

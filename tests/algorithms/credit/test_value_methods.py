@@ -84,9 +84,79 @@ def test_info_gain_by_hand():
     np.testing.assert_allclose(out["turn_reward"], [0.25, 1, 0])
     n = normal([0.25, 1, 0], eps=0)
     np.testing.assert_allclose(out["advantage"], [n[0] + 0.5 * n[1], n[1], n[2]])
-    # released form, per turn: turn 0 holds 0.25 and 0, mean 0.125; turn 1 is alone
+    # released form without tokens, one a turn: turn 0 holds 0.25 and 0, mean 0.125; turn 1 holds 1 and, b being over, 0
     released = credit_of("info_gain", rows, preset="official")["advantage"]
-    np.testing.assert_allclose(released, [0.125, 0, -0.125])
+    np.testing.assert_allclose(released, [0.125, 0.5, -0.125])
+
+
+def released_rows(observation: int):
+    """a: p 0.25 -> 0.5 in 2 tokens, an observation, then 1 token rewarded 1; b: 2 tokens rewarded 0."""
+    rows = chain("g", "a", [0, 1], gold_logprob=[math.log(0.5), None], gold_logprob_start=[math.log(0.25), None])
+    rows[0]["n_tokens"], rows[1]["n_tokens"], rows[1]["observation_tokens"] = 2, 1, observation
+    return [*rows, *chain("g", "b", [0], n_tokens=[2])]
+
+
+def test_info_gain_as_released_by_hand():
+    # one response: reward-to-go of a's tokens 1.25, 1.25, 1; of b's 0, 0 (and 0 where it is over): halves
+    out = credit_of("info_gain", released_rows(0), preset="official")
+    assert out["token_advantage"] == [[0.625, 0.625], [0.5], [-0.625, -0.625]]
+    assert out["advantage"] == [0.625, 0.5, -0.625]
+    # a masked observation between the turns: credit does not cross it
+    out = credit_of("info_gain", released_rows(3), preset="official")
+    assert out["token_advantage"] == [[0.125, 0.125], [0.5], [-0.125, -0.125]]
+    # against the returns at the first token, 0.25 and 0: mean 0.125, sample std 0.25 / sqrt(2)
+    out = credit_of("info_gain", released_rows(3), normalize="start", eps=0)
+    half = 0.5**0.5
+    np.testing.assert_allclose(out["token_advantage"][0], [half, half])
+    np.testing.assert_allclose(out["token_advantage"][1], [0.875 / 0.25 * 2**0.5])
+    np.testing.assert_allclose(out["token_advantage"][2], [-half, -half])
+    # gamma is per token: 0.25 * 0.5 on a's first token, less half of it
+    out = credit_of("info_gain", released_rows(3), preset="official", gamma=0.5)
+    assert out["token_advantage"][0] == [0.0625, 0.125]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("normalize", ["position", "start"])
+def test_info_gain_as_released_equals_padded_responses(normalize, seed):
+    """The padded arithmetic of the released code: a row an episode, a column a position, 0 where nothing is."""
+    rng = np.random.default_rng(seed)
+    rows = [row | {"n_tokens": int(rng.integers(1, 4))} for row in forest(seed)]
+    for row in rows:
+        row.pop("token_value")
+        row["observation_tokens"] = int(rng.integers(0, 3))
+    out = credit_of("info_gain", rows, normalize=normalize, gamma=0.9)
+    for group in by(rows, "group").values():
+        own = by([rows[i] for i in group], "episode").values()
+        reward, mask = np.zeros((2, len(own), 60))
+        places = {}
+        for e, indices in enumerate(own):
+            at = 0
+            for k, i in enumerate(group[j] for j in indices):
+                at += rows[i]["observation_tokens"] if k else 0
+                places[i] = (e, slice(at, at + rows[i]["n_tokens"]))
+                at += rows[i]["n_tokens"]
+                mask[places[i]] = 1
+                reward[e, at - 1] = out["turn_reward"][i]
+        togo, carry = np.zeros_like(reward), np.zeros(len(own))
+        for t in reversed(range(60)):
+            carry = togo[:, t] = (reward[:, t] + 0.9 * carry) * mask[:, t]
+        if normalize == "position":
+            want = togo - togo.mean(0)
+        else:
+            want = (togo - togo[:, 0].mean()) / (togo[:, 0].std(ddof=1) + 1e-6)
+        for i, place in places.items():
+            np.testing.assert_allclose(out["token_advantage"][i], want[place], atol=1e-9)
+
+
+def test_info_gain_as_released_wants_chains_and_tokens_everywhere():
+    rows = released_rows(0)
+    with pytest.raises(ValueError, match="these steps branch"):
+        branch = {**rows[1], "episode": "c", "parent": ["a", 0]}
+        credit_of("info_gain", [*rows, branch], preset="official")
+    with pytest.raises(ValueError, match="line 3: n_tokens"):
+        credit_of("info_gain", [*rows[:2], rows[2] | {"n_tokens": 0}], preset="official")
+    with pytest.raises(ValueError, match="cannot be combined"):
+        credit_of("clip", rows, base="info_gain", options={"preset": "official"})
 
 
 def test_info_gain_names_what_is_missing():
