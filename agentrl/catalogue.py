@@ -26,6 +26,7 @@ OFFERS = MappingProxyType(  # what the file of an entry must define
         "tools": ("Config", "make"),
         "credit": ("Config", "credit"),
         "loss": ("Config", "loss"),
+        "rollout": ("Config", "rollout", "leaves"),
         "context": ("Config", "ask"),
         "sampler": ("Config", "make"),
     }

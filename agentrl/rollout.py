@@ -153,7 +153,7 @@ async def play_starts(
     async def one(start: Start) -> EpisodeRecord:
         async with gate:
             player.actor.open(start.session)
-            if start.point is not None:
+            if start.point is not None and len(start.point.history.path):
                 player.actor.fork(start.session, start.point.session, len(start.point.history.path))
             try:
                 record = await _with_retries(player, start, iteration)

@@ -2,7 +2,8 @@
 
 Task params: `fault` (a name in FAULTS, or none), `at` (the turn it strikes; -1: in reset), `marker` (a file;
     if
-given, the fault strikes only while the file does not exist, so that a retry succeeds).
+given, the fault strikes only while the file does not exist, so that a retry succeeds). Fault `second` strikes
+only the second time that an episode of this process gets to turn `at`.
 """
 
 import os
@@ -22,6 +23,10 @@ __all__ = ["FAULTS", "Config", "expert", "make", "task", "tasks"]
 
 def raise_(seen: Observation) -> Any:
     raise KeyError("lost")
+
+
+def second(seen: Observation) -> Any:
+    raise KeyError("second")
 
 
 def exit_(seen: Observation) -> Any:
@@ -56,6 +61,7 @@ def result(seen: Observation, **changes: Any) -> Any:
 
 FAULTS: dict[str, Callable[[Observation], Any]] = {
     "raise": raise_,
+    "second": second,
     "exit": exit_,
     "hang": hang,
     "hang_in_c": hang_in_c,
@@ -79,6 +85,9 @@ FAULTS: dict[str, Callable[[Observation], Any]] = {
 }
 
 
+reached: list[int] = []
+
+
 class Faulty(Walk):
     def reset(self, task: Task) -> Observation:
         self.params = dict(task.params)
@@ -91,6 +100,9 @@ class Faulty(Walk):
         return super().step(action)
 
     def due(self, turn: int) -> bool:
+        if self.params.get("fault") == "second" and turn == self.params["at"]:
+            reached.append(turn)
+            return len(reached) == 2
         marker = self.params.get("marker")
         return self.params.get("at") == turn and not (marker and Path(marker).exists())
 

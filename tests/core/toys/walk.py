@@ -26,7 +26,7 @@ class Walk:
 
     def reset(self, task: Task) -> Observation:
         self.place, self.steps, self.words = 0, 0, ""
-        self.goal = self.config.goal or 1 + task.seed % 3
+        self.goal = task.params.get("goal") or self.config.goal or 1 + task.seed % 3
         return self.observe()
 
     def observe(self) -> Observation:

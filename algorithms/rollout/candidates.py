@@ -1,0 +1,72 @@
+"""Several actions from each state, one of them executed; the others are stored beside it (kind `candidate`).
+
+Source: AT-GRPO, arXiv:2510.11062 (PettingLLMs): at each turn K candidates are sampled from one state and the best is
+executed, a greedy tree; TL-GRPO, arXiv:2601.16480: a group of actions a state, each scored by an immediate evaluator.
+A candidate is scored by carrying it out in a copy of the environment, so its reward is the environment's own and counts
+as a call. `choose=first` executes the first one whatever the scores are, which keeps the chain a sample of the policy.
+Equal rewards go to the earlier candidate. One that the environment failed in drops out; if all of a state do, the chain
+is lost.
+
+Candidates are statistics of methods that ask for them (`role_grpo`, `tl_grpo`), and of no other.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.expansion import Branch, Expansion, lost
+from agentrl.graph import CANDIDATE
+from agentrl.records import EpisodeRecord
+from agentrl.types import Status
+
+FILLS = ("candidate",)
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """actions: K candidates a state. choose: which one is executed."""
+
+    actions: int = Field(4, ge=2, le=1000)
+    choose: Literal["best", "first"] = "best"
+
+
+def leaves(config: Config, copies: int) -> int:
+    """Scored episodes a task."""
+    return copies
+
+
+async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
+    """See `agentrl.expansion`. Each chain is followed by the candidates of its states."""
+    done: dict[int, list[EpisodeRecord]] = {}  # by number of chain: the chain, then its candidates
+    others: dict[int, list[EpisodeRecord]] = {}
+    tried = await batch.begin(copies * config.actions, turns=1, remember=True)
+    going = list(range(len(tried) // config.actions))
+    while going:
+        ahead: list[tuple[int, EpisodeRecord]] = []
+        for place, chain in enumerate(going):
+            own = tried[place * config.actions : (place + 1) * config.actions]
+            best = choose(own, config)
+            for record in own:
+                record.tree = own[0].tree
+            rest = [record for record in own if record is not best and record.own]
+            for record in rest:
+                record.kind = CANDIDATE
+            others.setdefault(chain, []).extend(rest)
+            if best.ending == Status.OK:
+                ahead.append((chain, best))
+            else:
+                best.inherited = 0  # all its steps were executed in this chain
+                done[chain] = [best]
+        going = [chain for chain, _ in ahead]
+        at = [Branch(record, len(record.steps)) for _, record in ahead for _ in range(config.actions)]
+        tried = await batch.go_on(at, turns=1, remember=True)
+    return [record for chain in sorted(done) for record in (*done[chain], *others[chain])]
+
+
+def choose(candidates: list[EpisodeRecord], config: Config) -> EpisodeRecord:
+    """The one to execute."""
+    scored = [record for record in candidates if not lost(record)]
+    if not scored:
+        return candidates[0]
+    if config.choose == "first":
+        return scored[0]
+    return max(scored, key=lambda record: record.steps[-1].reward)

@@ -1,0 +1,20 @@
+"""Independent chains: `batch.copies` episodes of each task."""
+
+from pydantic import BaseModel
+
+from agentrl.expansion import Expansion
+from agentrl.records import EpisodeRecord
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """No options."""
+
+
+def leaves(config: Config, copies: int) -> int:
+    """Scored episodes a task."""
+    return copies
+
+
+async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
+    """See `agentrl.expansion`."""
+    return await batch.begin(copies)

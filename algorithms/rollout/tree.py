@@ -1,0 +1,87 @@
+"""Trees of whole steps, grown at random nodes.
+
+Source: Tree-GRPO, arXiv:2509.21240, section 3 and AMAP-ML/Tree-GRPO. A node is a complete step (thought, action,
+observation), the root is the prompt, a leaf is a step that ended its episode. From M roots one chain each is played.
+Then, L times, N nodes a tree are drawn uniformly and with replacement from the root and all nodes that are no leaves,
+and from each a new chain is played to its end; all new chains of all trees and tasks run together. Of a tree's 1 + N L
+leaves k are kept at random, and what no longer leads to a kept leaf is left out. As in the released code, whose options
+for other ways to choose nodes have no effect.
+
+A chain that the environment failed in gives no nodes, and is reported beside the kept leaves.
+
+Cost: M + M N L f chains a task, f = (T + 1) / (2 T) for chains of T steps at L = 1; the paper says 1/2.
+"""
+
+from itertools import groupby
+
+import numpy as np
+from pydantic import BaseModel, Field, model_validator
+
+from agentrl.expansion import Branch, Expansion, lost
+from agentrl.records import EpisodeRecord
+
+FILLS = ("tree",)
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """trees: M roots a task (`batch.copies` is not used). nodes: N drawn a tree and round. rounds: L. leaves: k kept a
+    tree. The defaults are the published setting: six episodes a task for the cost of about four chains."""
+
+    trees: int = Field(2, ge=1, le=1000)
+    nodes: int = Field(2, ge=1, le=1000)
+    rounds: int = Field(1, ge=0, le=1000)
+    leaves: int = Field(3, ge=1)
+
+    @model_validator(mode="after")
+    def _enough(self) -> "Config":
+        grown = 1 + self.nodes * self.rounds
+        if self.leaves > grown:
+            raise ValueError(f"leaves is {self.leaves}, a tree has 1 + nodes * rounds = {grown}: lower it")
+        return self
+
+
+def leaves(config: Config, copies: int) -> int:
+    """Scored episodes a task."""
+    return config.trees * config.leaves
+
+
+async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
+    """See `agentrl.expansion`."""
+    found = await batch.begin(config.trees, remember=config.rounds > 0)
+    for number in range(config.rounds):
+        drawn: list[Branch] = []
+        for tree in by_tree(found):
+            inner = nodes(tree)
+            rng = batch.rng(tree[0].group, tree[0].copy, number)
+            drawn += [inner[i] for i in rng.integers(len(inner), size=config.nodes).tolist()]
+        found += await batch.go_on(drawn, remember=number + 1 < config.rounds)
+    return [record for tree in by_tree(found) for record in kept(tree, config.leaves, batch)]
+
+
+def by_tree(records: list[EpisodeRecord]) -> list[list[EpisodeRecord]]:
+    """The records of each tree, its first chain first."""
+
+    def place(record: EpisodeRecord) -> tuple[int, int]:
+        assert record.tree is not None
+        return record.group, record.tree
+
+    return [list(tree) for _, tree in groupby(sorted(records, key=place), key=place)]
+
+
+def nodes(tree: list[EpisodeRecord]) -> list[Branch]:
+    """The root and every node that is no leaf, each once, as the turn that follows it."""
+    inner = [Branch(record, turn) for record in tree if not lost(record) for turn in own_nodes(record)]
+    return [Branch(tree[0], 0), *inner]
+
+
+def own_nodes(record: EpisodeRecord) -> range:
+    """Turns that follow a step which only this record (and what branched off it later) has, its leaf left out."""
+    return range(record.inherited + 1, len(record.steps))
+
+
+def kept(tree: list[EpisodeRecord], count: int, batch: Expansion) -> list[EpisodeRecord]:
+    """`count` random leaves in the order they were played, and the chains that were lost."""
+    scored = [record for record in tree if not lost(record)]
+    rng = batch.rng(tree[0].group, tree[0].copy, -1 % 2**32)
+    chosen = np.sort(rng.permutation(len(scored))[:count]).tolist()
+    return [scored[i] for i in chosen] + [record for record in tree if lost(record)]
