@@ -68,11 +68,13 @@ class Contestant:
         """What the report says about it."""
         return {"policy": self.word, **self.said}
 
-    def player(self, entry: Entry, pool: Pool, *, seed: int, temperature: float | None, turns: int | None) -> Player:
-        """How it plays the environment."""
+    def limits(self, turns: int | None = None) -> Limits:
+        """The run's own limits, else the usual ones; `turns` replaces theirs."""
         limits = Limits.model_validate(self.tables.get("limits", {}))
-        if turns is not None:
-            limits = limits.model_copy(update={"turns": turns})
+        return limits if turns is None else limits.model_copy(update={"turns": turns})
+
+    def player(self, entry: Entry, pool: Pool, *, seed: int, temperature: float | None, limits: Limits) -> Player:
+        """How it plays the environment."""
         context = resolve("context", self.tables.get("context", {"name": "full"}))
         prompt = world.words(entry)
         return Player(

@@ -25,7 +25,8 @@ LIMITS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One episode of a report. `tokens` are sampled ones; `invalid` counts steps whose answer had no valid action;
+    """One episode of a report. `tokens` are sampled ones and `usage` is the policy's own count, tries lost to the
+    environment included; `invalid` counts steps whose answer had no valid action;
     `measures` are the entries of the last `info` that the environment's `MEASURES` names (0 where it has none)."""
 
     task: str
@@ -84,7 +85,7 @@ class Report:
             "endings": dict(sorted(Counter(o.ending for o in self.outcomes).items())),
             "truncated_share": _mean([o.ending in {s.name.lower() for s in LIMITS} for o in scored]),
             "env_errors": len(self.outcomes) - len(scored),
-            "tokens": sum(o.tokens for o in scored),
+            "tokens": sum(o.tokens for o in self.outcomes),
             "usage": dict(usage),
             "seconds": sum(o.seconds for o in self.outcomes),
         }
@@ -103,9 +104,6 @@ def _rate(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> Outcome:
     """The line of one episode."""
     last = record.steps[-1].info if record.steps else {}
-    usage: Counter[str] = Counter()
-    for step in record.steps:
-        usage.update(step.generation.usage)
     return Outcome(
         task=record.task.key,
         kind=kind,
@@ -113,11 +111,11 @@ def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> O
         reward=sum(step.reward for step in record.steps),
         steps=len(record.steps),
         invalid=sum(not step.valid for step in record.steps),
-        tokens=sum(len(step.generation.token_ids) for step in record.steps),
+        tokens=record.tokens,
         ending=record.ending.name.lower(),
         fault=record.fault,
         seconds=record.seconds,
-        usage=dict(usage),
+        usage=record.usage,
         measures={name: float(last.get(name, 0.0)) for name in measures},
     )
 

@@ -20,6 +20,9 @@ from agentrl.types import Observation, Status, StepResult, Task
 STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # what an environment may say of a step
 
 
+START_S = 600.0  # making an instance may read its data; a call of it may not take that long
+
+
 class EnvFault(Exception):
     """The environment failed; the message says how. Not the agent's doing."""
 
@@ -153,23 +156,34 @@ class Slot:
     """One environment instance and its expert, called synchronously with every fault turned into EnvFault."""
 
     def __init__(
-        self, make: Callable[[], Env], expert: Callable[[Env, str, int], Any] | None, timeout_s: float
+        self,
+        make: Callable[[], Env],
+        expert: Callable[[Env, str, int], Any] | None,
+        timeout_s: float,
+        start_s: float = START_S,
     ) -> None:
-        self._make, self._make_expert, self._timeout_s = make, expert, timeout_s
+        """timeout_s: seconds one call may take. start_s: seconds the making of the instance may take."""
+        self._make, self._make_expert, self._timeout_s, self._start_s = make, expert, timeout_s, start_s
         self._env: Env | None = None
         self._expert: Any = None
         self._task: Task | None = None
         self._last: Observation | None = None
 
+    def prepare(self) -> None:
+        """Make the instance, if there is none."""
+        self._instance()
+
     def reset(self, task: Task) -> Observation:
         """Make the instance if need be and start the task."""
         self._task, self._expert = task, None
-        self._last = checked_observation(self._guard(lambda: self._instance().reset(task)))
+        env = self._instance()
+        self._last = checked_observation(self._guard(lambda: env.reset(task)))
         return self._last
 
     def step(self, action: str) -> StepResult:
         """Carry out an action."""
-        result = checked_result(self._guard(lambda: self._instance().step(action)))
+        env = self._instance()
+        result = checked_result(self._guard(lambda: env.step(action)))
         self._last = result.observation
         return result
 
@@ -211,12 +225,12 @@ class Slot:
 
     def _instance(self) -> Env:
         if self._env is None:
-            self._env = self._make()
+            self._env = self._guard(self._make, self._start_s)
         return self._env
 
-    def _guard(self, call: Callable[[], Any]) -> Any:
+    def _guard(self, call: Callable[[], Any], seconds: float | None = None) -> Any:
         try:
-            with deadline(self._timeout_s):
+            with deadline(self._timeout_s if seconds is None else seconds):
                 return call()
         except EnvFault:
             raise
@@ -262,14 +276,15 @@ class InlinePool:
         make: Callable[[], Env],
         expert: Callable[[Env, str, int], Any] | None = None,
         timeout_s: float = 60.0,
+        start_s: float = START_S,
     ) -> None:
-        """timeout_s: seconds one call may take."""
-        self._make, self._expert, self._timeout_s = make, expert, timeout_s
+        """timeout_s: seconds one call may take. start_s: seconds the making of an instance may take."""
+        self._build = (make, expert, timeout_s, start_s)
         self._idle: list[InlineHandle] = []
 
     def acquire(self) -> InlineHandle:
         """See Pool."""
-        return self._idle.pop() if self._idle else InlineHandle(Slot(self._make, self._expert, self._timeout_s))
+        return self._idle.pop() if self._idle else InlineHandle(Slot(*self._build))
 
     def release(self, handle: InlineHandle, *, broken: bool) -> None:
         """See Pool."""

@@ -55,6 +55,7 @@ class EpisodeRecord:
         attempts: tries it took (1 if the environment never failed).
         seconds: wall-clock time; kept out of the graph.
         tokens, calls: tokens sampled and actions carried out for it, lost tries included, shared steps not.
+        usage: what its generations say they used, summed, lost tries included.
         replayed: actions carried out again to reach its branch point.
         points: by turn, the moments it can be played on from, where they were asked for.
     """
@@ -76,9 +77,16 @@ class EpisodeRecord:
     attempts: int = 1
     seconds: float = 0.0
     tokens: int = 0
+    usage: dict[str, float] = field(default_factory=dict)
     calls: int = 0
     replayed: int = 0
     points: dict[int, Point] = field(default_factory=dict)
+
+    def spend(self, generation: Generation) -> None:
+        """Count what an answer cost."""
+        self.tokens += len(generation.token_ids)
+        for name, count in generation.usage.items():
+            self.usage[name] = self.usage.get(name, 0.0) + count
 
     @property
     def own(self) -> list[StepRecord]:

@@ -19,7 +19,7 @@ from agentrl.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.chat import Chat
 from agentrl.context import Ask, History
 from agentrl.graph import PLAYED
-from agentrl.pool import EnvFault, Handle, Pool
+from agentrl.pool import START_S, EnvFault, Handle, Pool
 from agentrl.prompt import Past, Prompt, continues
 from agentrl.records import EpisodeRecord, StepRecord
 from agentrl.types import Generation, Message, Request, Status, Task
@@ -29,7 +29,8 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
     """Budgets of an episode; reaching one ends it with a status of its own.
 
     turns: steps. turn_tokens: sampled in one turn. episode_tokens: sampled in all. seconds: wall clock of the
-    episode. call_seconds: of one environment call. retries: new tries after an environment fault.
+    episode. call_seconds: of one environment call. start_seconds: of making an environment instance, which may read
+    its data. retries: new tries after an environment fault.
     fault_share: share of rollouts lost to faults above which the run stops. cut_turn: what becomes of an
     answer cut off by turn_tokens, parsed as it is or the end of the episode. concurrency: episodes in flight,
     0 for all.
@@ -40,6 +41,7 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
     episode_tokens: int | None = Field(None, ge=1)
     seconds: float | None = Field(None, gt=0)
     call_seconds: float = Field(60.0, gt=0)
+    start_seconds: float = Field(START_S, gt=0)
     retries: int = Field(1, ge=0)
     fault_share: float = Field(0.2, ge=0, le=1)
     cut_turn: Literal["parse", "end"] = "parse"
@@ -187,6 +189,7 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
     """A fault is answered by another try from where the chain starts; a wrong state at its start is not."""
     started = time.monotonic()
     tokens = calls = replayed = 0
+    usage: dict[str, float] = {}
     for attempt in range(player.limits.retries + 1):
         record = EpisodeRecord(
             task=start.task,
@@ -199,6 +202,7 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
             inherited=len(start.steps),
             attempts=attempt + 1,
             tokens=tokens,
+            usage=usage,
             calls=calls,
             replayed=replayed,
             points=dict(start.points),
@@ -307,7 +311,7 @@ class _Episode:
         observation = history.now
         generation = await self.player.actor.answer(self.request(history, ask, room), self.handle)
         self.sampled += len(generation.token_ids)
-        self.record.tokens += len(generation.token_ids)
+        self.record.spend(generation)
         parsed = self.player.prompt.parse(generation.text, observation)
         step = StepRecord(
             observation=observation,

@@ -193,8 +193,8 @@ class Run:
             self.pools["train"].release(handle, broken=broken)
 
     def _pool(self, entry: Entry) -> Pool:
-        tables = self.tables
-        return world.pool(entry, tables.pool.kind, tables.pool.workers, tables.limits.call_seconds)
+        tables, limits = self.tables, self.tables.limits
+        return world.pool(entry, tables.pool.kind, tables.pool.workers, limits.call_seconds, limits.start_seconds)
 
     def _engine(self, sampling: Sampling) -> HfEngine:
         tables = self.tables

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal, NamedTuple
 
 from agentrl.env import Env, Move
-from agentrl.pool import EnvFault, Slot
+from agentrl.pool import START_S, EnvFault, Slot
 from agentrl.types import Observation, StepResult, Task
 
 LOSSES = 10  # workers an episode may lose to its siblings during one call
@@ -40,10 +40,13 @@ class Answer(NamedTuple):
     content: Any
 
 
-def serve(pipe: Connection, now: Any, make: Callable[[], Env], expert: Any, timeout_s: float) -> None:
+def serve(
+    pipe: Connection, now: Any, making: Any, make: Callable[[], Env], expert: Any, timeout_s: float, start_s: float
+) -> None:
     """A worker's loop: lists of (call id, slot, method, pickled arguments) in, lists of `Answer` out.
 
-    `now` is a shared integer that names the call being carried out: whose fault it is if the process dies.
+    `now` is a shared integer that names the call being carried out: whose fault it is if the process dies. `making`
+    is one while the call's instance is made, which may take longer than a call.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
     slots: dict[int, Slot] = {}
@@ -55,8 +58,8 @@ def serve(pipe: Connection, now: Any, make: Callable[[], Env], expert: Any, time
         answers: list[Answer] = []
         for call, number, method, arguments in calls:
             now.value = call
-            slot = slots.setdefault(number, Slot(make, expert, timeout_s))
-            answer = _answer(call, slot, method, arguments)
+            slot = slots.setdefault(number, Slot(make, expert, timeout_s, start_s))
+            answer = _answer(call, slot, method, arguments, making)
             if method == "close" or answer.kind != "value":
                 slots.pop(number).close()
             answers.append(answer)
@@ -65,13 +68,19 @@ def serve(pipe: Connection, now: Any, make: Callable[[], Env], expert: Any, time
         slot.close()
 
 
-def _answer(call: int, slot: Slot, method: str, arguments: bytes) -> Answer:
+def _answer(call: int, slot: Slot, method: str, arguments: bytes, making: Any) -> Answer:
     try:
+        if method != "close":
+            making.value = True
+            slot.prepare()
+            making.value = False
         value = getattr(slot, method)(*pickle.loads(arguments))
     except EnvFault as fault:
         return Answer(call, "fault", str(fault))
     except ValueError as mistake:
         return Answer(call, "mistake", str(mistake))
+    finally:
+        making.value = False
     try:
         return Answer(call, "value", pickle.dumps(value))
     except Exception as error:  # noqa: BLE001  pickling runs the environment's code, which may raise anything
@@ -81,17 +90,19 @@ def _answer(call: int, slot: Slot, method: str, arguments: bytes) -> Answer:
 class Worker:
     """One process, its pipe, and the calls on their way."""
 
-    def __init__(self, make: Callable[[], Env], expert: Any, timeout_s: float, cpu: int | None) -> None:
+    def __init__(self, make: Callable[[], Env], expert: Any, timeout_s: float, start_s: float, cpu: int | None) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.now = context.RawValue("q", -1)
-        self.process = context.Process(target=serve, args=(theirs, self.now, make, expert, timeout_s), daemon=True)
+        self.making = context.RawValue("b", False)
+        arguments = (theirs, self.now, self.making, make, expert, timeout_s, start_s)
+        self.process = context.Process(target=serve, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
         if cpu is not None and self.process.pid and hasattr(os, "sched_setaffinity"):
             with suppress(OSError):  # it may have died already, which its pipe will tell
                 os.sched_setaffinity(self.process.pid, {cpu})
-        self.timeout_s = timeout_s
+        self.timeout_s, self.start_s = timeout_s, start_s
         self.waiting: list[tuple[int, int, str, bytes]] = []
         self.sent: set[int] = set()
         self.futures: dict[int, asyncio.Future[Any]] = {}
@@ -126,7 +137,7 @@ class Worker:
             loop.add_reader(self.pipe.fileno(), self._receive)
             self._reader = loop
             self.futures.clear()  # nobody waits for calls on their way from a loop that has ended
-            self._watch(-1)
+            self._watch()
         number = next(self._numbers)
         self.waiting.append((number, slot, method, arguments))
         if not self.sent:
@@ -143,15 +154,21 @@ class Worker:
         except OSError:
             self.lose()
             return
-        self._watch(-1)
+        self._watch()
 
-    def _watch(self, before: int) -> None:
-        """Look again after a call's deadline and the grace: a worker still at the same call hangs outside
-        Python."""
-        if self.sent and before >= 0 and self.now.value == before:
+    def _watch(self, before: tuple[int, bool] | None = None, since_s: float = 0.0) -> None:
+        """Look again after a call's deadline and the grace: a worker that is still at the same thing when its time is
+        up hangs outside Python."""
+        if not self.sent or self._reader is None:
+            return
+        at = (int(self.now.value), bool(self.making.value))
+        if at != before:
+            since_s = self._reader.time()
+        limit_s = (self.start_s if at[1] else self.timeout_s) + GRACE_S
+        if at[0] >= 0 and self._reader.time() - since_s > 0.99 * limit_s:  # timers ring a little early
             self.lose()
-        elif self.sent and self._reader is not None and self.timeout_s < math.inf:
-            self._alarm = self._reader.call_later(self.timeout_s + GRACE_S, self._watch, self.now.value)
+        elif self.timeout_s < math.inf:
+            self._alarm = self._reader.call_later(self.timeout_s + GRACE_S, self._watch, at, since_s)
 
     def _receive(self) -> None:
         try:
@@ -309,9 +326,10 @@ class WorkerPool:
         expert: Callable[[Env, str, int], Any] | None = None,
         timeout_s: float = 60.0,
         workers: int = 0,
+        start_s: float = START_S,
     ) -> None:
-        """make and expert must be picklable; workers=0 takes one a core."""
-        self._build = (make, expert, timeout_s)
+        """make and expert must be picklable; workers=0 takes one a core; seconds as in `Slot`."""
+        self._build = (make, expert, timeout_s, start_s)
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None]
         self._cpus = [cores[i % len(cores)] for i in range(workers or len(cores))]
         self._workers: list[Worker] = []

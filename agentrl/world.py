@@ -11,7 +11,7 @@ from typing import Any
 from agentrl import catalogue
 from agentrl.config import Entry, read_text
 from agentrl.env import Env
-from agentrl.pool import InlinePool, Pool
+from agentrl.pool import START_S, InlinePool, Pool
 from agentrl.prompt import Plain, Prompt
 from agentrl.types import Task
 from agentrl.workers import WorkerPool
@@ -67,12 +67,19 @@ def _expert(entry_name: str, env: Env, name: str, seed: int) -> Any:
     return _module(entry_name).expert(env, name, seed)
 
 
-def pool(entry: Entry, where: str = "auto", workers: int = 0, timeout_s: float = 60.0) -> Pool:
-    """Instances of the environment, in this process or in workers (`where` = auto, inline, processes)."""
+def pool(
+    entry: Entry, where: str = "auto", workers: int = 0, timeout_s: float = 60.0, start_s: float = START_S
+) -> Pool:
+    """Instances of the environment, in this process or in workers (`where` = auto, inline, processes).
+
+    timeout_s, start_s: seconds that a call, and the making of an instance, may take.
+    """
     make: Callable[[], Env] = functools.partial(_make, entry.name, entry.config)
     expert = functools.partial(_expert, entry.name) if hasattr(entry.module, "expert") else None
     heavy = where == "processes" or (where == "auto" and bool(getattr(entry.module, "HEAVY", False)))
-    return WorkerPool(make, expert, timeout_s, workers) if heavy else InlinePool(make, expert, timeout_s)
+    if heavy:
+        return WorkerPool(make, expert, timeout_s, workers, start_s)
+    return InlinePool(make, expert, timeout_s, start_s)
 
 
 def read_panel(path: Path) -> list[str]:

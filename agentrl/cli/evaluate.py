@@ -33,10 +33,11 @@ def main(words: Sequence[str]) -> int:
     from agentrl.progress import Progress
     from agentrl.rollout import TooManyFaults
 
-    pool = world.pool(entry)
+    limits = contestant.limits(given.turns)
+    pool = world.pool(entry, timeout_s=limits.call_seconds, start_s=limits.start_seconds)
     try:
         with Progress(quiet=given.json) as progress, Loop() as loop:
-            player = contestant.player(entry, pool, seed=given.seed, temperature=given.temperature, turns=given.turns)
+            player = contestant.player(entry, pool, seed=given.seed, temperature=given.temperature, limits=limits)
             bar = progress.bar(f"{given.policy} on {entry.name}", len(tasks))
             report = loop.run(
                 evaluate(player, entry, tasks, contestant.describe(), on_episode=lambda record: bar.step())

@@ -29,7 +29,7 @@ def test_a_run_of_a_version_with_fewer_options_gets_their_defaults(run):
     ("text", "sentence"),
     [
         ("[env]\n", "model is missing"),
-        ("[env]\nnam = 1\n[model]\npath = 'x'", "env.name is missing"),
+        ("[env]\nnam = 1\n[model]\npath = 'x'", "unknown key env.nam: did you mean name?"),
         ("[env", "is not TOML"),
         ("[env]\nname = 'alfworld'\n[model]\npath = 'x'", "has no checkpoint yet"),
     ],

@@ -13,7 +13,7 @@ import pytest
 
 from agentrl import world
 from agentrl.engines.openai import Endpoint, EndpointLost, OpenAIPolicy, from_word
-from agentrl.evaluate import evaluate
+from agentrl.evaluate import evaluate, outcome
 from agentrl.pool import EnvFault
 from agentrl.rollout import Limits, TooManyFaults
 from agentrl.types import Message, Observation, Request, Status
@@ -262,6 +262,9 @@ def test_an_episode_is_tried_again_after_a_lost_answer(serve):
     by = player(on, world.pool(on, "inline"), policy=server.policy(max_retries=0), limits=Limits(retries=1))
     (record,) = play_all(by, world.tasks(on))
     assert (record.ending, record.attempts, len(record.steps)) == (Status.DONE, 2, 2)
+    # one answer before the loss and two after it, each of 10 prompt and 2 completion tokens: all three are paid for
+    assert (record.usage["prompt_tokens"], record.usage["completion_tokens"]) == (30, 6)
+    assert outcome(record, "walk").usage == record.usage
 
 
 def test_words_of_the_command_line(monkeypatch):

@@ -38,6 +38,14 @@ def test_a_hang_in_python_is_cut_off_even_if_the_environment_swallows_exceptions
     assert time.monotonic() - began < 1.0
 
 
+def test_making_an_instance_has_a_limit_of_its_own():
+    patient = Slot(lambda: faulty.make_slowly(0.3, faulty.Config()), None, timeout_s=0.1, start_s=5.0)
+    assert patient.reset(faulty.task(0)).text
+    hasty = Slot(lambda: faulty.make_slowly(5.0, faulty.Config()), None, timeout_s=5.0, start_s=0.1)
+    with pytest.raises(EnvFault, match=r"no answer in 0.1 s"):
+        hasty.reset(faulty.task(0))
+
+
 def test_the_deadline_gives_the_callers_timer_and_handler_back():
     rang = []
     before = signal.signal(signal.SIGALRM, lambda *_: rang.append(time.monotonic()))

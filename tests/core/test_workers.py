@@ -56,6 +56,19 @@ def test_a_fault_that_persists_costs_its_own_episode_only(pool, fault):
     assert all(record.ending != Status.ENV_ERROR and record.attempts == 1 for record in records)
 
 
+@pytest.mark.parametrize(("seconds", "start_s", "lost"), [(1.0, 30.0, 0), (1.0, 0.3, 2), (-1, 0.6, 2)])
+def test_making_an_instance_may_take_longer_than_a_call(monkeypatch, seconds, start_s, lost):
+    monkeypatch.setattr(workers, "GRACE_S", 0.1)
+    make = functools.partial(faulty.make_slowly, seconds, ON.config)
+    slow = WorkerPool(make, timeout_s=0.3, workers=1, start_s=start_s)
+    limits = Limits(turns=2, retries=0, fault_share=1.0)
+    try:
+        records = play_all(player(ON, slow, limits=limits), [faulty.task(i) for i in range(2)])
+    finally:
+        slow.close()
+    assert [record.ending for record in records].count(Status.ENV_ERROR) == lost
+
+
 @pytest.mark.parametrize("fault", ["raise", "killed"])
 def test_a_fault_that_passes_is_retried_from_the_start(pool, fault, tmp_path):
     tasks = [faulty.task(2, fault, at=1, marker=str(tmp_path / "struck")), faulty.task(1)]

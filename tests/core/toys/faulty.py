@@ -116,6 +116,14 @@ def make(config: Config) -> Faulty:
     return Faulty(config)
 
 
+def make_slowly(seconds: float, config: Config) -> Faulty:
+    """An environment that reads much before it can play; less than no time: it hangs outside Python."""
+    if seconds < 0:
+        hang_in_c(Observation(text=""))
+    time.sleep(seconds)
+    return Faulty(config)
+
+
 def task(number: int, fault: str = "", at: int = 1, marker: str = "") -> Task:
     params = {"fault": fault, "at": at, "marker": marker} if fault else {}
     return Task(key=f"faulty/{number}", env="tests.core.toys.faulty", seed=number, params=params)
