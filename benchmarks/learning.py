@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Semaphore
@@ -35,14 +36,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--no-grpo", action="store_true", help="leave the GRPO runs out")
     parser.add_argument("--control-seeds", type=int, nargs="*", help="seeds that have a control (default: all)")
+    parser.add_argument("--beside", nargs="*", default=[], help="players to show beside the demonstrator: random ...")
     parser.add_argument("--summarise", action="store_true", help="train nothing: report the runs that are finished")
     given = parser.parse_args()
-    given.beside = {
+    given.runs_beside = {
         "control": given.seeds if given.control_seeds is None else given.control_seeds,
         "grpo": [] if given.no_grpo else given.seeds,
     }
     runs = finished(given) if given.summarise else train(given)
-    result = summarise(given, runs, demonstrator(given, runs[given.seeds[0], "rl"]))
+    first = runs[given.seeds[0], "rl"]
+    result = summarise(given, runs, player(given, first, read_toml(first / "config.toml")["warmup"]["expert"]))
+    result["beside"] = {name: figures(player(given, first, name)) for name in given.beside}
     out = given.out or Path("benchmarks/results") / f"{given.recipe.stem}.json"
     out.write_text(json.dumps(result, indent=1) + "\n")
     print(table(result))
@@ -50,7 +54,7 @@ def main() -> None:
 
 def finished(given: argparse.Namespace) -> dict[tuple[int, str], Path]:
     """The folders of the runs that reached their end."""
-    wanted = [(s, kind) for kind, seeds in {"rl": given.seeds, **given.beside}.items() for s in seeds]
+    wanted = [(s, kind) for kind, seeds in {"rl": given.seeds, **given.runs_beside}.items() for s in seeds]
     folders = {(s, kind): given.folder / f"{kind}-{s}" for s, kind in wanted}
     found = {key: path for key, path in folders.items() if (path / "evaluations" / "end-greedy.json").exists()}
     if (given.seeds[0], "rl") not in found:
@@ -65,7 +69,7 @@ def train(given: argparse.Namespace) -> dict[tuple[int, str], Path]:
     given.gate = Semaphore(given.jobs)
     with ThreadPoolExecutor(3 * len(given.seeds)) as pool:  # threads wait for the gate, or for the run they follow
         first = {s: pool.submit(one, given, s, "rl") for s in given.seeds}
-        rest = [pool.submit(one, given, s, kind, first[s]) for kind, seeds in given.beside.items() for s in seeds]
+        rest = [pool.submit(one, given, s, kind, first[s]) for kind, seeds in given.runs_beside.items() for s in seeds]
         return dict(job.result() for job in [*first.values(), *rest])
 
 
@@ -110,16 +114,23 @@ def equal_updates(recipe: Path, rl: Path) -> int:
     return round(read_toml(recipe)["warmup"]["updates"] * (spent["clone"] + spent["train"]) / spent["clone"])
 
 
-def demonstrator(given: argparse.Namespace, rl: Path) -> dict[str, Any]:
-    """The report of the policy that was cloned, on the same panel under the same limits."""
+def player(given: argparse.Namespace, rl: Path, name: str) -> dict[str, Any]:
+    """The report of a player without a model, on the same panel under the same limits."""
     config, panel = read_toml(rl / "config.toml"), given.folder / "panel.txt"
     panel.write_text("".join(f"{o['task']}\n" for o in report(rl, "end", "greedy")["outcomes"]))
-    out = given.folder / "demonstrator.json"
-    options = [f"{k}={json.dumps(v)}" for k, v in {**config["env"], **config["eval"]["env"]}.items() if k != "name"]
-    words = ["eval", "alfworld", *options, "--policy", config["warmup"]["expert"], "--panel", str(panel), "--json"]
+    out = given.folder / f"{name}.json"
+    env = {**config["env"], **config["eval"]["env"]}
+    options = [f"{k}={json.dumps(v)}" for k, v in env.items() if k != "name"]
+    words = ["eval", env["name"], *options, "--policy", name, "--panel", str(panel), "--json"]
     command = [sys.executable, "-m", "agentrl", *words, "--turns", str(config["limits"]["turns"]), "--out", str(out)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return dict(json.loads(out.read_text()))
+
+
+def figures(shown: dict[str, Any]) -> dict[str, Any]:
+    """Success of one report, and its score where success is only a full score."""
+    found = {"policy": shown["policy"]["policy"], "success": shown["success_rate"], "interval": shown["interval"]}
+    return {**found, "score": float(scores(shown).mean())} if graded(shown) else found
 
 
 def report(run: Path, name: str, mode: str) -> dict[str, Any]:
@@ -137,24 +148,57 @@ def summarise(given: argparse.Namespace, runs: dict[tuple[int, str], Path], show
         "panel": shown["panel"],
         "games": len(shown["outcomes"]),
         "seeds": given.seeds,
-        "demonstrator": {"policy": shown["policy"]["policy"], "success": shown["success_rate"]},
+        "demonstrator": figures(shown),
         "cpu_seconds": {f"{kind}-{s}": cpu_seconds(path) for (s, kind), path in sorted(runs.items())},
     }
     for mode in MODES:
-        won = {
-            name: {s: successes(report(runs[s, kind], at, mode)) for s in given.seeds if (s, kind) in runs}
-            for name, (kind, at) in STAGES.items()
-        }
-        won["demonstrator"] = {s: successes(shown) for s in given.seeds}
-        others = ("clone", "control", "demonstrator", "grpo")
+        won = outcomes(given, runs, shown, mode, successes)
         result[mode] = {name: rates(by_seed) for name, by_seed in won.items() if by_seed}
-        result[mode]["differences"] = {f"rl - {o}": difference(won["rl"], won[o]) for o in others if won[o]}
+        result[mode]["differences"] = differences(won)
+        if graded(shown):
+            score = outcomes(given, runs, shown, mode, scores)
+            means = {name: {s: float(x.mean()) for s, x in by_seed.items()} for name, by_seed in score.items()}
+            result[mode]["score"] = {"by_seed": means, "differences": differences(score)}
         result[mode]["per_type"] = {
             name: by_type([report(runs[s, kind], at, mode) for s in given.seeds if (s, kind) in runs])
             for name, (kind, at) in STAGES.items()
             if won[name]
         }
     return result
+
+
+Outcomes = dict[str, dict[int, np.ndarray]]  # stage -> seed -> [games]
+
+
+def outcomes(
+    given: argparse.Namespace,
+    runs: dict[tuple[int, str], Path],
+    shown: dict[str, Any],
+    mode: str,
+    of: Callable[[dict[str, Any]], np.ndarray],
+) -> Outcomes:
+    """What `of` reads from the reports of each stage and seed; the demonstrator is the same for all seeds."""
+    found = {
+        name: {s: of(report(runs[s, kind], at, mode)) for s in given.seeds if (s, kind) in runs}
+        for name, (kind, at) in STAGES.items()
+    }
+    return {**found, "demonstrator": {s: of(shown) for s in given.seeds}}
+
+
+def differences(found: Outcomes) -> dict[str, Any]:
+    """Of the RL runs to each other stage."""
+    others = ("clone", "control", "demonstrator", "grpo")
+    return {f"rl - {o}": difference(found["rl"], found[o]) for o in others if found[o]}
+
+
+def graded(shown: dict[str, Any]) -> bool:
+    """Does the environment give scores between failure and success?"""
+    return "score" in shown["measures"]
+
+
+def scores(shown: dict[str, Any]) -> np.ndarray:
+    """[games] score in 0..1, in panel order."""
+    return np.array([o["measures"]["score"] for o in shown["outcomes"]])
 
 
 def by_type(reports: list[dict[str, Any]]) -> dict[str, float]:
@@ -186,21 +230,32 @@ def difference(a: dict[int, np.ndarray], b: dict[int, np.ndarray]) -> dict[str, 
 
 def table(result: dict[str, Any]) -> str:
     """For the eye: percent by seed."""
-    shown = result["demonstrator"]
     lines = [f"{result['benchmark']}, panel {result['panel']}, {result['games']} games, seeds {result['seeds']}"]
-    lines.append(f"demonstrator {shown['policy']}: {shown['success']:.1%}")
+    for role, shown in {"demonstrator": result["demonstrator"], **result["beside"]}.items():
+        score = f", score {100 * shown['score']:.1f}" if "score" in shown else ""
+        lines.append(f"{role} {shown['policy']}: {shown['success']:.1%}{score}")
     for mode in MODES:
-        for name in ("clone", "control", "grpo", "rl"):
-            if name in result[mode]:
-                shown = " ".join(f"{s}: {x:6.1%}" for s, x in result[mode][name]["by_seed"].items())
-                lines.append(f"{mode:8} {name:20} {shown}")
-        for name, d in result[mode]["differences"].items():
-            shown = " ".join(f"{s}: {x:+6.1%}" for s, x in d["by_seed"].items())
-            low, high = d["interval"]
-            lines.append(f"{mode:8} {name:20} {shown}   mean {d['mean']:+.1%} [{low:+.1%}, {high:+.1%}]")
-        for name, x in result[mode]["per_type"].items():
-            lines.append(f"{mode:8} {name:20} " + "  ".join(f"{kind} {rate:.0%}" for kind, rate in x.items()))
+        part = result[mode]
+        stages = [name for name in ("clone", "control", "grpo", "rl") if name in part]
+        lines += [f"{mode:8} {name:26} {spread(part[name]['by_seed'])}" for name in stages]
+        lines += [line(mode, name, d) for name, d in part["differences"].items()]
+        for name, by_seed in part.get("score", {}).get("by_seed", {}).items():
+            lines.append(f"{mode:8} {'score ' + name:26} {spread(by_seed)}")
+        lines += [line(mode, f"score {name}", d) for name, d in part.get("score", {}).get("differences", {}).items()]
+        for name, x in part["per_type"].items():
+            lines.append(f"{mode:8} {name:26} " + "  ".join(f"{kind} {rate:.0%}" for kind, rate in x.items()))
     return "\n".join(lines)
+
+
+def spread(by_seed: dict[int, float], sign: str = "") -> str:
+    """Percent of each seed."""
+    return " ".join(f"{s}: {x:{sign}6.1%}" for s, x in by_seed.items())
+
+
+def line(mode: str, name: str, d: dict[str, Any]) -> str:
+    """A difference with its interval."""
+    low, high = d["interval"]
+    return f"{mode:8} {name:26} {spread(d['by_seed'], '+')}   mean {d['mean']:+.1%} [{low:+.1%}, {high:+.1%}]"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import random
 from array import array
 from bisect import bisect, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -232,6 +232,9 @@ class Goals(Sequence[Goal]):
         variant = self.variant(i)
         product = self._products[variant.product]
         return (_human if self.mode == "human" else _synthetic)(product, variant)
+
+    def __iter__(self) -> Iterator[Goal]:
+        return (self[i] for i in range(len(self)))
 
     def variant(self, i: int) -> Variant:
         """Goal i without its words."""

@@ -96,12 +96,11 @@ def build(row: Mapping[str, Any], source: Source) -> Product:
     asin = row["asin"]
     try:
         entry = source.attributes.get(asin)
-        bullets = row["small_description"]
         return Product(
             asin=asin,
             title=_text(row, "name"),
             description=_text(row, "full_description"),
-            bullets=tuple(bullets) if isinstance(bullets, list) else (bullets,),
+            bullets=_bullets(row["small_description"]),
             category=_text(row, "category"),
             query=_text(row, "query").lower().strip(),
             product_category=_text(row, "product_category"),
@@ -127,6 +126,14 @@ def _text(row: Mapping[str, Any], field: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{field} is {type(value).__name__}, not text")
     return value
+
+
+def _bullets(given: object) -> tuple[str, ...]:
+    found = tuple(given) if isinstance(given, list) else (given,)
+    for point in found:
+        if not isinstance(point, str):
+            raise ValueError(f"small_description holds {type(point).__name__}, not text")
+    return found
 
 
 def _first_image(row: Mapping[str, Any]) -> str:

@@ -103,3 +103,7 @@ def test_a_limit_draws_by_weight_without_repetition():
 def test_an_unknown_goal_is_one_sentence(market, index):
     with pytest.raises(ValueError, match=f"goal {index} does not exist: the human goals are numbered 0 to 1"):
         market.goals[index]
+
+
+def test_goals_can_be_gone_through(market):
+    assert list(market.goals) == [market.goals[i] for i in range(len(market.goals))] and len(market.goals) > 1

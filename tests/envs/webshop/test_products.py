@@ -70,6 +70,8 @@ def test_one_text_is_one_point(row_of):
         ({"images": []}, "B1: it has no images"),
         ({"images": None}, "B1: it has no images"),
         ({"name": None}, "B1: name is NoneType, not text"),
+        ({"small_description": None}, "B1: small_description holds NoneType, not text"),
+        ({"small_description": ["fine", {}]}, "B1: small_description holds dict, not text"),
         ({"pricing": "free"}, "B1: pricing 'free' holds no dollar amount"),
         ({"customization_options": {"Color": [{"image": None}]}}, "B1 has no field 'value'"),
         ({"customization_options": {"Color": [{"value": 3}]}}, "B1 has a field of the wrong type"),
