@@ -27,6 +27,7 @@ class Progress:
         warmup_sampler: the state of the sampler that feeds the warm-up.
         metric_lines, timing_lines: lines of the metrics files that belong to the steps done.
         evaluated: names of evaluations done.
+        tokens, calls: what training rollouts have sampled and carried out so far.
     """
 
     stage: str = "warmup"
@@ -36,6 +37,8 @@ class Progress:
     metric_lines: int = 0
     timing_lines: int = 0
     evaluated: list[str] = field(default_factory=list)
+    tokens: int = 0
+    calls: int = 0
 
 
 class Stateful(Protocol):

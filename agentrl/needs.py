@@ -13,7 +13,8 @@ from agentrl.critic import CriticConfig
 from agentrl.graph import COLUMNS
 
 HOW = {
-    "value": "set critic.model=head or own",
+    "tree": "its trees must have several leaves, set rollout.name=tree or entropy_branch",
+    "value": "set critic.model=head or own, or rollout.name=vine",
     "next_value": "set critic.model=head or own",
     "token_value": "set critic.model=head or own, and critic.at=token",
     "value_high": "set critic.model=head or own, and critic.high=true",
@@ -22,8 +23,11 @@ HOW = {
 
 
 def filled(critic: CriticConfig, *modules: ModuleType) -> set[str]:
-    """Names of the columns a run's steps have when credit is given."""
-    columns = {*COLUMNS, "old_logprob", "importance"}
+    """Names of the columns a run's steps have when credit is given.
+
+    Every step has a `tree`, but it tells nothing where each chain is a tree of its own.
+    """
+    columns = {*COLUMNS, "old_logprob", "importance"} - {"tree"}
     if critic.model != "none":
         columns |= {"value", "next_value"}
         columns |= {"token_value"} if critic.at == "token" else set()

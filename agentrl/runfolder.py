@@ -28,6 +28,8 @@ RECORDED = (
 )
 FREE_TO_DIFFER = (
     "run.iterations",
+    "run.tokens",
+    "run.calls",
     "run.keep",
     "run.checkpoint_every",
     "run.threads",

@@ -1,5 +1,6 @@
 """A run, set up: model, engine, environments, sampler, folder. `train.py` drives it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from agentrl import checkpoint, critic, models, needs, world
 from agentrl.annotate import Annotator
 from agentrl.chat import Chat, template_report
-from agentrl.collect import collect
+from agentrl.collect import Budget, collect
 from agentrl.config import Entry
 from agentrl.engines.hf import HfEngine
 from agentrl.evaluate import Report, evaluate
@@ -79,7 +80,7 @@ class Run:
         except BaseException:
             self.folder.drop_if_nothing_came_of_it()
             raise
-        for line in filter(None, (template_report(self.chat), self.learner.note)):
+        for line in filter(None, (template_report(self.chat), self.learner.note, leaves_report(settings))):
             progress.say(f"note: {line}")
 
     @property
@@ -101,13 +102,28 @@ class Run:
         batch = self.tables.batch
         got = self.loop.run(
             collect(
-                player, self.sampler, self.settings.sampler, tasks=batch.tasks, copies=batch.copies, iteration=iteration
+                player,
+                self.sampler,
+                self.settings.sampler,
+                tasks=batch.tasks,
+                copies=batch.copies,
+                iteration=iteration,
+                rollout=self.settings.rollout,
+                budget=Budget(batch.tokens, batch.calls),
             )
         )
+        self.state.tokens += int(got.metrics["generated_tokens"])
+        self.state.calls += int(got.metrics["calls"])
         if hasattr(self.settings.env.module, "gold"):
             tasks = {record.task.key: record.task for record in got.records}
             self.gold = {key: self._gold(task) for key, task in tasks.items()}
         return got.graph, got.metrics
+
+    @property
+    def spent(self) -> bool:
+        """Have the rollouts used up `run.tokens` or `run.calls`?"""
+        limits = self.tables.run
+        return self.state.tokens >= (limits.tokens or math.inf) or self.state.calls >= (limits.calls or math.inf)
 
     def annotators(self) -> list[Annotator]:
         """What fills the columns that the credit method wants beyond the critic's."""
@@ -170,9 +186,10 @@ class Run:
         if (
             self.state.stage == "train"
             and self.state.step < self.tables.run.iterations
+            and not self.spent
             and "end" in self.state.evaluated
         ):
-            self.state.evaluated.remove("end")  # a finished run was given more iterations
+            self.state.evaluated.remove("end")  # a finished run was given more iterations, or a larger budget
         self.progress.say(f"going on from {at}: {self.state.stage} step {self.state.step}")
 
     def _gold(self, task: Task) -> np.ndarray:
@@ -242,6 +259,15 @@ class Run:
         whole = self.tables.model.new is not None and bool(self.tables.model.new.entity_pattern)
         known = sorted({*texts, *(f" {name}" for name in entities)})
         return {"texts": known, "entities": entities if whole else []}
+
+
+def leaves_report(settings: Settings) -> str:
+    """How many episodes a task gets, where the rollout method does not take it from batch.copies; empty if it does."""
+    copies = settings.tables.batch.copies
+    leaves = settings.rollout.module.leaves(settings.rollout.config, copies)
+    if leaves == copies:
+        return ""
+    return f"rollout.name={settings.rollout.name} scores {leaves} episodes a task; batch.copies={copies} is not used"
 
 
 def streams(settings: Settings) -> bool:

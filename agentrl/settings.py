@@ -26,6 +26,8 @@ MANY = 1_000_000  # episodes; more at once is a slip of the keyboard that would 
 class RunSection(Section):
     """name and folder: where the run is stored. iterations: updates on fresh rollouts. threads: of torch, 0 leaves
     torch's own choice. checkpoint_every, graphs_every: iterations between files, 0 for never. keep: checkpoints kept.
+    tokens, calls: training ends with the iteration in which rollouts have sampled so many tokens, or carried out so
+    many actions, in all.
     """
 
     name: str = Field("run", max_length=200)
@@ -37,6 +39,8 @@ class RunSection(Section):
     checkpoint_every: int = Field(10, ge=0)
     keep: int = Field(2, ge=1)
     graphs_every: int = Field(1, ge=0)
+    tokens: int | None = Field(None, ge=1)
+    calls: int | None = Field(None, ge=1)
 
     @field_validator("name")
     @classmethod
@@ -57,10 +61,16 @@ class EngineSection(Section):
 
 
 class BatchSection(Section):
-    """tasks: groups an iteration. copies: rollouts a group."""
+    """tasks: groups an iteration. copies: chains a group, as [rollout] takes them (`tree` counts its own roots).
+
+    tokens, calls: fewer groups, one at least, where more would sample more tokens or carry out more actions than that,
+    judged by what groups have cost so far. Shared steps cost once; what is filtered out or pruned has cost too.
+    """
 
     tasks: int = Field(16, ge=1, le=MANY)
     copies: int = Field(8, ge=1, le=MANY)
+    tokens: int | None = Field(None, ge=1)
+    calls: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _countable(self) -> "BatchSection":
@@ -128,6 +138,7 @@ class Tables(Section):
     pool: PoolSection = PoolSection()
     batch: BatchSection = BatchSection()
     sampler: dict[str, Any] = Field(default_factory=lambda: {"name": "uniform"})
+    rollout: dict[str, Any] = Field(default_factory=lambda: {"name": "chain"})
     warmup: WarmupSection = WarmupSection()
     credit: dict[str, Any] = Field(default_factory=lambda: {"name": "gigpo"})
     loss: dict[str, Any] = Field(default_factory=lambda: {"name": "ppo_clip"})
@@ -138,7 +149,7 @@ class Tables(Section):
 
 
 class Settings:
-    """A resolved configuration: typed sections, and the catalogue entries that five of them name."""
+    """A resolved configuration: typed sections, and the catalogue entries that six of them name."""
 
     def __init__(self, tables: Mapping[str, Any]) -> None:
         """Raises ValueError naming the key, the value and the nearest valid key."""
@@ -147,6 +158,7 @@ class Settings:
         self.eval_env: Entry = resolve("envs", merge(self.tables.env, self.tables.eval.env), "eval.env")
         self.context: Entry = resolve("context", self.tables.context)
         self.sampler: Entry = resolve("sampler", self.tables.sampler)
+        self.rollout: Entry = resolve("rollout", self.tables.rollout)
         self.credit: Entry = resolve("credit", self.tables.credit)
         self.loss: Entry = resolve("loss", self.tables.loss)
         self.clone_optim: OptimConfig = validate(
@@ -165,7 +177,31 @@ class Settings:
         if tables.warmup.updates or tables.model.new is not None:
             world.check_expert(self.env, tables.warmup.expert, "warmup.expert")
         if tables.run.iterations:
-            needs.check(self.credit.module, tables.critic, self.env.module)
+            needs.check(self.credit.module, tables.critic, self.env.module, self.rollout.module)
+            self._check_rollout()
+
+    def _check_rollout(self) -> None:
+        """What the rollout method and other sections must agree on."""
+        tables, fills, name = self.tables, getattr(self.rollout.module, "FILLS", ()), self.rollout.name
+        episodes = tables.batch.tasks * self.rollout.module.leaves(self.rollout.config, tables.batch.copies)
+        if episodes > MANY:
+            raise ValueError(f"rollout.name={name} makes {episodes} episodes an iteration, at most {MANY}")
+        if "value" in fills and tables.critic.model != "none":
+            raise ValueError(
+                f"rollout.name={name} fills the column 'value', and so does the critic: choose one of them"
+            )
+        if "tree" not in fills:
+            return
+        if getattr(self.credit.module, "ON", "chains") == "tokens":
+            raise ValueError(
+                f"credit.name={self.credit.name} gives credit per token, and the steps of rollout.name={name} branch: "
+                "choose a credit method that works per step, or rollout.name=chain"
+            )
+        if tables.update.sequence == "episode" and tables.update.aggregation != "token-mean":
+            raise ValueError(
+                f"update.sequence=episode: in rollout.name={name} a step lies in several episodes; "
+                "set update.sequence=step or update.aggregation=token-mean"
+            )
 
     @classmethod
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":
@@ -181,7 +217,7 @@ class Settings:
     def dump(self) -> dict[str, Any]:
         """Every section with every default written out, as plain TOML values (None left out)."""
         values = self.tables.model_dump(mode="json")
-        for name in ("env", "context", "sampler", "credit", "loss"):
+        for name in ("env", "context", "sampler", "rollout", "credit", "loss"):
             entry: Entry = getattr(self, name)
             values[name] = entry.dump()
         plain: dict[str, Any] = _without_none(values)

@@ -25,10 +25,6 @@ def raise_(seen: Observation) -> Any:
     raise KeyError("lost")
 
 
-def second(seen: Observation) -> Any:
-    raise KeyError("second")
-
-
 def exit_(seen: Observation) -> Any:
     sys.exit(3)
 
@@ -61,7 +57,6 @@ def result(seen: Observation, **changes: Any) -> Any:
 
 FAULTS: dict[str, Callable[[Observation], Any]] = {
     "raise": raise_,
-    "second": second,
     "exit": exit_,
     "hang": hang,
     "hang_in_c": hang_in_c,
@@ -109,6 +104,8 @@ class Faulty(Walk):
     def fail(self, seen: Observation) -> Any:
         if self.params.get("marker"):
             Path(self.params["marker"]).touch()
+        if self.params["fault"] == "second":
+            raise KeyError("second")
         return FAULTS[self.params["fault"]](seen)
 
 
