@@ -20,6 +20,7 @@ Optional hooks, called by name:
     GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] # Gymnasium id -> Config arguments
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from agentrl.types import Observation, StepResult, Task
@@ -55,6 +56,25 @@ class Snapshots(Protocol):
 
         The core compares it with the one at `snapshot`; where None is returned it branches by replaying actions.
         """
+        ...
+
+
+class Verdict(NamedTuple):
+    """What an environment has to say about an episode that a limit of the core ended.
+
+    `reward` is added to that of the last step, `info` to its info.
+    """
+
+    reward: float
+    info: Mapping[str, Any]
+
+
+@runtime_checkable
+class Judges(Protocol):
+    """An environment that scores what was reached when a limit of the core ends the episode."""
+
+    def cut(self) -> Verdict:
+        """The episode is over without a last action."""
         ...
 
 

@@ -8,14 +8,15 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from agentrl.env import Env, Move, Snapshots
-from agentrl.types import Observation, Status, StepResult, Task
+from agentrl.env import Env, Judges, Move, Snapshots, Verdict
+from agentrl.types import Message, Observation, Status, StepResult, Task
 
 STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # what an environment may say of a step
 
@@ -40,6 +41,10 @@ class Handle(Protocol):
 
     async def act(self, expert: str, seed: int) -> Move:
         """What the named expert would do now, its own randomness seeded by `seed` and the task."""
+        ...
+
+    async def cut(self) -> Verdict | None:
+        """A limit ended the episode: what the environment says of it; None where it says nothing."""
         ...
 
     async def snapshot(self) -> Any:
@@ -110,11 +115,32 @@ def checked_observation(value: object, call: str = "reset") -> Observation:
     words = (value.text, value.state_key, value.task, *value.actions) if isinstance(value.actions, tuple) else (None,)
     if not all(isinstance(word, str) for word in words):
         raise EnvFault(f"{call} returned an observation whose text, state_key, task or actions are not texts")
+    if not isinstance(value.messages, tuple) or not all(
+        isinstance(m, Message) and all(isinstance(part, str) for part in m) for m in value.messages
+    ):
+        raise EnvFault(f"{call} returned an observation whose messages are no tuple of Message")
     try:
-        "".join(words).encode()  # type: ignore[arg-type]
+        "".join([*words, *(m.content for m in value.messages)]).encode()  # type: ignore[list-item]
     except UnicodeEncodeError:
         raise EnvFault(f"{call} returned an observation with half of a surrogate pair, which is not text") from None
     return value
+
+
+def clipped(observation: Observation, chars: int | None) -> Observation:
+    """The observation, its text and each message at most about `chars` characters long: head and tail kept."""
+    if chars is None or max(len(observation.text), *(len(m.content) for m in observation.messages), 0) <= chars:
+        return observation
+    messages = tuple(m._replace(content=clip(m.content, chars)) for m in observation.messages)
+    return replace(observation, text=clip(observation.text, chars), messages=messages)
+
+
+def clip(text: str, chars: int) -> str:
+    """The text, or its first and last characters, `chars` in all, and a mark that says what is missing."""
+    left_out = len(text) - chars
+    if left_out <= 0:
+        return text
+    head = (chars + 1) // 2
+    return f"{text[:head]}\n... [{left_out} characters left out] ...\n{text[len(text) - (chars - head) :]}"
 
 
 def checked_result(value: object) -> StepResult:
@@ -147,6 +173,12 @@ def _checked_info(info: object) -> dict[str, Any]:
         raise EnvFault(f"step returned info of type {type(info).__name__}, not a dict with texts as keys")
     if not isinstance(info.get("success", False), bool | np.bool_):
         raise EnvFault(f"step returned info['success'] of type {type(info['success']).__name__}, not bool")
+    signals = info.get("signals", {})
+    if not isinstance(signals, Mapping) or not all(isinstance(name, str) for name in signals):
+        raise EnvFault(f"step returned info['signals'] = {signals!r:.80}: it must be a dict of names and numbers")
+    for name, value in signals.items():
+        if not isinstance(value, int | float | np.bool_ | np.number) or not np.isfinite(value):
+            raise EnvFault(f"step returned the signal {name!r} = {value!r:.60}, which is no finite number")
     if info.get("status", Status.OK) not in STEP_STATUS:
         raise EnvFault(f"step returned info['status'] = {info['status']!r}: it must be OK, PARSE_ERROR or TOOL_ERROR")
     return dict(info)
@@ -161,9 +193,12 @@ class Slot:
         expert: Callable[[Env, str, int], Any] | None,
         timeout_s: float,
         start_s: float = START_S,
+        output_chars: int | None = None,
     ) -> None:
-        """timeout_s: seconds one call may take. start_s: seconds the making of the instance may take."""
+        """timeout_s: seconds one call may take. start_s: seconds the making of the instance may take. output_chars:
+        longest text of an observation, see `clipped`."""
         self._make, self._make_expert, self._timeout_s, self._start_s = make, expert, timeout_s, start_s
+        self._chars = output_chars
         self._env: Env | None = None
         self._expert: Any = None
         self._task: Task | None = None
@@ -177,15 +212,25 @@ class Slot:
         """Make the instance if need be and start the task."""
         self._task, self._expert = task, None
         env = self._instance()
-        self._last = checked_observation(self._guard(lambda: env.reset(task)))
+        self._last = clipped(checked_observation(self._guard(lambda: env.reset(task))), self._chars)
         return self._last
 
     def step(self, action: str) -> StepResult:
         """Carry out an action."""
         env = self._instance()
         result = checked_result(self._guard(lambda: env.step(action)))
-        self._last = result.observation
-        return result
+        self._last = clipped(result.observation, self._chars)
+        return result._replace(observation=self._last)
+
+    def cut(self) -> Verdict | None:
+        """What the environment says of an episode that a limit ended."""
+        env = self._instance()
+        if not isinstance(env, Judges):
+            return None
+        verdict = self._guard(env.cut)
+        if not isinstance(verdict, tuple) or len(verdict) != 2:
+            raise EnvFault(f"cut returned {type(verdict).__name__}, not a Verdict")
+        return Verdict(_checked_reward(verdict[0]), _checked_info(verdict[1]))
 
     def act(self, name: str, seed: int) -> Move:
         """Ask the expert, made on its first move of the episode."""
@@ -213,7 +258,7 @@ class Slot:
         self._task, self._expert = task, None
         seen = self._guard(lambda: env.restore(snapshot))
         if seen is not None:
-            self._last = checked_observation(seen, "restore")
+            self._last = clipped(checked_observation(seen, "restore"), self._chars)
         return self._last if seen is not None else None
 
     def close(self) -> None:
@@ -259,6 +304,10 @@ class InlineHandle:
         """See Handle."""
         return self.slot.act(expert, seed)
 
+    async def cut(self) -> Verdict | None:
+        """See Handle."""
+        return self.slot.cut()
+
     async def snapshot(self) -> Any:
         """See Handle."""
         return self.slot.snapshot()
@@ -277,9 +326,10 @@ class InlinePool:
         expert: Callable[[Env, str, int], Any] | None = None,
         timeout_s: float = 60.0,
         start_s: float = START_S,
+        output_chars: int | None = None,
     ) -> None:
-        """timeout_s: seconds one call may take. start_s: seconds the making of an instance may take."""
-        self._build = (make, expert, timeout_s, start_s)
+        """See Slot."""
+        self._build = (make, expert, timeout_s, start_s, output_chars)
         self._idle: list[InlineHandle] = []
 
     def acquire(self) -> InlineHandle:

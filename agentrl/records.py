@@ -17,7 +17,8 @@ NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 @dataclass(kw_only=True, eq=False)
 class StepRecord:
     """One step. `added` [T] are the prompt tokens this step adds; `continues` says whether they extend the
-    episode's previous path; `value` is a Monte Carlo estimate of its state, NaN where there is none."""
+    episode's previous path; `value` is a Monte Carlo estimate of its state, NaN where there is none; `calls` are
+    the tool calls its answer asks for."""
 
     observation: Observation
     added: np.ndarray
@@ -31,6 +32,7 @@ class StepRecord:
     truncated: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
     value: float = math.nan
+    calls: int = 0
 
 
 @dataclass(kw_only=True, eq=False)
@@ -129,7 +131,8 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     """The step graph of a batch, rows in the order given, played ones first.
 
     A step that several records share is one row, in the episode of the first of them. Records without a step of their
-    own leave no row. Numeric entries of a step's `info` become columns `info.NAME` (NaN where absent).
+    own leave no row. Numeric entries of a step's `info` become columns `info.NAME`, those of its `signals` columns
+    `signal/NAME` (NaN where absent).
     """
     episodes = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
     ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
@@ -201,9 +204,12 @@ def _add_rows(
 
 
 def _info_columns(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
-    """`info.NAME` [N] float64 of every numeric entry, NaN where it is absent or no number."""
+    """`info.NAME` [N] float64 of every numeric entry and `signal/NAME` of every signal, NaN where one is absent."""
     numeric = sorted({name for step in steps for name, value in step.info.items() if isinstance(value, NUMERIC)})
-    return {f"info.{name}": np.array([_number(step.info.get(name)) for step in steps]) for name in numeric}
+    columns = {f"info.{name}": np.array([_number(step.info.get(name)) for step in steps]) for name in numeric}
+    told = [step.info.get("signals", {}) for step in steps]
+    signals = sorted({name for named in told for name in named})
+    return columns | {f"signal/{name}": np.array([_number(named.get(name)) for named in told]) for name in signals}
 
 
 def _number(value: object) -> float:

@@ -28,9 +28,11 @@ from agentrl.types import Generation, Message, Request, Status, Task
 class Limits(BaseModel, frozen=True, extra="forbid"):
     """Budgets of an episode; reaching one ends it with a status of its own.
 
-    turns: steps. turn_tokens: sampled in one turn. episode_tokens: sampled in all. seconds: wall clock of the
-    episode. call_seconds: of one environment call. start_seconds: of making an environment instance, which may read
-    its data. retries: new tries after an environment fault.
+    turns: steps. turn_tokens: sampled in one turn. episode_tokens: sampled in all. calls: tool calls; an answer that
+    asks for more is not carried out and ends the episode. seconds: wall clock of the episode. call_seconds: of one
+    environment call. output_chars: longest text of an observation (or of each tool's answer in it); a longer one keeps
+    its head and tail, None keeps all. start_seconds: of making an environment instance, which may read its data.
+    retries: new tries after an environment fault.
     fault_share: share of rollouts lost to faults above which the run stops. cut_turn: what becomes of an
     answer cut off by turn_tokens, parsed as it is or the end of the episode. concurrency: episodes in flight,
     0 for all.
@@ -39,8 +41,10 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
     turns: int = Field(50, ge=1)
     turn_tokens: int = Field(512, ge=1)
     episode_tokens: int | None = Field(None, ge=1)
+    calls: int | None = Field(None, ge=0)
     seconds: float | None = Field(None, gt=0)
     call_seconds: float = Field(60.0, gt=0)
+    output_chars: int | None = Field(16384, ge=64)
     start_seconds: float = Field(START_S, gt=0)
     retries: int = Field(1, ge=0)
     fault_share: float = Field(0.2, ge=0, le=1)
@@ -234,6 +238,7 @@ class _Episode:
         self.player, self.record, self.handle, self.start, self.key = player, record, handle, start, key
         self.session, self.limits = start.session, player.limits
         self.sampled = 0
+        self.was_cut = False
         self.ends_at = time.monotonic() + (self.limits.seconds or float("inf"))
 
     async def run(self) -> None:
@@ -251,6 +256,8 @@ class _Episode:
                 ending = self.no_room(ask)
                 break
             ending = await self.turn(history, ask, room)
+        if self.was_cut:
+            await self.judge()
         self.record.ending = ending
         self.record.final = history.now
         # An answer that was cut off has no observation after it: `history` still holds the one before.
@@ -305,6 +312,15 @@ class _Episode:
         """A limit ends the episode after its last step."""
         step = self.record.steps[-1]
         step.truncated = not step.terminated
+        self.was_cut = True
+
+    async def judge(self) -> None:
+        """What the environment says of an episode that a limit ended goes to its last step."""
+        verdict = await self.handle.cut()
+        if verdict is not None:
+            step = self.record.steps[-1]
+            step.reward += verdict.reward
+            step.info = joined(step.info, verdict.info)
 
     async def turn(self, history: History, ask: Ask, room: int) -> Status | None:
         """One answer and one environment step; the status that ends the episode, if it ends."""
@@ -321,12 +337,16 @@ class _Episode:
             action=parsed.action,
             valid=parsed.valid,
             status=parsed.status,
+            calls=parsed.calls,
         )
         self.record.steps.append(step)
         cut_off = generation.finish == "length"
         if cut_off and self.limits.cut_turn == "end":
             self.cut()
             return Status.TURN_TOKEN_LIMIT if room == self.limits.turn_tokens else Status.TOKEN_LIMIT
+        if self.limits.calls is not None and sum(s.calls for s in self.record.steps) > self.limits.calls:
+            self.cut()
+            return Status.CALL_LIMIT
         self.record.calls += 1
         result = await self.handle.step(parsed.action)
         step.reward, step.terminated, step.truncated = result.reward, result.terminated, result.truncated
@@ -368,6 +388,12 @@ class _Episode:
             self.cut()
             return Status.TIME_LIMIT
         return None
+
+
+def joined(info: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """A step's info with later entries, signals of both."""
+    signals = {**info.get("signals", {}), **more.get("signals", {})}
+    return {**info, **more, **({"signals": signals} if signals else {})}
 
 
 def answers(prompt: Prompt, chat: Chat | None, texts: Sequence[str]) -> list[np.ndarray] | None:

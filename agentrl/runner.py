@@ -110,6 +110,7 @@ class Run:
                 iteration=iteration,
                 rollout=self.settings.rollout,
                 budget=Budget(batch.tokens, batch.calls),
+                rewards=self.settings.reward,
             )
         )
         self.state.tokens += int(got.metrics["generated_tokens"])
@@ -211,7 +212,14 @@ class Run:
 
     def _pool(self, entry: Entry) -> Pool:
         tables, limits = self.tables, self.tables.limits
-        return world.pool(entry, tables.pool.kind, tables.pool.workers, limits.call_seconds, limits.start_seconds)
+        return world.pool(
+            entry,
+            tables.pool.kind,
+            tables.pool.workers,
+            limits.call_seconds,
+            limits.start_seconds,
+            limits.output_chars,
+        )
 
     def _engine(self, sampling: Sampling) -> HfEngine:
         tables = self.tables

@@ -1,10 +1,18 @@
-"""What a tool is. A catalogue file in `tools/` offers a frozen `Config` and `make(config) -> Tool`.
+"""What a tool is. A catalogue file in `tools/` offers a frozen `Config` and `make(config) -> Tool` (or `Toolbox`).
 
 The signature and docstring of `__call__` become the JSON schema a model sees; an exception becomes a message the model
-can read, with status `tool_error`.
+can read, with status `tool_error`. `async def __call__` is a tool that waits: several of its calls run at once.
+
+A tool with `reset()` keeps state for an episode: every environment instance gets one of its own, reset when an episode
+begins, closed (`close()`, where it has one) with the instance. A tool without `reset` is made once a process and shared
+by all its episodes, so it must be safe to call from several threads.
 """
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from agentrl.tool_schema import ToolSpec
 
 
 @runtime_checkable
@@ -15,6 +23,15 @@ class Tool(Protocol):
 
     def __call__(self, **arguments: Any) -> str:
         """Carry out one call and answer in words."""
+        ...
+
+
+@runtime_checkable
+class Toolbox(Protocol):
+    """Several tools from one source, such as a server, that come with schemas of their own."""
+
+    def specs(self) -> "Sequence[ToolSpec]":
+        """The tools."""
         ...
 
 

@@ -69,8 +69,9 @@ class Observation:
 class StepResult(NamedTuple):
     """One environment step, unpacking as Gymnasium's five.
 
-    `info["success"]` (bool) is the environment's word on success so far; other entries are free. If both
-    flags are set, terminated wins.
+    `info["success"]` (bool) is the environment's word on success so far; `info["signals"]` (names and finite
+    numbers) are what rewards can be composed of (`agentrl.rewards`); other entries are free. If both flags are set,
+    terminated wins.
     """
 
     observation: Observation

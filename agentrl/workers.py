@@ -20,7 +20,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Literal, NamedTuple
 
-from agentrl.env import Env, Move
+from agentrl.env import Env, Move, Verdict
 from agentrl.pool import START_S, EnvFault, Slot
 from agentrl.types import Observation, StepResult, Task
 
@@ -40,10 +40,10 @@ class Answer(NamedTuple):
     content: Any
 
 
-def serve(
-    pipe: Connection, now: Any, making: Any, make: Callable[[], Env], expert: Any, timeout_s: float, start_s: float
-) -> None:
+def serve(pipe: Connection, now: Any, making: Any, build: tuple[Any, ...]) -> None:
     """A worker's loop: lists of (call id, slot, method, pickled arguments) in, lists of `Answer` out.
+
+    `build` are the arguments of every `Slot`.
 
     `now` is a shared integer that names the call being carried out: whose fault it is if the process dies. `making`
     is one while the call's instance is made, which may take longer than a call.
@@ -58,7 +58,7 @@ def serve(
         answers: list[Answer] = []
         for call, number, method, arguments in calls:
             now.value = call
-            slot = slots.setdefault(number, Slot(make, expert, timeout_s, start_s))
+            slot = slots.setdefault(number, Slot(*build))
             answer = _answer(call, slot, method, arguments, making)
             if method == "close" or answer.kind != "value":
                 slots.pop(number).close()
@@ -90,12 +90,12 @@ def _answer(call: int, slot: Slot, method: str, arguments: bytes, making: Any) -
 class Worker:
     """One process, its pipe, and the calls on their way."""
 
-    def __init__(self, make: Callable[[], Env], expert: Any, timeout_s: float, start_s: float, cpu: int | None) -> None:
+    def __init__(self, build: tuple[Any, ...], timeout_s: float, start_s: float, cpu: int | None) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.now = context.RawValue("q", -1)
         self.making = context.RawValue("b", False)
-        arguments = (theirs, self.now, self.making, make, expert, timeout_s, start_s)
+        arguments = (theirs, self.now, self.making, build)
         self.process = context.Process(target=serve, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
@@ -284,6 +284,11 @@ class WorkerHandle:
         move: Move = await self._try("act", (expert, seed))
         return move
 
+    async def cut(self) -> Verdict | None:
+        """See Handle."""
+        verdict: Verdict | None = await self._try("cut", ())
+        return verdict
+
     async def snapshot(self) -> Any:
         """See Handle."""
         return await self._try("snapshot", ())
@@ -327,9 +332,10 @@ class WorkerPool:
         timeout_s: float = 60.0,
         workers: int = 0,
         start_s: float = START_S,
+        output_chars: int | None = None,
     ) -> None:
-        """make and expert must be picklable; workers=0 takes one a core; seconds as in `Slot`."""
-        self._build = (make, expert, timeout_s, start_s)
+        """make and expert must be picklable; workers=0 takes one a core; the rest as in `Slot`."""
+        self._build = ((make, expert, timeout_s, start_s, output_chars), timeout_s, start_s)
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None]
         self._cpus = [cores[i % len(cores)] for i in range(workers or len(cores))]
         self._workers: list[Worker] = []

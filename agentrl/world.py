@@ -68,18 +68,23 @@ def _expert(entry_name: str, env: Env, name: str, seed: int) -> Any:
 
 
 def pool(
-    entry: Entry, where: str = "auto", workers: int = 0, timeout_s: float = 60.0, start_s: float = START_S
+    entry: Entry,
+    where: str = "auto",
+    workers: int = 0,
+    timeout_s: float = 60.0,
+    start_s: float = START_S,
+    output_chars: int | None = None,
 ) -> Pool:
     """Instances of the environment, in this process or in workers (`where` = auto, inline, processes).
 
-    timeout_s, start_s: seconds that a call, and the making of an instance, may take.
+    timeout_s, start_s: seconds that a call, and the making of an instance, may take. output_chars: see `Limits`.
     """
     make: Callable[[], Env] = functools.partial(_make, entry.name, entry.config)
     expert = functools.partial(_expert, entry.name) if hasattr(entry.module, "expert") else None
     heavy = where == "processes" or (where == "auto" and bool(getattr(entry.module, "HEAVY", False)))
     if heavy:
-        return WorkerPool(make, expert, timeout_s, workers, start_s)
-    return InlinePool(make, expert, timeout_s, start_s)
+        return WorkerPool(make, expert, timeout_s, workers, start_s, output_chars)
+    return InlinePool(make, expert, timeout_s, start_s, output_chars)
 
 
 def read_panel(path: Path) -> list[str]:

@@ -76,11 +76,13 @@ class Format(Protocol):
         name: of its file.
         marks: what the text of a chat template that teaches this format contains, all of them; empty if none does.
         stop: strings at which an answer may be ended, themselves kept; for `sampling.stop`.
+        joint: what stands between two calls.
     """
 
     name: str
     marks: tuple[str, ...]
     stop: tuple[str, ...]
+    joint: str
 
     def parse(self, text: str) -> Calls:
         """What an answer holds; never raises."""

@@ -21,6 +21,7 @@ class Action:
     name: str = "action"
     marks: tuple[str, ...] = ()
     stop: tuple[str, ...] = (CLOSE,)
+    joint: str = "\n"
 
     def __init__(self, schemas: Sequence[Mapping[str, Any]]) -> None:
         self._schemas = list(schemas)

@@ -22,6 +22,7 @@ class Fenced:
     name: str = "fenced"
     marks: tuple[str, ...] = ()
     stop: tuple[str, ...] = ("```output",)
+    joint: str = "\n"
 
     def __init__(self, tool: str, argument: str) -> None:
         self.tool, self.argument = tool, argument

@@ -33,6 +33,7 @@ class Hermes:
     name: str = "hermes"
     marks: tuple[str, ...] = (OPEN, '"arguments"')
     stop: tuple[str, ...] = ()
+    joint: str = "\n"
 
     def parse(self, text: str) -> Calls:
         """See Format. A `</tool_call>` inside a JSON string does not end the call."""

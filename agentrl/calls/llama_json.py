@@ -26,6 +26,7 @@ class LlamaJson:
     name: str = "llama_json"
     marks: tuple[str, ...] = ('{"name":', '"parameters":')
     stop: tuple[str, ...] = ()
+    joint: str = "; "
 
     def parse(self, text: str) -> Calls:
         """See Format. JSON that has neither name nor parameters is a final answer."""

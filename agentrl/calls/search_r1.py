@@ -22,6 +22,7 @@ class SearchR1:
 
     name: str = "search_r1"
     marks: tuple[str, ...] = ()
+    joint: str = "\n"
 
     def __init__(self, arguments: Mapping[str, str]) -> None:
         """arguments: tool name -> its text argument."""

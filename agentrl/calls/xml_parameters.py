@@ -43,6 +43,7 @@ class XmlParameters:
     name: str = "xml_parameters"
     marks: tuple[str, ...] = (OPEN, "<function=", "<parameter=")
     stop: tuple[str, ...] = ()
+    joint: str = "\n"
 
     def __init__(self, schemas: Sequence[Mapping[str, Any]]) -> None:
         self._types = {function_of(schema)["name"]: properties_of(schema) for schema in schemas}

@@ -34,7 +34,9 @@ def main(words: Sequence[str]) -> int:
     from agentrl.rollout import TooManyFaults
 
     limits = contestant.limits(given.turns)
-    pool = world.pool(entry, timeout_s=limits.call_seconds, start_s=limits.start_seconds)
+    pool = world.pool(
+        entry, timeout_s=limits.call_seconds, start_s=limits.start_seconds, output_chars=limits.output_chars
+    )
     try:
         with Progress(quiet=given.json) as progress, Loop() as loop:
             player = contestant.player(entry, pool, seed=given.seed, temperature=given.temperature, limits=limits)

@@ -1,0 +1,113 @@
+"""Rows of data: a list, anything with `len` and `[i]` (a Hugging Face dataset), a JSONL, JSON or Parquet file."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentrl.config import read_text
+
+Row = Mapping[str, Any]
+
+
+def read_rows(source: Sequence[Row] | str | Path, beside: Path | None = None) -> Sequence[Row]:
+    """The rows of a source.
+
+    Args:
+        source: rows, or a file of them.
+        beside: the folder that a relative path is looked for in; None takes the working folder.
+
+    Raises:
+        ValueError: no such file, a line that is no JSON object, a file of another kind, nothing in it.
+    """
+    if not isinstance(source, str | Path):
+        if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
+            raise ValueError(f"rows of type {type(source).__name__} cannot be counted: give a list or a file")
+        rows = source
+    else:
+        rows = _read_file(Path(source) if beside is None else beside / source)
+    if not len(rows):
+        raise ValueError(f"there are no rows in {source if isinstance(source, str | Path) else 'the list'}: give some")
+    return rows
+
+
+def _read_file(path: Path) -> Sequence[Row]:
+    readers = {".jsonl": _jsonl, ".json": _json, ".parquet": _parquet}
+    if path.suffix not in readers:
+        raise ValueError(f"rows are read from .jsonl, .json or .parquet, not from {path}")
+    return readers[path.suffix](path)
+
+
+def _jsonl(path: Path) -> list[Row]:
+    rows = []
+    for number, line in enumerate(read_text(path, "file of rows").split("\n"), 1):
+        if line.strip():
+            rows.append(_object(line, f"line {number} of {path}"))
+    return rows
+
+
+def _json(path: Path) -> list[Row]:
+    text = read_text(path, "file of rows")
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise ValueError(f"{path} must be a JSON list of objects")
+    return values
+
+
+def _object(line: str, where: str) -> Row:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{where} is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} is no JSON object")
+    return value
+
+
+class _Table(Sequence[Row]):
+    """A Parquet table row by row."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        at = range(len(self))[i]
+        row: Row = self._table.slice(at, 1).to_pylist()[0]
+        return row
+
+    def __iter__(self) -> Iterator[Row]:
+        for batch in self._table.to_batches():
+            yield from batch.to_pylist()
+
+
+def _parquet(path: Path) -> Sequence[Row]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ValueError(f"{path} needs pyarrow: pip install 'agentrl-stepgraph[data]'") from None
+    if not path.is_file():
+        raise ValueError(f"no such file of rows: {path}")
+    try:
+        return _Table(pyarrow.parquet.read_table(path))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path} is no Parquet file: {error}") from None
+
+
+def plain(value: Any) -> Any:
+    """A value of a row as JSON has it: arrays become lists, NumPy scalars numbers."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value

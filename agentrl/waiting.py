@@ -1,0 +1,37 @@
+"""Coroutines of tools, run from ordinary code: one event loop for the whole process, in a thread of its own."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def shared_loop() -> asyncio.AbstractEventLoop:
+    """The loop, started when it is first needed (and anew in a forked child, which has no thread of it)."""
+    global _loop
+    with _lock:
+        if _loop is None or not any(t.name == _name(_loop) for t in threading.enumerate()):
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name=_name(_loop), daemon=True).start()
+        return _loop
+
+
+def _name(loop: asyncio.AbstractEventLoop) -> str:
+    return f"agentrl tools {id(loop)}"
+
+
+def run_all(work: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """The value or exception of each coroutine, all of them running at once. They are cancelled if the caller is."""
+
+    async def gather() -> list[Any]:
+        return await asyncio.gather(*work, return_exceptions=True)
+
+    future = asyncio.run_coroutine_threadsafe(gather(), shared_loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
