@@ -1,0 +1,51 @@
+"""Search agents: questions, a retriever, and the Search-R1 loop; an embedded encyclopaedia to learn in, offline.
+
+Source: Jin et al., "Search-R1: Training LLMs to Reason and Leverage Search Engines with Reinforcement Learning",
+arXiv:2503.09516. Questions are a generated world's (`world`), or rows of a file (`data`) with a retriever of yours.
+
+| piece | module |
+| --- | --- |
+| the loop | `env`, `prompts` |
+| rewards | `scores` |
+| data sets | `data`, `tasks` |
+| embedded world | `encyclopaedia`, `names`, `questions`, `lexicon` |
+| players | `experts` |
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from agentrl.env import Env, Expert
+from agentrl.envs.search_qa.commands import about, write
+from agentrl.envs.search_qa.config import Config
+from agentrl.envs.search_qa.env import SearchQA
+from agentrl.envs.search_qa.experts import EXPERTS, make_expert
+from agentrl.envs.search_qa.prompts import choose
+from agentrl.envs.search_qa.tasks import benchmark, entities, find, kind, tasks
+from agentrl.prompt import Prompt
+
+__all__ = [
+    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "Config", "benchmark", "commands", "entities", "expert", "find",
+    "kind", "make", "prompt", "tasks",
+]  # fmt: skip
+
+HEAVY = False
+MEASURES = ("em", "sub_em", "f1", "retrieved", "searches", "invalid", "empty")
+GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/SearchQA-v0": {}})
+commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"": about, "write": write})
+
+
+def make(config: Config) -> SearchQA:
+    """An instance; those of a process share the retriever."""
+    return SearchQA(config)
+
+
+def prompt(config: Config) -> Prompt:
+    """How it speaks to a model."""
+    return choose(config)
+
+
+def expert(env: Env, name: str, seed: int) -> Expert:
+    """The player called `name` for this instance; see `agentrl.envs.search_qa.experts`."""
+    return make_expert(env, name, seed)

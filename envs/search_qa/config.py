@@ -1,0 +1,89 @@
+"""Options of the environment."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from agentrl.envs.search_qa.encyclopaedia import SPLITS
+from agentrl.retrieval import Form
+
+Signal = Literal["em", "sub_em", "f1", "em_format", "retrieved"]
+EXACT: dict[Signal, float] = {"em": 1.0}
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """Questions, a retriever, and the loop around them.
+
+    Attributes:
+        world: level of the embedded encyclopaedia (tiny, small, medium, large); `small` unless `data` is given.
+        world_seed: of its names and facts.
+        data: a Parquet or JSONL file of questions (FlashRAG, Search-R1), or a folder with one file a split.
+        split: train, valid or test. Worlds have no thing in common between them.
+        hops: keep only questions of so many facts; empty for all. limit: keep the first so many; -1 for all.
+        retriever: a search tool of the catalogue and its options, such as {name = "search", backend = "http"}; empty
+            for the world's own index.
+        topk: passages of a search.
+        max_turns: searches and invalid answers; then one last answer, in which a search is not carried out.
+        prompt: search_r1 (the published words; results go on in the running answer), or compact (small models).
+        results: how passages are written; auto is brief for compact, else search_r1.
+        reward: signal -> weight, added up at the end; every signal is reported. em: exact match. sub_em: a right answer
+            is part of the answer. f1: of words. em_format: exact match with the format's share (scores below).
+            retrieved: a right answer stood in the results.
+        structure_score, final_score, retrieval_score: of em_format, see `agentrl.envs.search_qa.scores.em_format`.
+        state: what counts as the same state: knowledge (the question and the passages seen), or the last text.
+        queries: what the listed searches ask for: names, or names with and without a fact's noun (worlds only).
+    """
+
+    world: Literal["", "tiny", "small", "medium", "large"] = ""
+    world_seed: int = Field(0, ge=0)
+    data: str = ""
+    split: str = "train"
+    hops: tuple[int, ...] = ()
+    limit: int = Field(-1, ge=-1)
+    retriever: dict[str, Any] = Field(default_factory=dict)
+    topk: int = Field(3, ge=1)
+    max_turns: int = Field(4, ge=1)
+    prompt: Literal["search_r1", "compact"] = "search_r1"
+    results: Literal["auto"] | Form = "auto"
+    reward: dict[Signal, float] = Field(default_factory=lambda: {**EXACT})
+    structure_score: float = 0.2
+    final_score: float = 0.1
+    retrieval_score: float = 0.1
+    state: Literal["knowledge", "text"] = "knowledge"
+    queries: Literal["names", "relations"] = "names"
+
+    @field_validator("reward")
+    @classmethod
+    def _pays(cls, reward: dict[Signal, float]) -> dict[Signal, float]:
+        if not any(reward.values()):
+            raise ValueError("no signal has a weight, so nothing is rewarded: give em a weight")
+        return reward
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Config":
+        if self.data and self.world:
+            raise ValueError("questions come from data or from a world, not from both")
+        if self.data and not self.retriever:
+            raise ValueError(
+                "questions of your own need a retriever: retriever = {name = 'search', bm25 = {corpus = 'FILE.jsonl'}}"
+            )
+        if not self.data and self.split not in SPLITS:
+            raise ValueError(f"split = {self.split!r}: a world has the splits {', '.join(SPLITS)}")
+        return self
+
+    @property
+    def level(self) -> str:
+        """The world's level; empty where the questions are data."""
+        return "" if self.data else self.world or "small"
+
+    @property
+    def form(self) -> Form:
+        """How passages are written."""
+        if self.results != "auto":
+            return self.results
+        return "brief" if self.prompt == "compact" else "search_r1"
+
+    @property
+    def whole(self) -> bool:
+        """Does the reward read the whole answer, thoughts included?"""
+        return "em_format" in self.reward

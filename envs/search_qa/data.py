@@ -1,0 +1,147 @@
+"""Questions from files: FlashRAG and Search-R1 Parquet (extra `data`), and JSONL.
+
+A row has a question, in `question` or `env_kwargs.question`; its golden answers, in `golden_answers`, `answers`,
+`answer`, `reward_model.ground_truth.target` or `env_kwargs.ground_truth`; and, if it brings one, its `prompt`, a text
+or a list of messages, which is used as it is. Answers may be a list, a text or an array.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+ANSWERS = ("golden_answers", "answers", "answer", "reward_model.ground_truth.target", "reward_model.ground_truth",
+           "env_kwargs.ground_truth.target", "env_kwargs.ground_truth")  # fmt: skip
+SUFFIXES = (".parquet", ".jsonl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One question. `key` is unique in its file; `prompt` is empty where the row brings none; hops 0 is unknown."""
+
+    key: str
+    question: str
+    answers: tuple[str, ...]
+    source: str = ""
+    prompt: str = ""
+    hops: int = 0
+
+
+def rows(path: str, split: str) -> Sequence[Row]:
+    """The questions of a file, or of a folder's file of that split.
+
+    Raises:
+        ValueError: no such file, one that cannot be read, a row without question or answers, no row.
+    """
+    file = _file(Path(path).expanduser(), split)
+    stat = file.stat()
+    return _rows(file, stat.st_size, stat.st_mtime_ns)
+
+
+def _file(path: Path, split: str) -> Path:
+    if path.is_file() and path.suffix in SUFFIXES:
+        return path
+    found = [path / f"{split}{suffix}" for suffix in SUFFIXES if (path / f"{split}{suffix}").is_file()]
+    if not found:
+        raise ValueError(
+            f"env.data = {str(path)!r}: no such file; name a .parquet or .jsonl file of questions, or a folder with "
+            f"{split}.parquet or {split}.jsonl in it"
+        )
+    return found[0]
+
+
+@lru_cache(maxsize=4)
+def _rows(file: Path, size: int, changed: int) -> tuple[Row, ...]:
+    read = _parquet(file) if file.suffix == ".parquet" else _jsonl(file)
+    found: dict[str, Row] = {}
+    for number, told in enumerate(read, 1):
+        row = _row(told, number, f"row {number} of {file}")
+        unique = row.key if row.key not in found else f"{row.key}#{number}"
+        found[unique] = replace(row, key=unique)
+    if not found:
+        raise ValueError(f"{file} holds no question")
+    return tuple(found.values())
+
+
+def _jsonl(file: Path) -> Iterator[Mapping[str, Any]]:
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                told = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"line {number} of {file} is not JSON: {error}") from None
+            if not isinstance(told, dict):
+                raise ValueError(f"line {number} of {file} is no JSON object with question and golden_answers")
+            yield told
+
+
+def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise ValueError("Parquet needs pyarrow: pip install 'agentrl-stepgraph[data]'") from None
+    try:
+        with parquet.ParquetFile(file) as table:
+            for batch in table.iter_batches(batch_size=1024):
+                yield from batch.to_pylist()
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"{file} is no Parquet file: {str(error).splitlines()[0]}") from None
+
+
+def _row(told: Mapping[str, Any], number: int, where: str) -> Row:
+    question = _at(told, "question") or _at(told, "env_kwargs.question")
+    if not isinstance(question, str) or not question.strip():
+        raise ValueError(f"{where} has no question: it needs `question`, a text")
+    answers = next((texts for path in ANSWERS if (texts := _texts(_at(told, path)))), ())
+    if not answers:
+        raise ValueError(f"{where} has no answers: it needs `golden_answers`, or reward_model.ground_truth.target")
+    source = str(told.get("data_source") or _at(told, "env_kwargs.data_source") or "")
+    named = told.get("id", _at(told, "extra_info.index"))
+    parts = [source, str(_at(told, "extra_info.split") or ""), str(number if named is None else named)]
+    return Row(
+        key="/".join(filter(None, parts)),
+        question=asked(question),
+        answers=answers,
+        source=source,
+        prompt=_prompt(told.get("prompt"), where),
+    )
+
+
+def asked(question: str) -> str:
+    """The question stripped, with a question mark."""
+    text = question.strip()
+    return text if text.endswith("?") else f"{text}?"
+
+
+def _prompt(told: object, where: str) -> str:
+    """A prompt's words: a text, or messages of which the last is the user's and others are the system's."""
+    if told is None or isinstance(told, str):
+        return told or ""
+    messages = told if isinstance(told, list) else []
+    roles = [m.get("role") if isinstance(m, dict) else None for m in messages]
+    if not roles or roles[-1] != "user" or any(role != "system" for role in roles[:-1]):
+        raise ValueError(f"{where} has a prompt that is no text and no single user message: {str(told)[:80]}")
+    return "\n\n".join(str(m["content"]) for m in messages)
+
+
+def _at(told: Mapping[str, Any], path: str) -> Any:
+    value: Any = told
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """Answers as texts: a text, a list or an array of them."""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        value = [value]
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if not isinstance(value, list | tuple) or any(isinstance(one, dict | list) for one in value):
+        return ()
+    return tuple(str(one) for one in value if one is not None and str(one).strip())

@@ -1,0 +1,19 @@
+"""The words of which the encyclopaedia's names are made: every name is two of them, so that a name never seen before
+is made of words that were."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from types import MappingProxyType
+
+
+def _read() -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    found: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    for line in files("agentrl.envs.search_qa").joinpath("words.txt").read_text("utf-8").splitlines():
+        kind, colon, words = line.partition(": ")
+        if colon and not line.startswith("#"):
+            first, _, last = words.partition(" | ")
+            found[kind] = (tuple(first.split()), tuple(last.split()))
+    return MappingProxyType(found)
+
+
+WORDS = _read()  # kind -> the words its names begin and end with

@@ -1,0 +1,116 @@
+"""How the search environment speaks to a model: the published words, and a compact form for small models.
+
+An action is what stands in the tags: `<search>query</search>` or `<answer>words</answer>`.
+"""
+
+import re
+from collections.abc import Sequence
+
+from agentrl.envs.search_qa.config import Config
+from agentrl.prompt import Parsed, Past, Prompt
+from agentrl.types import Observation, Status
+
+# Search-R1's own sentences (github.com/PeterGriffinJin/Search-R1, Apache-2.0), its English kept: released models were
+# trained on them. Rows of a data set that bring their prompt keep it.
+QUESTION = (
+    "Answer the given question. "
+    "You must conduct reasoning inside <think> and </think> first every time you get new information. "
+    "After reasoning, if you find you lack some knowledge, you can call a search engine by <search> query </search> "
+    "and it will return the top searched results between <information> and </information>. "
+    "You can search as many times as your want. "
+    "If you find no further external knowledge needed, you can directly provide the answer inside <answer> and "
+    "</answer>, without detailed illustrations. For example, <answer> Beijing </answer>. Question: {question}\n"
+)
+INVALID = (
+    "\nMy previous action is invalid. If I want to search, I should put the query between <search> and </search>. "
+    "If I want to give the final answer, I should put the answer between <answer> and </answer>. Let me try again.\n"
+)
+INFORMATION = "\n\n<information>{results}</information>\n\n"
+_ACTION = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
+
+
+def read(text: str) -> tuple[str, str] | None:
+    """The first search or answer of a text, its content stripped; None if there is none."""
+    match = _ACTION.search(text)
+    return None if match is None else (match[1], match[2].strip())
+
+
+def choose(config: Config) -> Prompt:
+    """The prompt a configuration names."""
+    return Compact() if config.prompt == "compact" else SearchR1(whole=config.whole)
+
+
+class SearchR1:
+    """One assistant turn: thoughts, searches, and results that go on inside it, up to the answer.
+
+    Args:
+        whole: the action is the whole answer, thoughts included, for rewards that read them; else only the tags'
+            content, so that two ways to the same search are one action.
+    """
+
+    system = ""
+    continues = True
+    stop = ("</search>", "</answer>")
+
+    def __init__(self, whole: bool = False) -> None:
+        self.whole = whole
+
+    def first(self, observation: Observation) -> str:
+        """The row's own prompt, or the published sentences with its question."""
+        if observation.text != observation.task:
+            return observation.text
+        return QUESTION.format(question=observation.task)
+
+    def turn(self, observation: Observation) -> str:
+        """The results as they are."""
+        return observation.text
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The question and the last turns, as they followed each other."""
+        told = [self.first(first)]
+        for i, step in enumerate(past, done - len(past)):
+            told += [step.observation.text if i else "", step.action]
+        return "".join(told) + (observation.text if done else "")
+
+    def answer(self, action: str) -> str:
+        """The action itself."""
+        return action
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """Valid if there is a search or an answer; the first one counts."""
+        found = read(text)
+        if found is None:
+            return Parsed(text, False, Status.PARSE_ERROR)
+        name, content = found
+        return Parsed(text if self.whole else f"<{name}>{content}</{name}>", True, Status.OK)
+
+
+class Compact:
+    """The bare question and results; an answer is `search NAME` or `answer NAME`."""
+
+    system = ""
+
+    def first(self, observation: Observation) -> str:
+        """The question."""
+        return observation.task
+
+    def turn(self, observation: Observation) -> str:
+        """The results."""
+        return observation.text
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """Question, the last actions, the results."""
+        lines = [first.task, *(f"> {self.answer(step.action)}" for step in past)]
+        return "\n".join([*lines, observation.text] if done else lines)
+
+    def answer(self, action: str) -> str:
+        """The action without tags."""
+        found = read(action)
+        return action if found is None else f"{found[0]} {found[1]}"
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The first word says which."""
+        name, _, content = text.strip().partition(" ")
+        if name not in ("search", "answer"):
+            return Parsed(text, False, Status.PARSE_ERROR)
+        return Parsed(f"<{name}>{content.strip()}</{name}>", True, Status.OK)

@@ -1,0 +1,112 @@
+"""Questions about the encyclopaedia: a thing, a chain of facts from it, and what the chain leads to."""
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from agentrl.envs.search_qa.encyclopaedia import ALIAS, RELATIONS, SPLITS, World, world
+
+NAME = r"[A-Z][a-z]+ [A-Z][a-z]+|\d{4}"
+_ASKS = {"person": "Who is", "city": "Which city is", "country": "Which country is", "year": "Which year is"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One question and its way to the answer.
+
+    Attributes:
+        words: the question.
+        answers: every right answer.
+        chain: the facts' nouns, from the thing named in the question to the answer.
+        path: the names along the chain, both ends included.
+        gold: ids of the passages that say each fact, in order.
+    """
+
+    words: str
+    answers: tuple[str, ...]
+    chain: tuple[str, ...]
+    path: tuple[str, ...]
+    gold: tuple[str, ...]
+
+
+def ask(chain: tuple[str, ...], head: str) -> str:
+    """A chain of facts in words: the last fact is named first."""
+    what = " of ".join(f"the {noun}" for noun in reversed(chain))
+    return f"{_ASKS[RELATIONS[chain[-1]].to]} {what} of {head}?"
+
+
+def understand(words: str) -> tuple[tuple[str, ...], str] | None:
+    """The chain and the name that a question of ours states; None for any other text."""
+    match = re.fullmatch(rf"(?:{'|'.join(_ASKS.values())}) (the .+) of ({NAME})\?", words.strip())
+    if match is None:
+        return None
+    chain = tuple(noun.removeprefix("the ") for noun in reversed(match[1].split(" of ")))
+    return (chain, match[2]) if all(noun in RELATIONS for noun in chain) else None
+
+
+def read(noun: str, text: str) -> str | None:
+    """What a passage's text says of a fact, in any of its ways of saying; None if nothing."""
+    for way in RELATIONS[noun].says:
+        match = re.search(_pattern(way), text)
+        if match is not None:
+            return match[1]
+    return None
+
+
+def also_known(text: str) -> str | None:
+    """The second name that a passage tells."""
+    match = re.search(_pattern(ALIAS), text)
+    return None if match is None else match[1]
+
+
+@lru_cache(maxsize=64)
+def _pattern(way: str) -> str:
+    before, after = way.split("{o}")
+    return rf"(?<!\w){re.escape(before)}({NAME}){re.escape(after)}"
+
+
+@lru_cache(maxsize=8)
+def questions(name: str, seed: int) -> Mapping[str, tuple[Question, ...]]:
+    """The questions of each split, hops mixed; the same for the same level and seed."""
+    made = world(name, seed)
+    found: dict[str, tuple[Question, ...]] = {}
+    for split, most in zip(SPLITS, made.level.questions, strict=True):
+        rng = random.Random(f"questions {name} {seed} {split}")
+        heads = sorted(t.name for t in made.things.values() if t.split == split and t.facts)
+        own: dict[tuple[str, ...], Question] = {}
+        for hops in range(made.level.hops[0], made.level.hops[1] + 1):
+            few: dict[tuple[str, ...], Question] = {}
+            for _ in range(20 * most):
+                question = _walk(made, rng.choice(heads), hops, rng)
+                if question is not None:
+                    few[(*question.chain, question.path[0])] = question
+                if len(few) == most:
+                    break
+            own.update(few)
+        mixed = list(own.values())
+        rng.shuffle(mixed)
+        found[split] = tuple(mixed)
+    return found
+
+
+def _walk(made: World, head: str, hops: int, rng: random.Random) -> Question | None:
+    """A random chain of that many facts that comes to no place twice; None where the walk finds no way on."""
+    chain: list[str] = []
+    path, gold = [head], []
+    for _ in range(hops):
+        name = made.called.get(path[-1], path[-1])
+        thing = made.things.get(name)
+        if thing is None or not thing.facts:
+            return None
+        noun = rng.choice(sorted(thing.facts))
+        target = thing.facts[noun]
+        if made.called.get(target, target) in {made.called.get(one, one) for one in path}:
+            return None
+        chain.append(noun)
+        path.append(target)
+        gold.append(next(p.id for p in made.sources[name] if read(noun, p.text) == target))
+    answers = made.answers(path[-1])
+    words = ask(tuple(chain), head)
+    return Question(words=words, answers=answers, chain=tuple(chain), path=tuple(path), gold=tuple(gold))

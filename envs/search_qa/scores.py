@@ -1,0 +1,104 @@
+"""How an answer is scored: exact match and its relatives, and the format variant.
+
+Source: Search-R1 (arXiv:2503.09516) and its released scorers; normalisation is SQuAD's (arXiv:1606.05250).
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_INFORMATION = re.compile(r"<information>(.*?)</information>", re.DOTALL)
+_TAG = re.compile(r"(</?(?:think|search|information|answer)>)")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+# state -> tag -> next state; blanks alone may stand between tags
+_FORMAT = {
+    "start": {"<think>": "thinking"},
+    "thinking": {"</think>": "thought"},
+    "thought": {"<search>": "searching", "<answer>": "answering"},
+    "searching": {"</search>": "searched"},
+    "searched": {"<information>": "reading"},
+    "reading": {"</information>": "start"},
+    "answering": {"</answer>": "end"},
+    "end": {},
+}
+_INSIDE = ("thinking", "searching", "reading", "answering")
+
+
+def normalise(text: str) -> str:
+    """Lower case, without ASCII punctuation, without the words a, an, the, blanks collapsed; in that order."""
+    words = text.lower().translate(_PUNCTUATION)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", words).split())
+
+
+def exact(answer: str, golden: Sequence[str]) -> float:
+    """1 if the normalised answer equals a normalised golden one."""
+    return float(normalise(answer) in {normalise(one) for one in golden})
+
+
+def contains(answer: str, golden: Sequence[str]) -> float:
+    """1 if a normalised golden answer is part of the normalised answer."""
+    given = normalise(answer)
+    return float(any(normalise(one) in given for one in golden))
+
+
+def f1(answer: str, golden: Sequence[str]) -> float:
+    """Harmonic mean of precision and recall of words, of the best golden answer."""
+    return max((_f1(normalise(answer).split(), normalise(one).split()) for one in golden), default=0.0)
+
+
+def _f1(given: list[str], right: list[str]) -> float:
+    common = (Counter(given) & Counter(right)).total()
+    return 2 * common / (len(given) + len(right)) if common else 0.0
+
+
+def last_answer(text: str, prompt_blocks: int = 0) -> str | None:
+    """The content of the last answer block of a text, or None.
+
+    The released scorer reads prompt and response together, and the prompt holds one example block: with
+    `prompt_blocks = 1` a text needs a second one. A response alone is read with 0; mixing the two up is the commonest
+    mistake of ports (the example answer is scored, or the only answer is not).
+    """
+    blocks = _ANSWER.findall(text)
+    return blocks[-1].strip() if len(blocks) > prompt_blocks else None
+
+
+def well_formed(response: str) -> bool:
+    """Is the response think, search, information, think, ..., think, answer, with blanks alone between the tags?"""
+    state = "start"
+    for i, part in enumerate(_TAG.split(response)):
+        if i % 2:
+            following = _FORMAT[state].get(part)
+            if following is None:
+                return False
+            state = following
+        elif part.strip() and state not in _INSIDE:
+            return False
+    return state == "end"
+
+
+def retrieved(response: str, golden: Sequence[str]) -> bool:
+    """Does a golden answer stand in an information block?"""
+    blocks = [normalise(block) for block in _INFORMATION.findall(response)]
+    return any(normalise(one) in block for block in blocks for one in golden)
+
+
+def em_format(
+    response: str, golden: Sequence[str], *, structure: float = 0.2, final: float = 0.1, retrieval: float = 0.1
+) -> float:
+    """Exact match with the format's share, as in Search-R1 v0.3.
+
+    Right and well formed 1; right alone 1 - structure; wrong and well formed structure, and retrieval on top if a
+    golden answer was found; wrong and ill formed final; without an answer 0.
+    """
+    answer = last_answer(response)
+    if answer is None:
+        return 0.0
+    formed = well_formed(response)
+    if exact(answer, golden):
+        return 1.0 if formed else 1.0 - structure
+    if not formed:
+        return final
+    return structure + (retrieval if retrieved(response, golden) else 0.0)

@@ -1,0 +1,101 @@
+"""The environment's tasks: questions of a world, or rows of a data set."""
+
+import re
+from collections.abc import Sequence
+
+from agentrl.envs.search_qa.config import Config
+from agentrl.envs.search_qa.data import Row, rows
+from agentrl.envs.search_qa.encyclopaedia import SPLITS, world
+from agentrl.envs.search_qa.env import retriever
+from agentrl.envs.search_qa.questions import Question, questions
+from agentrl.types import Task
+
+ENV = "search_qa"
+_KEY = re.compile(r"search-gen/(?P<level>\w+)-(?P<seed>\d+)/(?P<split>\w+)/(?P<number>\d+)")
+
+
+class Tasks(Sequence[Task]):
+    """The questions of a configuration."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._found: Sequence[Question | Row] = _all(config)
+        chosen = [i for i, one in enumerate(self._found) if not config.hops or _hops(one) in config.hops]
+        self._numbers = chosen if config.limit < 0 else chosen[: config.limit]
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, i: int) -> Task:  # type: ignore[override]
+        return _task(self._config, self._config.split, self._numbers[i], self._found[self._numbers[i]])
+
+
+def tasks(config: Config) -> Sequence[Task]:
+    """The questions of a configuration's split.
+
+    Raises:
+        ValueError: also where the retriever cannot be made (no such corpus, a line that is no passage), so that this is
+            said before anything is played. A service is not asked yet.
+    """
+    retriever(config)
+    return Tasks(config)
+
+
+def find(config: Config, key: str) -> Task:
+    """The task of a key, in whichever split of a world it is; ValueError if there is none."""
+    if config.data:
+        for task in Tasks(config):
+            if task.key == key:
+                return task
+        raise ValueError(f"no question of {config.data} has the key {key!r}")
+    match = _KEY.fullmatch(key)
+    where = (config.level, str(config.world_seed))
+    if match is None or (match["level"], match["seed"]) != where or match["split"] not in SPLITS:
+        raise ValueError(
+            f"no question of the world {'-'.join(where)} has the key {key!r}: set env.world, env.world_seed"
+        )
+    found, number = questions(config.level, config.world_seed)[match["split"]], int(match["number"])
+    if number >= len(found):
+        raise ValueError(f"the world {'-'.join(where)} has {len(found)} questions in {match['split']}, and no {key!r}")
+    return _task(config, match["split"], number, found[number])
+
+
+def kind(task: Task) -> str:
+    """Number of facts a world's question joins; the source of a row."""
+    return (
+        f"{len(task.params['chain'])}-hop" if "chain" in task.params else str(task.params.get("source") or "questions")
+    )
+
+
+def benchmark(config: Config) -> str:
+    """The name results are reported under: questions, retriever, passages a search, turns."""
+    by = str(config.retriever.get("name", "")) or "its own index"
+    by += f" {config.retriever['backend']}" if "backend" in config.retriever else ""
+    of = f"search-gen {config.level}-{config.world_seed}, {config.split}" if config.level else config.data
+    return f"{of} split of {len(Tasks(config))} questions, {by}, {config.topk} passages, {config.max_turns} turns"
+
+
+def entities(config: Config) -> list[str]:
+    """Every name and year of a world, for tokenizers of words."""
+    if not config.level:
+        return []
+    made = world(config.level, config.world_seed)
+    years = {target for thing in made.things.values() for target in thing.facts.values() if target.isdigit()}
+    return sorted({*made.called, *years})
+
+
+def _all(config: Config) -> Sequence[Question | Row]:
+    return questions(config.level, config.world_seed)[config.split] if config.level else rows(config.data, config.split)
+
+
+def _hops(one: Question | Row) -> int:
+    return len(one.chain) if isinstance(one, Question) else one.hops
+
+
+def _task(config: Config, split: str, number: int, one: Question | Row) -> Task:
+    if isinstance(one, Row):
+        told = {"question": one.question, "answers": list(one.answers), "source": one.source, "prompt": one.prompt}
+        return Task(key=one.key, env=ENV, params={k: v for k, v in told.items() if v})
+    key = f"search-gen/{config.level}-{config.world_seed}/{split}/{number:05}"
+    ways = {"chain": list(one.chain), "path": list(one.path), "gold": list(one.gold)}
+    return Task(key=key, env=ENV, params={"question": one.words, "answers": list(one.answers), **ways})
