@@ -1,6 +1,7 @@
 """The command line: `agentrl play webshop ...` and `agentrl envs webshop search|reward|prepare ...`."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +43,8 @@ def read_actions(path: Path) -> list[str]:
     except OSError as error:
         raise ValueError(f"cannot read the actions file {path}: {error.strerror}") from None
     if path.suffix != ".json":
-        return text.splitlines()
+        lines = re.split(r"\r?\n", text)  # not splitlines, which would cut an action at other separators
+        return lines if lines[-1] else lines[:-1]
     try:
         actions = json.loads(text)
     except ValueError as error:
@@ -105,7 +107,7 @@ def _line(session: Session, rest: Mapping[str, Any]) -> dict[str, Any]:
 def show(line: Mapping[str, Any], *, as_json: bool) -> None:
     """One line of a replay, for a program or for a reader."""
     if as_json:
-        print(json.dumps(line, ensure_ascii=False))
+        print(json.dumps(line))  # in ASCII: product texts may hold halves of surrogate pairs, which no encoding takes
         return
     if line["action"] is not None:
         print(f"> {line['action']}")

@@ -35,6 +35,20 @@ def test_actions_one_a_line_and_a_step_limit(raw, tmp_path, capsys):
     assert [row["action"] for row in lines(capsys)] == [None, "search[rug]", " click[b0red]"]
 
 
+def test_an_action_ends_at_a_line_feed_only(raw, tmp_path, capsys):
+    (tmp_path / "a.txt").write_bytes("search[red\u2028rug]\r\n\nsearch[a\x0bb]".encode())
+    webshop.play(["--data", str(raw), "--actions", str(tmp_path / "a.txt"), "--json", "tagger=built-in"])
+    assert [row["action"] for row in lines(capsys)] == [None, "search[red\u2028rug]", "", "search[a\x0bb]"]
+
+
+def test_half_a_surrogate_pair_is_printed(tmp_path, writer, row_of, capsys):
+    wish = {"instruction": "a rug", "instruction_attributes": ["red"], "instruction_options": []}
+    folder = writer(tmp_path, [row_of("B1", "rug \ud83d")], {}, {"B1": [wish]})
+    (tmp_path / "a.json").write_text('["search[\\ud83d]", "search[rug]", "click[b1]"]')
+    assert webshop.play(["--data", str(folder), "--actions", str(tmp_path / "a.json"), "--json"]) == 0
+    assert "rug \ud83d" in lines(capsys)[3]["observation"]
+
+
 def test_search_prints_ids_and_scores(raw, capsys):
     assert main(["search", "--data", str(raw), "--query", "red rug", "--k", "1", "--json"]) == 0
     assert [set(row) for row in lines(capsys)] == [{"id", "score"}]
