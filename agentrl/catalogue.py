@@ -28,6 +28,7 @@ OFFERS = MappingProxyType(  # what the file of an entry must define
         "loss": ("Config", "loss"),
         "rollout": ("Config", "rollout", "leaves"),
         "context": ("Config", "ask"),
+        "reward": ("Config", "reward"),
         "sampler": ("Config", "make"),
     }
 )

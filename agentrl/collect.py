@@ -11,6 +11,7 @@ from agentrl.credit import expand, forked
 from agentrl.expansion import Expansion, lost
 from agentrl.graph import PLAYED, StepGraph, paths
 from agentrl.records import EpisodeRecord, build_graph
+from agentrl.rewards import rescore
 from agentrl.rollout import Player
 from agentrl.sampler import Sampler
 
@@ -73,6 +74,7 @@ async def collect(
     iteration: int,
     rollout: Entry | None = None,
     budget: Budget = NO_BUDGET,
+    rewards: Sequence[Entry] = (),
     on_episode: Any = None,
 ) -> Collected:
     """`tasks` groups of rollouts, or as many as the budget allows (one at least).
@@ -89,6 +91,7 @@ async def collect(
         iteration: goes into the noise keys.
         rollout: who is played from where; default: independent chains.
         budget: of everything that is played, filtered groups included.
+        rewards: reward transforms, so that the sampler judges by what credit will see.
         on_episode: called with each finished record (progress).
     """
     rollout = rollout or resolve("rollout", {"name": "chain"})
@@ -106,7 +109,7 @@ async def collect(
             batch.finish()
             groups += [[r for r in records if r.group == group] for group in batch.groups]
             spent.add(batch)
-        order, graph = leaf_episodes(groups)
+        order, graph = leaf_episodes(groups, rewards)
         sampler.observe(graph)
         varied = groups if keep is None else _varied(groups, order, graph, keep(entry.config, graph))
         chosen += varied
@@ -124,7 +127,7 @@ async def collect(
         "groups_dropped": spent.groups - len(whole),
         "groups_filled": max(0, len(whole) - len(chosen)),
     }
-    return Collected(graph=build_graph(records), records=records, metrics=metrics)
+    return Collected(graph=rescore(build_graph(records), rewards), records=records, metrics=metrics)
 
 
 def _renumber(record: EpisodeRecord, group: int) -> EpisodeRecord:
@@ -139,10 +142,10 @@ class Leaves(NamedTuple):
     graph: StepGraph
 
 
-def leaf_episodes(groups: Sequence[Sequence[EpisodeRecord]]) -> Leaves:
+def leaf_episodes(groups: Sequence[Sequence[EpisodeRecord]], rewards: Sequence[Entry] = ()) -> Leaves:
     """What a sampler may see: no candidates, no probes, no episode that the environment failed in."""
     scored = [[r for r in group if r.kind == PLAYED and r.own and not lost(r)] for group in groups]
-    graph = build_graph([record for group in scored for record in group])
+    graph = rescore(build_graph([record for group in scored for record in group]), rewards)
     order = [number for number, group in enumerate(scored) if group]
     return Leaves(order, expand(graph, paths(graph)) if forked(graph) else graph)
 

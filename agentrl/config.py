@@ -74,13 +74,25 @@ def override(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, A
         keys = path.strip().split(".")
         if not equals or not all(keys):
             raise ValueError(f"{text!r} is not an override: write section.key=value, such as credit.gamma=0.9")
-        table = result
+        table: Any = result
         for key in keys[:-1]:
-            table = table.setdefault(key, {})
-            if not isinstance(table, dict):
-                raise ValueError(f"{text!r}: {key} is a value, not a section")
+            table = _section(table, key, text)
+        if not isinstance(table, dict):
+            raise ValueError(f"{text!r}: {'.'.join(keys[:-1])} is no section, but a list of them")
         table[keys[-1]] = parse_value(value.strip())
     return result
+
+
+def _section(table: Any, key: str, text: str) -> Any:
+    """The section of this name; in a list of sections (`[[reward]]`) `0` is the first."""
+    if isinstance(table, list):
+        if not key.isdigit() or int(key) >= len(table):
+            raise ValueError(f"{text!r}: {key} is none of {len(table)} sections: they are numbered from 0")
+        return table[int(key)]
+    found = table.setdefault(key, {})
+    if not isinstance(found, dict | list):
+        raise ValueError(f"{text!r}: {key} is a value, not a section")
+    return found
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +105,12 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _copy(tables: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in tables.items()}
+    def copied(value: Any) -> Any:
+        if isinstance(value, list):
+            return [copied(one) for one in value]
+        return _copy(value) if isinstance(value, Mapping) else value
+
+    return {key: copied(value) for key, value in tables.items()}
 
 
 def validate(model: type[Model], values: Mapping[str, Any], where: str = "", beside: Iterable[str] = ()) -> Model:

@@ -7,7 +7,7 @@ from agentrl.annotate import Annotated, trained_rows
 from agentrl.graph import StepGraph
 from agentrl.pack import decisions, token_rows
 from agentrl.regularizers import kl_term
-from agentrl.segments import levels
+from agentrl.segments import tree_down
 from agentrl.update import UpdateConfig
 
 
@@ -17,7 +17,8 @@ def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
     Source: Stiennon et al., arXiv:2009.01325, section 3.4, R = r - beta log(pi / pi_ref) (`kl_form="k1"`), here a
     step's share on its own step. The policy is the one before the update, as in verl's apply_kl_penalty. A `score`
     column loses what the path to its episode's last row costs. The column `kl` [N] holds the sums in nats: reward +
-    kl_coef * kl is what the environment gave; `env_score` [N] is the score without charges, by which success is judged.
+    kl_coef * kl is what it was before; `env_reward` and `env_score` [N] are what the environment gave, by which success
+    is judged.
     """
     if config.kl_in == "loss" or not config.kl_coef:
         return annotated
@@ -28,9 +29,11 @@ def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
     old, reference = (graph.column(name, "update.kl_in=reward")[counted] for name in ("old_logprob", "ref_logprob"))
     estimate = kl_term(torch.from_numpy(old), torch.from_numpy(reference), config.kl_form).numpy()  # [K]
     kl = np.bincount(row[counted], estimate, minlength=len(graph))  # [N]
-    columns = {"kl": kl, "reward": graph.reward - config.kl_coef * kl, "env_score": _whole_path(graph.reward, graph)}
+    columns = {"kl": kl, "reward": graph.reward - config.kl_coef * kl}
+    columns |= {} if graph.has("env_reward") else {"env_reward": graph.reward}
+    if not graph.has("env_score"):
+        columns["env_score"] = graph.score if graph.has("score") else _whole_path(graph.reward, graph)
     if graph.has("score"):
-        columns["env_score"] = graph.score
         columns["score"] = graph.score - config.kl_coef * _whole_path(kl, graph)
     total = float(kl.sum())
     means = {"kl_ref": total / max(len(estimate), 1), "kl_charge": config.kl_coef * total / max(len(kl), 1)}
@@ -39,9 +42,7 @@ def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
 
 def _whole_path(x: np.ndarray, graph: StepGraph) -> np.ndarray:
     """[N] sum of x [N] from the root to the last row of each row's episode."""
-    total = x.copy()  # [N]
-    for rows in levels(graph.parent)[1:]:
-        total[rows] += total[graph.parent[rows]]
+    total = tree_down(x, graph.parent)  # [N]
     episode = np.unique(graph.episode, return_inverse=True)[1]  # [N]
     at_end = np.zeros(len(x))  # [episodes]
     at_end[episode[graph.last]] = total[graph.last]

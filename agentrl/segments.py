@@ -225,6 +225,14 @@ def tree_up(x: np.ndarray, parent: np.ndarray, how: Literal["mean", "sum", "max"
     return y
 
 
+def tree_down(x: np.ndarray, parent: np.ndarray) -> np.ndarray:
+    """Sum of x from the root to each row of a forest, both included: [N] float64."""
+    y = np.array(x, np.float64)  # [N]
+    for rows in levels(parent)[1:]:
+        y[rows] += y[parent[rows]]
+    return y
+
+
 def gae(
     reward: np.ndarray, value: np.ndarray, after: np.ndarray, parent: np.ndarray, gamma: float, lam: float
 ) -> np.ndarray:

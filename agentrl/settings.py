@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from agentrl import needs, world
+from agentrl import needs, rewards, world
 from agentrl.config import Entry, merge, override, read_toml, resolve, validate
 from agentrl.critic import CriticConfig
 from agentrl.learner import OptimConfig
@@ -140,6 +140,7 @@ class Tables(Section):
     sampler: dict[str, Any] = Field(default_factory=lambda: {"name": "uniform"})
     rollout: dict[str, Any] = Field(default_factory=lambda: {"name": "chain"})
     warmup: WarmupSection = WarmupSection()
+    reward: dict[str, Any] | list[dict[str, Any]] = Field(default_factory=dict)
     credit: dict[str, Any] = Field(default_factory=lambda: {"name": "gigpo"})
     loss: dict[str, Any] = Field(default_factory=lambda: {"name": "ppo_clip"})
     update: UpdateConfig = UpdateConfig()
@@ -159,6 +160,7 @@ class Settings:
         self.context: Entry = resolve("context", self.tables.context)
         self.sampler: Entry = resolve("sampler", self.tables.sampler)
         self.rollout: Entry = resolve("rollout", self.tables.rollout)
+        self.reward: tuple[Entry, ...] = rewards.transforms(self.tables.reward)
         self.credit: Entry = resolve("credit", self.tables.credit)
         self.loss: Entry = resolve("loss", self.tables.loss)
         self.clone_optim: OptimConfig = validate(
@@ -220,6 +222,8 @@ class Settings:
         for name in ("env", "context", "sampler", "rollout", "credit", "loss"):
             entry: Entry = getattr(self, name)
             values[name] = entry.dump()
+        reward = [entry.dump() for entry in self.reward]
+        values["reward"] = reward if isinstance(self.tables.reward, list) else dict(*reward)
         plain: dict[str, Any] = _without_none(values)
         return plain
 

@@ -1,6 +1,6 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
-from agentrl import store
+from agentrl import rewards, store
 from agentrl.annotate import annotate
 from agentrl.credit import Credit, assign
 from agentrl.critic import beside
@@ -75,6 +75,7 @@ def reinforce(run: Run) -> None:
             annotated = annotate(graph, run.learner, tables.update, tables.sampling.temperature, run.annotators())
         with watch.phase("credit"):
             graph, gap = charge_kl(annotated, tables.update)
+            gap |= rewards.describe(annotated.graph)
             credit = assign(run.settings.credit.module, graph, run.settings.credit.config)
         with watch.phase("update"):
             learned = improve(run, graph, credit, iteration)

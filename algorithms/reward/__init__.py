@@ -1,5 +1,5 @@
-"""Catalogue `agentrl.algorithms.reward`: named signals to one reward an episode, or to a reward a turn; one
-file an entry.
+"""Catalogue `agentrl.algorithms.reward`: named signals to the reward of each step; one file an entry.
 
-Pure NumPy, no state. Letters: E episodes, N steps, R signals.
+Each offers `reward(graph, config) -> [N]` for the section `[reward]` of a recipe (see `agentrl.rewards`), and the
+function it is made of, on plain arrays. Pure NumPy, no state. Letters: N steps, E episodes (paths), R signals.
 """

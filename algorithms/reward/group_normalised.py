@@ -2,36 +2,63 @@
 
 Source: MO-GRPO, arXiv:2509.22047 (each signal by its own mean and std, so that no signal wins by its
 variance), and GDPO, arXiv:2601.05242, which whitens the sum over the whole batch afterwards (`batch=true`),
-so that the scale does not grow with the number of signals. The result is an advantage already: use it as the
-score of grpo with std=none, or as it is. With one signal and no batch normalisation it is GRPO.
+so that the scale does not grow with the number of signals. The result is an advantage already: give it to grpo with
+std=none. With one signal and no batch normalisation it is GRPO.
+
+`unit=episode`: an episode's signal is its sum over the episode, and its reward lies on the last step.
+`unit=step`: steps of a group are compared with each other, where they report the signal.
 """
 
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.algorithms.reward.weighted_sum import sum_of
+from agentrl.algorithms.reward.weighted_sum import total
+from agentrl.graph import PLAYED, StepGraph
+from agentrl.rewards import ends, filled, on_ends, signal, totals
 from agentrl.segments import Std, group_norm, keys, whiten
 
 
-class Config(BaseModel, frozen=True, extra="forbid"):
-    """weights: of each normalised signal, 1 where a signal is not named. batch: GDPO's whitening of the
-    sum."""
+class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """weights: of each normalised signal. unit: what is compared. batch: GDPO's whitening of the sum."""
 
-    weights: dict[str, float] = Field(default_factory=dict)
+    weights: dict[str, float] = Field(min_length=1)
+    unit: Literal["episode", "step"] = "episode"
     std: Std = "sample"
     eps: float = Field(1e-6, ge=0)
     batch: bool = False
 
 
-def reward(signals: Mapping[str, np.ndarray], group: np.ndarray, config: Config) -> np.ndarray:
-    """[E] weighted sum of the signals' group-normalised values. `group` [E] tells the copies of one task.
+def reward(graph: StepGraph, config: Config) -> np.ndarray:
+    """[N] weighted sum of the signals' group-normalised values.
 
     Raises:
-        ValueError: a weight names no signal, or there are no signals.
+        ValueError: a weight names no signal.
+    """
+    raw = {name: signal(graph, name) for name in config.weights}  # [N] each
+    if config.unit == "step":
+        counted = graph.weight * ((graph.kind == PLAYED) & ~graph.failed())  # [N]
+        return normalised(raw, keys(graph.group, graph.agent), config, counted)
+    at = ends(graph)
+    sums = {name: totals(graph, x, at) for name, x in raw.items()}  # [E] each
+    return on_ends(graph, normalised(sums, at.group, config, at.weight), at)
+
+
+def normalised(
+    signals: Mapping[str, np.ndarray], group: np.ndarray, config: Config, weight: np.ndarray | None = None
+) -> np.ndarray:
+    """[E] the same on plain arrays; `group` [E] tells the copies of one task, `weight` [E] how often each counts.
+
+    Where a signal is NaN it is in no statistic and adds nothing.
     """
     key = keys(group)  # [E]
-    normal = {name: group_norm(x, key, std=config.std, eps=config.eps) for name, x in signals.items()}
-    total = sum_of(normal, config.weights)  # [E]
-    return whiten(total) if config.batch else total
+    counts = np.ones(len(key)) if weight is None else weight  # [E]
+    normal = {}
+    for name, x in signals.items():
+        told = ~np.isnan(x)  # [E]
+        z = group_norm(filled(x), key, std=config.std, eps=config.eps, weight=counts * told)  # [E]
+        normal[name] = np.where(told, z, 0.0)
+    summed = total(normal, config.weights)  # [E]
+    return whiten(summed, counts) if config.batch else summed

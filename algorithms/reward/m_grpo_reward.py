@@ -8,13 +8,39 @@ of the sub-task. Released code (MrlX), a different function: `released_sub_rewar
 import numpy as np
 from pydantic import BaseModel
 
+from agentrl.graph import StepGraph
+from agentrl.rewards import ends, on_ends, signal, totals
 
-class Config(BaseModel, frozen=True, extra="forbid"):
+
+class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """main: weights of format and correctness. sub: of format, the main answer's correctness, the expert's
-    word."""
+    word. valid, correct, expert: the signals, each summed over an episode; a format is valid above 0."""
 
     main: tuple[float, float] = (0.1, 0.9)
     sub: tuple[float, float, float] = (0.1, 0.4, 0.5)
+    valid: str = "format"
+    correct: str = "correct"
+    expert: str = "expert"
+
+
+def reward(graph: StepGraph, config: Config) -> np.ndarray:
+    """[N] each episode's reward, on its last step: main agents', and of episodes that have a caller, sub-agents'.
+
+    The main answer of a sub-trajectory is its rollout's. Without sub-agents no expert is asked for.
+
+    Raises:
+        ValueError: no step reports a signal.
+    """
+    at = ends(graph)
+    called = graph.caller[at.row] >= 0  # [E]
+    valid, correct = (totals(graph, signal(graph, name), at) for name in (config.valid, config.correct))  # [E]
+    expert = totals(graph, signal(graph, config.expert), at) if called.any() else np.zeros(len(called))  # [E]
+    rollout = np.unique(graph.rollout, return_inverse=True)[1]  # [N]
+    answer = np.zeros(int(rollout.max(initial=-1)) + 1)  # [rollouts] correctness of the main answer
+    answer[rollout[at.row[~called]]] = correct[~called]
+    main = main_reward(valid > 0, correct, config)  # [E]
+    sub = sub_reward(valid > 0, answer[rollout[at.row]], expert, config)  # [E]
+    return on_ends(graph, np.where(called, sub, main), at)
 
 
 def main_reward(valid: np.ndarray, correct: np.ndarray, config: Config) -> np.ndarray:

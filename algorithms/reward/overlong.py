@@ -1,22 +1,45 @@
 """A soft penalty on answers that run towards the token limit.
 
 Source: DAPO, arXiv:2503.14476, Eq. 13: 0 up to limit - margin, falling linearly to -1 at the limit, -1
-beyond.
+beyond. Tokens are those the policy sampled: of a whole episode (charged on its last step), or of each step.
 """
+
+from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
 
+from agentrl.graph import StepGraph
+from agentrl.rewards import ends, on_ends, totals
 
-class Config(BaseModel, frozen=True, extra="forbid"):
-    """max_tokens: the limit. margin: tokens before it in which the penalty grows. scale: of the penalty."""
+
+class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """max_tokens: the limit. margin: tokens before it in which the penalty grows. scale: of the penalty. unit:
+    whose tokens are counted."""
 
     max_tokens: int = Field(20480, ge=1)
     margin: int = Field(4096, ge=1)
     scale: float = Field(1.0, ge=0)
+    unit: Literal["episode", "step"] = "episode"
 
 
-def reward(tokens: np.ndarray, config: Config) -> np.ndarray:
+def reward(graph: StepGraph, config: Config) -> np.ndarray:
+    """[N] penalty <= 0.
+
+    Raises:
+        ValueError: the steps have no tokens.
+    """
+    if graph.tokens is None:
+        raise ValueError("reward overlong counts tokens, and these steps have none")
+    before = np.append(0, np.cumsum(graph.tokens.sampled))  # [S+1]
+    own = np.diff(before[graph.tokens.offsets])  # [N] sampled tokens of each step
+    if config.unit == "step":
+        return penalty(own, config)
+    at = ends(graph)
+    return on_ends(graph, penalty(totals(graph, own, at), config), at)
+
+
+def penalty(tokens: np.ndarray, config: Config) -> np.ndarray:
     """[E] penalty <= 0 to be added to the reward, from response tokens [E]."""
     over = np.asarray(tokens, np.float64) - (config.max_tokens - config.margin)  # [E]
     return -config.scale * np.clip(over / config.margin, 0.0, 1.0)

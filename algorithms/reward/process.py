@@ -11,17 +11,40 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel
 
+from agentrl.graph import StepGraph
+from agentrl.rewards import signal
 from agentrl.segments import following
 
 
-class Config(BaseModel, frozen=True, extra="forbid"):
-    """form: one of the two, or both (clip first). threshold: of clip, in the score's unit."""
+class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """signal: the process scores. form: one of the two, or both (clip first). threshold: of clip, in the score's
+    unit. weight: of the result."""
 
+    signal: str = "process"
     form: Literal["clip", "delta", "clip_delta"] = "clip_delta"
     threshold: float = 0.5
+    weight: float = 1.0
 
 
-def reward(score: np.ndarray, parent: np.ndarray, config: Config) -> np.ndarray:
+def reward(graph: StepGraph, config: Config) -> np.ndarray:
+    """[N] turn rewards of chains.
+
+    Raises:
+        ValueError: no step reports the signal, a step does not, or steps branch.
+    """
+    score = signal(graph, config.signal)  # [N]
+    if np.isnan(score).any():
+        row = int(np.argmax(np.isnan(score)))
+        raise ValueError(
+            f"reward process needs the signal {config.signal!r} on every step, and episode {graph.episode[row]} has "
+            f"none at turn {graph.turn[row]}"
+        )
+    if graph.branched and config.form != "clip":
+        raise ValueError("reward process: a step that branches has several next scores: use form=clip")
+    return config.weight * turn_rewards(score, graph.parent, config)
+
+
+def turn_rewards(score: np.ndarray, parent: np.ndarray, config: Config) -> np.ndarray:
     """[N] turn rewards from the process scores [N] of chains; `parent` [N] is the turn before, -1 at the
     first."""
     value: np.ndarray = np.asarray(score, np.float64)  # [N]

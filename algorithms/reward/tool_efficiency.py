@@ -11,19 +11,40 @@ and the single form (OTC-PPO) cos(m pi / (2 m + c)). The paper keeps n over epoc
 `fewest`.
 """
 
+from typing import Literal
+
 import numpy as np
 from pydantic import BaseModel, Field
 
+from agentrl.graph import StepGraph
+from agentrl.rewards import ends, on_ends, signal, totals
 
-class Config(BaseModel, frozen=True, extra="forbid"):
-    """alpha: scale. c: smoothing, in calls. form: with the group's fewest calls, or without."""
+
+class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """alpha: scale. c: smoothing, in calls. form: with the group's fewest calls, or without. correct, calls: the
+    signals that are summed over an episode."""
 
     alpha: float = 1.0
     c: float = Field(1.0, gt=0)
-    form: str = Field("group", pattern="^(group|single)$")
+    form: Literal["group", "single"] = "group"
+    correct: str = "env_reward"
+    calls: str = "tool_calls"
 
 
-def reward(
+def reward(graph: StepGraph, config: Config) -> np.ndarray:
+    """[N] the tool-efficient reward of each episode, on its last step.
+
+    Raises:
+        ValueError: no step reports a signal.
+    """
+    at = ends(graph)
+    correct, calls = (totals(graph, signal(graph, name), at) for name in (config.correct, config.calls))  # [E]
+    counted = np.where(at.weight > 0, correct, 0.0)  # [E] others set no record
+    fewest = fewest_calls(counted, calls, at.group)  # [E]
+    return on_ends(graph, efficient(correct, calls, at.group, config, fewest), at)
+
+
+def efficient(
     correct: np.ndarray,
     calls: np.ndarray,
     group: np.ndarray,

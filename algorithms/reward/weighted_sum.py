@@ -1,6 +1,7 @@
-"""One reward from several named signals: their weighted sum.
+"""One reward from several named signals: their weighted sum, step by step.
 
 Source: the common practice that MO-GRPO and GDPO argue against; here so that it can be compared with them.
+A signal may be reported on every step or at the end alone; where a step does not report it, it adds nothing.
 """
 
 from collections.abc import Mapping
@@ -8,28 +9,26 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import BaseModel, Field
 
-
-class Config(BaseModel, frozen=True, extra="forbid"):
-    """weights: of each signal, 1 where a signal is not named."""
-
-    weights: dict[str, float] = Field(default_factory=dict)
+from agentrl.graph import StepGraph
+from agentrl.rewards import filled, signal
 
 
-def reward(signals: Mapping[str, np.ndarray], group: np.ndarray, config: Config) -> np.ndarray:
-    """[E] sum of weight * signal. `group` is not used.
+class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """weights: of each signal; 0 makes it a mere metric, `env_reward` is the environment's own reward."""
+
+    weights: dict[str, float] = Field(min_length=1)
+
+
+def reward(graph: StepGraph, config: Config) -> np.ndarray:
+    """[N] sum of weight * signal.
 
     Raises:
-        ValueError: a weight names no signal, or there are no signals.
+        ValueError: a weight names no signal.
     """
-    return sum_of(signals, config.weights)
+    return total({name: filled(signal(graph, name)) for name in config.weights}, config.weights)
 
 
-def sum_of(signals: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> np.ndarray:
-    """[E] sum of weight * signal."""
-    unknown = sorted(set(weights) - set(signals))
-    if unknown or not signals:
-        raise ValueError(f"weights name {unknown}, the signals are {sorted(signals)}: name signals that exist")
-    total: np.ndarray = np.sum(
-        [weights.get(name, 1.0) * np.asarray(x, np.float64) for name, x in signals.items()], axis=0
-    )
-    return total
+def total(signals: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> np.ndarray:
+    """[E] sum of weight * signal, of equally long arrays."""
+    summed: np.ndarray = np.sum([weights[name] * np.asarray(x, np.float64) for name, x in signals.items()], axis=0)
+    return summed

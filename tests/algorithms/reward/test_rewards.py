@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from agentrl import catalogue
 from agentrl.segments import group_norm, keys
@@ -14,38 +15,39 @@ def load(name):
 
 
 GROUP = np.array([0, 0, 1, 1])
+EQUAL = {"right": 1.0, "short": 1.0}
 SIGNALS = {"right": np.array([1.0, 0, 1, 1]), "short": np.array([10.0, 30, 20, 40])}
 
 
 @pytest.mark.parametrize("name", catalogue.names("reward"))
 def test_transforms_name_their_source(name):
     assert "Source:" in load(name).__doc__
-    assert load(name).Config()
+    assert load(name).reward.__doc__
 
 
 def test_weighted_sum_by_hand():
     module = load("weighted_sum")
-    out = module.reward(SIGNALS, GROUP, module.Config(weights={"short": 0.1}))
+    out = module.total(SIGNALS, {"right": 1.0, "short": 0.1})
     assert out.tolist() == [2, 3, 3, 5]
-    with pytest.raises(ValueError, match="long"):
-        module.reward(SIGNALS, GROUP, module.Config(weights={"long": 1}))
+    with pytest.raises(ValidationError):
+        module.Config(weights={})
 
 
 def test_each_signal_is_normalised_for_itself():
     # right: group 0 mean 0.5, sample std 0.70711: +-0.70711; group 1 constant: 0. short: -+0.70711 in both
     # groups
     module = load("group_normalised")
-    out = module.reward(SIGNALS, GROUP, module.Config(eps=0))
+    out = module.normalised(SIGNALS, GROUP, module.Config(weights=EQUAL, eps=0))
     np.testing.assert_allclose(out, [0, 0, -math.sqrt(0.5), math.sqrt(0.5)], atol=1e-12)
     # a signal's scale does not matter
     scaled = {**SIGNALS, "short": 1000 * SIGNALS["short"]}
-    np.testing.assert_allclose(module.reward(scaled, GROUP, module.Config(eps=0)), out, atol=1e-12)
+    np.testing.assert_allclose(module.normalised(scaled, GROUP, module.Config(weights=EQUAL, eps=0)), out, atol=1e-12)
 
 
 def test_batch_normalisation_has_unit_variance():
     module, rng = load("group_normalised"), np.random.default_rng(0)
     signals = {name: rng.normal(size=40) for name in "abc"}
-    out = module.reward(signals, np.arange(40) // 8, module.Config(batch=True))
+    out = module.normalised(signals, np.arange(40) // 8, module.Config(weights=dict.fromkeys("abc", 1.0), batch=True))
     assert out.mean() == pytest.approx(0, abs=1e-12)
     assert out.std(ddof=1) == pytest.approx(1)
 
@@ -54,7 +56,7 @@ def test_batch_normalisation_has_unit_variance():
 def test_one_signal_is_grpo(std):
     module, x = load("group_normalised"), np.random.default_rng(1).normal(size=24)
     group = np.arange(24) % 4
-    out = module.reward({"only": x}, group, module.Config(std=std))
+    out = module.normalised({"only": x}, group, module.Config(weights={"only": 1}, std=std))
     np.testing.assert_allclose(out, group_norm(x, keys(group), std=std), atol=1e-12)
 
 
@@ -62,42 +64,42 @@ def test_tool_efficiency_by_hand():
     module = load("tool_efficiency")
     config = module.Config(c=2)
     # fewest right: 2 calls. m = 2: f = 2, sin(pi/2) = 1; m = 6: f = 24/8 = 3, sin(3 pi/4); wrong: 0
-    out = module.reward(np.array([1, 1, 0]), np.array([2, 6, 1]), np.zeros(3), config)
+    out = module.efficient(np.array([1, 1, 0]), np.array([2, 6, 1]), np.zeros(3), config)
     np.testing.assert_allclose(out, [1, math.sin(3 * math.pi / 4), 0], atol=1e-12)
     # fewest right: none: m = 0 gets 1, m = 2: cos(2 pi / (4 + 2)) = 0.5
-    out = module.reward(np.array([1, 1]), np.array([0, 2]), np.zeros(2), config)
+    out = module.efficient(np.array([1, 1]), np.array([0, 2]), np.zeros(2), config)
     np.testing.assert_allclose(out, [1, 0.5], atol=1e-12)
-    single = module.reward(np.array([1]), np.array([2]), np.zeros(1), module.Config(c=2, form="single", alpha=3))
+    single = module.efficient(np.array([1]), np.array([2]), np.zeros(1), module.Config(c=2, form="single", alpha=3))
     np.testing.assert_allclose(single, [1.5])
 
 
 def test_tool_efficiency_falls_with_every_further_call():
     module, m = load("tool_efficiency"), np.arange(2, 30)
-    out = module.reward(np.ones(28), m, np.zeros(28), module.Config())
+    out = module.efficient(np.ones(28), m, np.zeros(28), module.Config())
     assert (np.diff(out) < 0).all() and (out > 0).all()
     # a kept record of fewer calls lowers everyone
-    assert (module.reward(np.ones(28), m, np.zeros(28), module.Config(), fewest=np.ones(28)) <= out).all()
+    assert (module.efficient(np.ones(28), m, np.zeros(28), module.Config(), fewest=np.ones(28)) <= out).all()
 
 
 def test_overlong_by_hand():
     # limit 100, margin 40: 0 to 60, then -1/40 a token, -1 from 100 on
     module = load("overlong")
-    out = module.reward(np.array([10, 60, 70, 100, 500]), module.Config(max_tokens=100, margin=40))
+    out = module.penalty(np.array([10, 60, 70, 100, 500]), module.Config(max_tokens=100, margin=40))
     np.testing.assert_allclose(out, [0, 0, -0.25, -1, -1])
 
 
 def test_process_scores_by_hand():
     module, score, parent = load("process"), np.array([0.9, 0.2, 0.7]), np.array([-1, 0, 1])
-    np.testing.assert_allclose(module.reward(score, parent, module.Config(form="clip")), [0, -0.3, 0])
+    np.testing.assert_allclose(module.turn_rewards(score, parent, module.Config(form="clip")), [0, -0.3, 0])
     # delta: 0.9 - 0.2, 0.2 (the last turn but one), 0
-    np.testing.assert_allclose(module.reward(score, parent, module.Config(form="delta")), [0.7, 0.2, 0])
+    np.testing.assert_allclose(module.turn_rewards(score, parent, module.Config(form="delta")), [0.7, 0.2, 0])
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_delta_telescopes_to_the_turns_own_score(seed):
     score = np.random.default_rng(seed).random(7)
     module = load("process")
-    out = module.reward(score, np.arange(7) - 1, module.Config(form="delta"))
+    out = module.turn_rewards(score, np.arange(7) - 1, module.Config(form="delta"))
     np.testing.assert_allclose(np.cumsum(out[::-1])[::-1][:-1], score[:-1])
 
 
