@@ -10,7 +10,7 @@ GPU := $(shell command -v nvidia-smi 2>/dev/null)
 EXTRAS := dev,alfworld,textworld,lora,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test check bench bench-credit install clean
+.PHONY: demo test check bench bench-credit install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train benchmarks/recipes/alfworld-cpu.toml --resume
@@ -34,7 +34,16 @@ bench: install
 	$(BIN)/python benchmarks/update.py
 	$(BIN)/python benchmarks/webshop.py
 
-install: .venv/installed
+install: .venv/installed sandbox
+
+# Model-written code runs in bubblewrap. Where it cannot be installed its tests skip, and say so.
+sandbox:
+	@command -v bwrap >/dev/null || \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	    apt-get install -y -qq bubblewrap >/dev/null 2>&1 || \
+	      (apt-get update -qq && apt-get install -y -qq bubblewrap) >/dev/null 2>&1 || \
+	      echo "bubblewrap could not be installed: the sandbox falls back to unshare or Landlock, or refuses"; \
+	  else echo "no bubblewrap: sudo apt-get install bubblewrap (dnf, pacman, apk: the same name)"; fi
 
 .venv/installed: pyproject.toml setup.py requirements-cpu.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -32,7 +32,6 @@ class Interpreter(NamedTuple):
     stdlib: str
 
 
-@functools.cache
 def find(python: str, for_others: bool) -> Interpreter:
     """The interpreter to run inside.
 
@@ -43,6 +42,11 @@ def find(python: str, for_others: bool) -> Interpreter:
     Raises:
         ValueError: there is none.
     """
+    return _find(python, for_others, os.getuid())
+
+
+@functools.cache
+def _find(python: str, for_others: bool, uid: int) -> Interpreter:
     own = getattr(sys, "_base_executable", "") or sys.executable
     candidates = [python] if python else [own, "/usr/bin/python3", "/usr/local/bin/python3", shutil.which("python3")]
     for candidate in candidates:

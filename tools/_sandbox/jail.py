@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 def confine(rules: "dict[str, Any]") -> None:
     """Apply the rules in the order in which they remain possible."""
+    go_first()
     libc = Libc() if rules["landlock"] is not None else None
     if libc is not None and rules["tmpfs"]:
         libc.mount_tmpfs(rules["folder"], rules["tmpfs"], rules["inodes"], rules["uid"])
     if libc is not None and rules["sweep"]:
         supervise(libc)
     limits = dict(rules["limits"])
-    if rules["sweep"]:
+    if rules["sweep"] and not rules["uid"]:  # a user of its own starts at none
         limits["NPROC"] += tasks_of(os.getuid())
     if rules["uid"]:
         os.setgroups([])
@@ -38,6 +39,15 @@ def confine(rules: "dict[str, Any]") -> None:
         libc.landlock(rules["landlock"])
         libc.seccomp(rules["seccomp"])
     os.umask(0o022)
+
+
+def go_first() -> None:
+    """Offer this process to the kernel when the machine itself runs out of memory."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        pass
 
 
 def tasks_of(uid: int) -> int:

@@ -44,10 +44,10 @@ class LocalSession:
         files: Mapping[str, str | bytes] | None = None,
     ) -> None:
         """See `python_sandbox.Config`; files: see `CodeRunner.session`."""
+        self._process: Process | None = None
         self.backend, self.stateful = backend, stateful
         self._limits, self._python, self._packages = limits, python, tuple(packages)
         self._timeout_s, self._echo, self._files = timeout_s, echo, checked_files(files)
-        self._process: Process | None = None
 
     def run(
         self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()

@@ -1,0 +1,90 @@
+"""Hostile code against every backend, as root and as an ordinary user, and against no walls as the control."""
+
+import os
+import shutil
+
+import pytest
+
+from agentrl.tools._sandbox import bpf
+from agentrl.tools._sandbox.probe import check
+from tests.tools.sandbox.attacks import ATTACKS, HARMFUL, attack
+from tests.tools.sandbox.users import NOBODY, as_user
+
+NO_CONTROL = ("find open descriptors", "steal the next command", "link to the host")  # no harm without walls either
+
+
+def need(backend: str) -> None:
+    """Skip where a backend cannot exist; a backend that exists and does not hold is a failure."""
+    if backend == "bwrap" and shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
+    if backend != "bwrap" and not bpf.supported():
+        pytest.skip("no table of system calls for this architecture")
+    if backend == "unshare" and shutil.which("setpriv") is None:
+        pytest.skip("util-linux is not installed")
+
+
+def need_root() -> None:
+    """Skip what gives up root's rights where we have none."""
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user; the same attacks ran as this user")
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_bubblewrap_stops(name):
+    need("bwrap")
+    assert attack("bwrap", name) == ""
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_bubblewrap_of_an_ordinary_user_stops(name):
+    need("bwrap")
+    need_root()
+    assert as_user(NOBODY, lambda: attack("bwrap", name)) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("backend", ["unshare", "landlock"])
+def test_fallbacks_stop(backend, name):
+    need(backend)
+    assert attack(backend, name) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("backend", ["unshare", "landlock"])
+def test_fallbacks_of_an_ordinary_user_stop(backend, name):
+    need(backend)
+    need_root()
+    assert as_user(NOBODY, lambda: attack(backend, name)) == ""
+
+
+@pytest.mark.parametrize("name", [name for name in ATTACKS if name not in (*HARMFUL, *NO_CONTROL)])
+def test_without_walls_the_attack_succeeds(name):
+    # Otherwise an attack that is merely broken would count as one that is stopped.
+    if os.getuid() != 0:
+        pytest.skip("some of these need root even without walls")
+    assert attack("unsafe-host", name) != ""
+
+
+@pytest.mark.parametrize("backend", ["bwrap", "unshare", "landlock"])
+def test_the_probe_trusts_what_holds_and_nothing_else(backend):
+    need(backend)
+    assert check(backend) == ""
+    assert check("unsafe-host") != ""
+
+
+def test_a_backend_that_does_not_hold_is_seen_by_the_probe(monkeypatch):
+    # Bubblewrap with the host's network and file system shared is the naive use of it.
+    need("bwrap")
+    from agentrl.tools._sandbox import launch, probe
+
+    def naive(limits, python, packages):
+        plan = launch._bwrap(limits, python, packages)
+        shared = [part for part in plan.command if part != "--unshare-net"]
+        plan.command = shared
+        return plan
+
+    monkeypatch.setitem(launch.PLANS, "bwrap", naive)
+    monkeypatch.setattr(probe, "_check", probe._check.__wrapped__)
+    assert "TCP connection" in check("bwrap")
