@@ -1,6 +1,8 @@
 """Checkpoints: weights in the HF layout, optimiser, sampler, and where the run stood."""
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -69,10 +71,22 @@ def write(
     except (OSError, RuntimeError) as error:
         shutil.rmtree(part, ignore_errors=True)
         raise ValueError(
-            f"cannot write a checkpoint into {folder.path} ({error}): free some space and resume; the one before is "
-            "untouched"
+            f"cannot write a checkpoint into {folder.path} ({_why(error)}): free some space and resume; the one before "
+            "is untouched"
         ) from error
     folder.finish_checkpoint(part, name, keep)
+
+
+def _why(error: Exception) -> str:
+    """Why a file could not be written, in words of one kind for every writer."""
+    text = str(error)
+    told = re.search(r"os error (\d+)", text)  # safetensors and tokenizers
+    number = int(told[1]) if told else getattr(error, "errno", None)
+    if number:
+        return os.strerror(number)
+    if "inline_container" in text or "PytorchStreamWriter" in text:  # torch does not say what the system said
+        return "only a part of a file could be written, as on a full disk"
+    return text
 
 
 def read_progress(path: Path) -> Progress:

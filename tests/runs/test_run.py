@@ -215,7 +215,10 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize(("size", "what"), [(1000, "config.toml"), (8000, "a checkpoint"), (100_000, "a checkpoint")])
+@pytest.mark.parametrize(
+    ("size", "what"),
+    [(1000, "config.toml"), (8000, "a checkpoint"), (90_000, "a checkpoint"), (100_000, "a checkpoint")],
+)
 def test_a_full_disk_is_one_sentence_and_the_run_goes_on_once_there_is_space(recipe, size, what):
     words = [
         "train",
@@ -228,6 +231,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_once_there_is_space(rec
     assert ended.returncode == 2, ended.stderr
     said = [line for line in ended.stderr.splitlines() if line.startswith("agentrl: ")]
     assert len(said) == 1 and what in said[0] and "cannot write" in said[0] and "Traceback" not in ended.stderr
+    assert "inline_container" not in said[0] and "os error" not in said[0]
     left = [p.name for p in (recipe.parent / "runs").rglob("*")]
     assert not [name for name in left if "part" in name]
     assert main([*words, "--resume"]) == 0
