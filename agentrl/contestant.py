@@ -8,7 +8,7 @@ from agentrl import catalogue, world
 from agentrl.config import Entry, read_toml, resolve
 from agentrl.policies import ExpertActor, Random
 from agentrl.pool import Pool
-from agentrl.prompt import Prompt
+from agentrl.prompt import Prompt, stopping
 from agentrl.rollout import Actor, Limits, Player, PolicyActor
 
 CONTEXT = 4096  # most tokens of context for a model folder, which has no recipe to say
@@ -102,9 +102,9 @@ class Contestant:
             endpoint = from_word(self.word, temperature=temperature, max_tokens=limits.turn_tokens)
             self.said = endpoint.describe()
             return PolicyActor(endpoint, None, None)
-        return self._model(temperature)
+        return self._model(prompt, temperature)
 
-    def _model(self, temperature: float | None) -> Actor:
+    def _model(self, prompt: Prompt, temperature: float | None) -> Actor:
         """A model on disk: the latest checkpoint of a run with its settings, or a plain folder."""
         import torch
 
@@ -128,7 +128,7 @@ class Contestant:
         engine = HfEngine(
             loaded.model,
             loaded.tokenizer,
-            sampling,
+            stopping(sampling, prompt),
             max_slots=self.tables["engine"]["max_slots"] if run else 64,
             max_context=context,
             actions="admissible" if self._admissible() else "free",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from agentrl.sampling import Sampling
 from agentrl.types import Observation, Status
 
 
@@ -80,6 +81,11 @@ def continues(prompt: Prompt) -> bool:
 def stops(prompt: Prompt) -> tuple[str, ...]:
     """The strings that end an answer in this environment's words."""
     return tuple(getattr(prompt, "stop", ()))
+
+
+def stopping(sampling: Sampling, prompt: Prompt) -> Sampling:
+    """The sampling settings with the environment's stop strings, where they name none themselves."""
+    return sampling if sampling.stop else sampling.model_copy(update={"stop": stops(prompt)})
 
 
 class Plain:

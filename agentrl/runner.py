@@ -23,6 +23,7 @@ from agentrl.metrics import Metrics, Stopwatch
 from agentrl.policies import ExpertActor
 from agentrl.pool import EnvFault, Pool
 from agentrl.progress import Progress
+from agentrl.prompt import stopping
 from agentrl.records import build_graph
 from agentrl.rollout import Actor, Player, PolicyActor, play
 from agentrl.runfolder import RunFolder
@@ -226,7 +227,7 @@ class Run:
         return HfEngine(
             self.learner.model,
             self.learner.tokenizer,
-            sampling,
+            stopping(sampling, self.prompt),
             max_slots=tables.engine.max_slots,
             max_context=tables.engine.max_context,
             actions=tables.engine.actions,

@@ -28,7 +28,8 @@ class Sampling(BaseModel):
         top_p: the allowed set is the smallest set of most probable tokens whose mass reaches top_p; 1 is off.
         top_k: the allowed set is the k most probable tokens; 0 is off. Taken before top_p, which then counts mass
             within it. Ties go to the lower id.
-        stop: an answer ends as soon as its text contains one of these; the text keeps it, as the ids do.
+        stop: an answer ends as soon as its text contains one of these; the text keeps it, as the ids do. Where none is
+            named, those of the environment's words count (`</search>` and `</answer>` for a search agent).
         max_tokens: most tokens of one answer; a request may ask for fewer.
     """
 
