@@ -38,6 +38,8 @@ class Market:
     """
 
     def __init__(self, config: Config) -> None:
+        if config.tagger == "spacy" and not config.nouns:
+            nouns.need_spacy()
         self.catalogue = open_catalogue(config.data, config.num_products, config.catalogue_seed, config.strict)
         ranker = None
         if config.search == "pyserini":

@@ -73,9 +73,19 @@ def have_spacy() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("spacy", MODEL))
 
 
+def need_spacy() -> None:
+    """ValueError that says what to install unless spaCy and the model are there; loads neither."""
+    if not have_spacy():
+        raise ValueError(
+            f"tagger=spacy needs spaCy and its model {MODEL}: pip install spacy && python -m spacy download {MODEL}, "
+            "or take tagger=built-in"
+        )
+
+
 @cache
 def spacy() -> Extractor:
-    """The original's tagger."""
+    """The original's tagger; ValueError where it is not installed."""
+    need_spacy()
     import spacy as library
 
     model: Any = library.load(MODEL)
