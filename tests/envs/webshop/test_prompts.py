@@ -21,7 +21,8 @@ GEM = webshop.prompt(webshop.Config(preset="gem"))
 def test_an_answer_means_its_action(name):
     prompt = webshop.prompt(webshop.Config(prompt=name))
     for action in ("click[back to search]", "search[red tea]"):
-        assert prompt.parse(prompt.answer(action), PAGE) == (action, True, Status.OK)
+        parsed = prompt.parse(prompt.answer(action), PAGE)
+        assert (parsed.action, parsed.valid, parsed.status) == (action, True, Status.OK)
     assert not prompt.parse("", PAGE).valid
 
 
