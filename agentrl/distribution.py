@@ -4,6 +4,7 @@ Everything is computed in float64 from the model's logits, in row blocks, so tha
 vocabularies. Letters: B rows, V vocabulary, A candidates.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -63,6 +64,33 @@ def draw(logits: Tensor, sampling: Sampling, noise: np.ndarray, allowed: Sequenc
             for r, b in enumerate(rows):
                 sets[b] = _FREE if kept[r].all() else np.flatnonzero(kept[r])
     return Draw(ids, logprobs, sets)
+
+
+def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray | None], top: int = 10) -> np.ndarray:
+    """[B] float64, -sum p log p / log V over the `top` most probable tokens of each row's sampling distribution.
+
+    Source: ARPO, arXiv:2507.19849, section 3.2, and its code, which sees the ten most probable tokens. top_k and top_p
+    are left out of it; greedy rows are read at temperature 1.
+
+    Args:
+        logits: [B, V] on any device.
+        sampling: its temperature.
+        allowed: per row the ids it is restricted to; None for unrestricted.
+    """
+    vocabulary = logits.shape[1]
+    found = np.zeros(len(allowed))  # [B]
+    step = max(1, _BLOCK // vocabulary)
+    for start in range(0, len(allowed), step):
+        x = logits[start : start + step].double() / (sampling.temperature or 1.0)  # [R, V]
+        for row, ids in enumerate(allowed[start : start + step]):
+            if ids is not None:
+                out = torch.ones(vocabulary, dtype=torch.bool, device=x.device)
+                out[torch.from_numpy(ids).to(x.device)] = False
+                x[row].masked_fill_(out, -torch.inf)
+        logprob = x.log_softmax(-1).topk(min(top, vocabulary), -1).values  # [R, top]
+        terms = torch.where(logprob > -torch.inf, logprob.exp() * logprob, 0.0)  # [R, top]
+        found[start : start + step] = (-terms.sum(-1) / math.log(vocabulary)).cpu().numpy()
+    return found
 
 
 def _pad(sets: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -98,6 +98,7 @@ class Generation:
         policy_version: (oldest, newest) weights that took part.
         weight: share in the loss; 0 for a demonstrator's deliberate mistakes.
         usage: counts of a remote policy, such as prompt_tokens, completion_tokens and cost.
+        entropy: [T] float64, of the ten most probable tokens, -sum p log p / log V; None where it was not asked for.
     """
 
     text: str
@@ -108,6 +109,7 @@ class Generation:
     policy_version: tuple[int, int] = (0, 0)
     weight: float = 1.0
     usage: Mapping[str, float] = field(default_factory=dict)
+    entropy: np.ndarray | None = None
 
 
 class Message(NamedTuple):

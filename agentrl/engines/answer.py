@@ -53,8 +53,8 @@ class Answer:
     """
 
     __slots__ = (
-        "allowed", "computed", "finish", "forced", "key", "length", "limit", "logprobs", "node", "oldest", "request",
-        "slot", "start", "tokens", "trie", "words",
+        "allowed", "computed", "entropy", "finish", "forced", "key", "length", "limit", "logprobs", "node", "oldest",
+        "request", "slot", "start", "tokens", "trie", "words",
     )  # fmt: skip
 
     def __init__(self, request: Request, words: Words, sampling: Sampling, trie: Trie | None, room: int) -> None:
@@ -68,6 +68,7 @@ class Answer:
         self.key = fold(request.noise_key)
         self.logprobs: list[float] = []
         self.allowed: list[np.ndarray] = []
+        self.entropy: list[float] = []
         self.slot, self.computed, self.node, self.forced = -1, 0, 0, 0
         self.oldest: int | None = None
         self.finish: Finish | None = "length" if self.limit <= 0 else None
@@ -86,16 +87,17 @@ class Answer:
         """The ids the next token may be; None for all."""
         return None if self.trie is None else self.trie.allowed(self.node)
 
-    def accept(self, token: int, logprob: float, allowed: np.ndarray) -> None:
+    def accept(self, token: int, logprob: float, allowed: np.ndarray, entropy: float = 0.0) -> None:
         """Take a sampled token, and the forced ones that follow it."""
-        self._append(token, logprob, allowed)
+        self._append(token, logprob, allowed, entropy)
         self._force()
 
-    def _append(self, token: int, logprob: float, allowed: np.ndarray) -> None:
+    def _append(self, token: int, logprob: float, allowed: np.ndarray, entropy: float = 0.0) -> None:
         self.tokens[self.length] = token
         self.length += 1
         self.logprobs.append(logprob)
         self.allowed.append(allowed)
+        self.entropy.append(entropy)
         if self.trie is not None:
             self.node = self.trie.follow(self.node, token)
             over = self.trie.is_leaf(self.node)
@@ -118,8 +120,8 @@ class Answer:
             if self.finish is not None:
                 return
 
-    def generation(self, newest: int) -> Generation:
-        """The finished answer."""
+    def generation(self, newest: int, *, entropies: bool = False) -> Generation:
+        """The finished answer; `entropies` were given with its tokens."""
         ids = self.tokens[self.start : self.length]  # [T]
         assert self.finish is not None
         return Generation(
@@ -129,6 +131,7 @@ class Answer:
             allowed=tuple(self.allowed) if any(len(a) for a in self.allowed) else None,
             finish=self.finish,
             policy_version=(newest if self.oldest is None else self.oldest, newest),
+            entropy=np.array(self.entropy, np.float64) if entropies else None,
         )
 
     def _text(self, ids: np.ndarray) -> str:

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentrl.distribution import draw
+from agentrl.distribution import draw, top_entropy
 from agentrl.engines.answer import Answer, Words
 from agentrl.engines.runner import Chunk, choose_runner
-from agentrl.engines.slots import Slots
+from agentrl.engines.slots import Donor, Slots
 from agentrl.engines.support import base_config
 from agentrl.sampling import Sampling, uniforms
 from agentrl.trie import Tries
@@ -30,13 +30,15 @@ class Stats:
     """Counts since the engine was made.
 
     answers and forwards (model calls); tokens of prompts, of them found in the cache (reused), run through the model
-    (computed), returned because they were sampled or because nothing else was allowed (forced); evictions: sessions
-    that lost their slot to another.
+    (computed), returned because they were sampled or because nothing else was allowed (forced); forked: of the reused,
+    those that branches took over from the session they went on from; evictions: sessions that lost their slot to
+    another.
     """
 
     answers: int = 0
     prompt_tokens: int = 0
     reused_tokens: int = 0
+    forked_tokens: int = 0
     computed_tokens: int = 0
     sampled_tokens: int = 0
     forced_tokens: int = 0
@@ -61,6 +63,7 @@ class HfEngine:
         max_batch_tokens: most tokens of one forward (one longer prompt still runs, alone); None is 2048 on the CPU,
             where longer rows fall out of the caches, and 16384 elsewhere.
         end_ids: ids that end a free answer; None takes those of the tokenizer and of the generation config.
+        entropies: tell the entropy of each token's distribution (`Generation.entropy`).
 
     Raises:
         ValueError: the context is longer than the model's positions.
@@ -81,6 +84,7 @@ class HfEngine:
         version: int = 0,
         max_batch_tokens: int | None = None,
         end_ids: Sequence[int] | None = None,
+        entropies: bool = False,
     ) -> None:
         positions = getattr(base_config(model), "max_position_embeddings", None)
         if positions is not None and max_context > positions:
@@ -92,6 +96,7 @@ class HfEngine:
         self.max_slots, self.max_context = max_slots, max_context
         self.max_batch_tokens = max_batch_tokens or (2048 if model.device.type == "cpu" else 16384)
         self.actions, self.deterministic, self.version = actions, deterministic, version
+        self.entropies = entropies
         self.stats = Stats()
         self._words = Words(tokenizer, sampling.stop, _end_ids(model, tokenizer, end_ids))
         self._runner, self._reason = choose_runner(model, max_slots, max_context)
@@ -126,6 +131,11 @@ class HfEngine:
         self._open.add(session)
         self._idle.add(session)
 
+    def fork(self, session: int, of: int, tokens: int) -> None:
+        """See Policy. Its first prompt takes over all that it shares with what session `of` computed."""
+        if tokens and self._runner.reuses:
+            self._slots.fork(session, of)
+
     def release(self, session: int) -> None:
         """The rollout is over: its slot is free, and a deterministic engine no longer waits for it."""
         self._open.discard(session)
@@ -155,7 +165,7 @@ class HfEngine:
         self.stats.prompt_tokens += answer.start
         self.stats.forced_tokens += answer.forced
         self.stats.sampled_tokens += answer.drawn - answer.forced
-        return answer.generation(self.version)
+        return answer.generation(self.version, entropies=self.entropies)
 
     async def _wait_for(self, answer: Answer) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -211,9 +221,12 @@ class HfEngine:
         self.stats.computed_tokens += sum(len(c.ids) for c in chunks)
         self._mark(batch)
         noise = uniforms(np.array([a.key for a in batch], np.uint64), np.array([a.drawn for a in batch]))
-        ids, logprobs, sets = draw(logits, self.sampling, noise, [a.options() for a in batch])
-        for answer, token, logprob, allowed in zip(batch, ids.tolist(), logprobs.tolist(), sets, strict=True):
-            answer.accept(token, logprob, allowed)
+        options = [a.options() for a in batch]
+        ids, logprobs, sets = draw(logits, self.sampling, noise, options)
+        entropy = top_entropy(logits, self.sampling, options) if self.entropies else np.zeros(len(batch))  # [B]
+        told = zip(batch, ids.tolist(), logprobs.tolist(), sets, entropy.tolist(), strict=True)
+        for answer, *token in told:
+            answer.accept(*token)
             if answer.finish is not None:
                 self._finish(answer)
         self._active = [a for a in self._active if a.finish is None]
@@ -252,7 +265,7 @@ class HfEngine:
             slot = self._slots.acquire(session, busy, evict=2 * len(self._active) < self.max_slots)
             if slot < 0:
                 break
-            computed = self._prepare(slot, answer.tokens[: answer.length])
+            computed = self._prepare(session, slot, answer.tokens[: answer.length])
             if computed is None:
                 continue  # another request of this batch computes the beginning; copied in the next one
             budget -= answer.length - computed
@@ -266,14 +279,19 @@ class HfEngine:
             self._active.append(answer)
         self.stats.evictions = self._slots.evictions
 
-    def _prepare(self, slot: int, tokens: np.ndarray) -> int | None:
+    def _prepare(self, session: int, slot: int, tokens: np.ndarray) -> int | None:
         """How many tokens the slot holds after copying what another one shares; None to wait for that one."""
         if not self._runner.reuses:
             self._slots.version[slot] = self.version
             return 0
+        source = self._slots.source(session, tokens)
         own = self._slots.keep(slot, tokens)
         if own == 0:
             self._slots.version[slot] = self.version
+        if source is not None:
+            if source.slot != slot and source.computed > own:
+                own = self._copy(source, slot, tokens)
+            self.stats.forked_tokens += min(own, source.computed)
         if len(tokens) - own <= _WORTH:
             return own
         donor = self._slots.donor(tokens)
@@ -281,6 +299,10 @@ class HfEngine:
             return own
         if donor.length - donor.computed >= _WORTH:
             return None
+        return self._copy(donor, slot, tokens)
+
+    def _copy(self, donor: Donor, slot: int, tokens: np.ndarray) -> int:
+        """Take over what the donor has computed; how many tokens that is."""
         self._runner.copy(donor.slot, slot, donor.computed)
         self._slots.plan(slot, 0, tokens[: donor.computed])
         self._slots.computed[slot] = donor.computed

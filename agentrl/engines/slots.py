@@ -33,6 +33,8 @@ class Slots:
         self.evictions = 0
         self._owner: list[int | None] = [None] * count
         self._slot: dict[int, int] = {}
+        self._left: dict[int, int] = {}  # where released sessions left their tokens
+        self._source: dict[int, int] = {}  # sessions that will go on from another one's tokens
         self._used = np.zeros(count, np.int64)
         self._clock = 0
 
@@ -41,13 +43,21 @@ class Slots:
         self.planned[:] = self.computed[:] = self._used[:] = 0
         self._owner = [None] * self.count
         self._slot.clear()
+        self._left.clear()
+        self._source.clear()
         self._clock = 0
+
+    def fork(self, session: int, of: int) -> None:
+        """The session will go on from the tokens of another, open or released: keep them for it if possible."""
+        self._source[session] = of
 
     def release(self, session: int) -> None:
         """The session's slot is free; its tokens stay as a donor until another session takes the slot."""
+        self._source.pop(session, None)
         slot = self._slot.pop(session, None)
         if slot is not None:
             self._owner[slot] = None
+            self._left[session] = slot
 
     def owned(self, session: int) -> bool:
         """Does the session have a slot?"""
@@ -64,7 +74,8 @@ class Slots:
         self._clock += 1
         slot = self._slot.get(session)
         if slot is None:
-            slot = self._pick(busy, evict)
+            source = self._source_slot(session)
+            slot = self._pick(busy, evict, source)
             if slot < 0:
                 return -1
             owner = self._owner[slot]
@@ -72,15 +83,24 @@ class Slots:
                 self.evictions += 1
                 del self._slot[owner]
             self._owner[slot], self._slot[session] = session, slot
-            self.planned[slot] = self.computed[slot] = 0
+            if slot != source:  # else the session takes its source's tokens over as they are
+                self.planned[slot] = self.computed[slot] = 0
+                self._left = {other: s for other, s in self._left.items() if s != slot}
         self._used[slot] = self._clock
         return slot
 
-    def _pick(self, busy: set[int], evict: bool) -> int:
+    def _source_slot(self, session: int) -> int:
+        """Where the tokens lie that a session goes on from; -1 if it does not, or they are gone."""
+        of = self._source.get(session)
+        return -1 if of is None else self._slot.get(of, self._left.get(of, -1))
+
+    def _pick(self, busy: set[int], evict: bool, source: int) -> int:
         free = [s for s in range(self.count) if self._owner[s] is None]
         if free:
-            # Empty ones first, so that what released sessions left behind stays available to copies.
-            return min(free, key=lambda s: (self.planned[s] > 0, self._used[s], s))
+            # Empty ones first, so that what released sessions left behind stays available to copies; then those that
+            # no session is to go on from; then the session's own source.
+            wanted = {self._source_slot(session) for session in self._source}
+            return min(free, key=lambda s: (self.planned[s] > 0, s in wanted, s != source, self._used[s], s))
         idle = [s for s in range(self.count) if s not in busy] if evict else []
         return min(idle, key=lambda s: (self._used[s], s)) if idle else -1
 
@@ -105,6 +125,17 @@ class Slots:
             self.tokens = wider
         self.tokens[slot, start:end] = ids
         self.planned[slot] = end
+
+    def source(self, session: int, prompt: np.ndarray) -> Donor | None:
+        """What the slot that the session goes on from shares with its first prompt; None if it goes on from none."""
+        slot = self._source_slot(session)
+        self._source.pop(session, None)
+        if slot < 0:
+            return None
+        known = min(int(self.planned[slot]), len(prompt) - 1)
+        same = self.tokens[slot, :known] == prompt[:known]  # [known]
+        length = known if same.all() else int(same.argmin())
+        return Donor(slot, length, min(length, int(self.computed[slot])))
 
     def donor(self, prompt: np.ndarray) -> Donor:
         """The slot that shares most with the prompt (its last token left out); ties go to what is computed."""
