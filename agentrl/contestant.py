@@ -6,7 +6,7 @@ from typing import Any
 
 from agentrl import catalogue, world
 from agentrl.config import Entry, read_toml, resolve
-from agentrl.policies import ExpertActor, Random
+from agentrl.policies import ExpertActor, Random, Scripted, read_actions
 from agentrl.pool import Pool
 from agentrl.prompt import Prompt, stopping
 from agentrl.rollout import Actor, Limits, Player, PolicyActor
@@ -20,7 +20,7 @@ class Contestant:
 
     Attributes:
         word: as given.
-        kind: run, model, openai, random or expert.
+        kind: run, model, openai, random, scripted or expert.
         tables: the configuration of the run it comes from, else empty.
         env_options: options of the environment the run was trained on, its evaluation options on top.
         said: what reports say, filled in by `player`.
@@ -37,6 +37,8 @@ class Contestant:
         """Read the word; ValueError if it names nothing."""
         if word.startswith("openai:"):
             return cls(word=word, kind="openai")
+        if word.startswith("scripted:"):
+            return cls(word=word, kind="scripted")
         if word == "random":
             return cls(word=word, kind="random")
         experts = tuple(getattr(catalogue.load("envs", env), "EXPERTS", ()))
@@ -47,7 +49,7 @@ class Contestant:
             return cls._of_run(path, env)
         if (path / "config.json").is_file():
             return cls(word=word, kind="model")
-        known = dict.fromkeys(("random", *experts, "openai:MODEL"))
+        known = dict.fromkeys(("random", *experts, "openai:MODEL", "scripted:FILE"))
         raise ValueError(
             f"{word!r} is no policy: it is no run folder (config.toml), no model folder (config.json), and not one of "
             f"{', '.join(known)}"
@@ -96,6 +98,9 @@ class Contestant:
             return ExpertActor(self.word, prompt)
         if self.kind == "random":
             return PolicyActor(Random(prompt), None, None)
+        if self.kind == "scripted":
+            actions = read_actions(Path(self.word.removeprefix("scripted:")))
+            return PolicyActor(Scripted([prompt.answer(action) for action in actions]), None, None)
         if self.kind == "openai":
             from agentrl.engines.openai import from_word
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from agentrl.graph import Tokens, path_lengths
+from agentrl.graph import Tokens
 from agentrl.layout import MIN_SHARED, Layout, lay_out, unshared
 
 Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
@@ -273,8 +273,3 @@ def aggregation_weights(
         divisor = np.full(len(length), norm_tokens or max(length.max(initial=1), 1))
     weights: np.ndarray = 1.0 / (max(float(times.sum()), 1e-300) * divisor[key])  # [N]
     return weights
-
-
-def longest_path(tokens: Tokens) -> int:
-    """Tokens of the longest path: what a micro-batch must at least hold."""
-    return int(path_lengths(tokens).max(initial=0))

@@ -1,10 +1,13 @@
 """Policies that are not language models: scripted, random, and the environment's own experts."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from agentrl.chat import Chat
+from agentrl.config import read_text
 from agentrl.pool import Handle
 from agentrl.prompt import Prompt, continues
 from agentrl.trie import Tries
@@ -28,6 +31,21 @@ class Wordless:
     def describe(self) -> dict[str, object]:
         """Its name."""
         return {"policy": self.name}
+
+
+def read_actions(path: Path) -> list[str]:
+    """One action a line, or a JSON list of strings."""
+    text = read_text(path, "actions file")
+    if path.suffix != ".json":
+        lines = text.split("\n")
+        return lines[:-1] if lines[-1] == "" else lines
+    try:
+        actions = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(actions, list) or not all(isinstance(a, str) for a in actions):
+        raise ValueError(f"{path} must be a JSON list of strings")
+    return actions
 
 
 class Scripted(Wordless):

@@ -19,8 +19,8 @@ def to_networkx(
     A node is a state: its id, with `text`. An edge is a step from `state` to `next_state`, its key the step's
         row,
     with `episode`, `turn`, `action`, `reward`, `ending`, `terminated`, `truncated`, `valid`, and `advantage`
-    where `credit` is given and assigned. Merged graphs are what it shows: steps of several episodes that
-    leave one state leave one node.
+    where `credit` is given and assigned, or is not given and the graph has a column of it. Merged graphs are what it
+    shows: steps of several episodes that leave one state leave one node.
 
     Args:
         graph: any step graph.
@@ -36,7 +36,7 @@ def to_networkx(
     for row in _rows(graph, group, episode):
         ends = int(graph.state[row]), int(graph.next_state[row])
         for state in ends:
-            view.add_node(state, text=_word(graph, "state", state))
+            view.add_node(state, text=word(graph, "state", state))
         view.add_edge(*ends, key=int(row), **_edge(graph, int(row), credit))
     return view
 
@@ -52,7 +52,8 @@ def _rows(graph: StepGraph, group: int | None, episode: int | None) -> np.ndarra
     return rows
 
 
-def _word(graph: StepGraph, kind: str, number: int) -> str:
+def word(graph: StepGraph, kind: str, number: int) -> str:
+    """The name of a group, state or action, or its number where names are not stored."""
     words = graph.names.get(kind, ())
     return words[number] if number < len(words) else str(number)
 
@@ -61,7 +62,7 @@ def _edge(graph: StepGraph, row: int, credit: Credit | None) -> dict[str, Any]:
     edge: dict[str, Any] = {
         "episode": int(graph.episode[row]),
         "turn": int(graph.turn[row]),
-        "action": _word(graph, "action", int(graph.action[row])),
+        "action": word(graph, "action", int(graph.action[row])),
         "reward": float(graph.reward[row]),
         "ending": Status(int(graph.ending[row])).name.lower() if graph.ending[row] else "",
         "terminated": bool(graph.terminated[row]),
@@ -70,6 +71,8 @@ def _edge(graph: StepGraph, row: int, credit: Credit | None) -> dict[str, Any]:
     }
     if credit is not None and credit.assigned[row]:
         edge["advantage"] = float(credit.advantage[row])
+    elif credit is None and graph.has("advantage"):
+        edge["advantage"] = float(graph.columns["advantage"][row])
     return edge
 
 

@@ -1,7 +1,8 @@
 """`agentrl eval ENV --policy P [options] [key=value ...]`: how often a policy succeeds, each task of a panel once.
 
-P is a run folder (runs/NAME), a model folder, random, one of the environment's experts (expert, oracle, ...), or
-openai:MODEL[@BASE_URL]. The panel is --panel FILE, --games DIR, or the first --tasks N. key=value are options of the
+P is a run folder (runs/NAME), a model folder, random, one of the environment's experts (expert, oracle, ...),
+openai:MODEL[@BASE_URL], or scripted:FILE (the same actions in every episode: one a line, or a JSON list; the last one
+goes on). The panel is --panel FILE, --games DIR, or the first --tasks N. key=value are options of the
 environment.
 """
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from agentrl import catalogue, world
 from agentrl.cli._parser import Parser
-from agentrl.config import override, read_text, resolve
+from agentrl.config import override, resolve
 from agentrl.env import Env
+from agentrl.policies import read_actions
 from agentrl.types import Observation, Task
 
 
@@ -51,21 +52,6 @@ def main(words: Sequence[str]) -> int:
     finally:
         env.close()
     return 0
-
-
-def read_actions(path: Path) -> list[str]:
-    """One action a line, or a JSON list of strings."""
-    text = read_text(path, "actions file")
-    if path.suffix != ".json":
-        lines = text.split("\n")
-        return lines[:-1] if lines[-1] == "" else lines
-    try:
-        actions = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    if not isinstance(actions, list) or not all(isinstance(a, str) for a in actions):
-        raise ValueError(f"{path} must be a JSON list of strings")
-    return actions
 
 
 def script(env: Env, task: Task, actions: Sequence[str], *, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """Who is evaluated: what a word names, and what a run or a model folder brings with it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import tomli_w
 from agentrl import models
 from agentrl.cli import main
 from agentrl.contestant import Contestant
+from tests.core.playing import WALK
 
 RUN = {"env": {"name": "alfworld"}, "model": {"new": {"layers": 1, "hidden": 16}}}
 
@@ -39,6 +41,22 @@ def test_a_folder_that_is_no_whole_run_is_one_sentence(text, sentence, tmp_path,
     assert main(["eval", "alfworld", "--policy", str(tmp_path), "--tasks", "1"]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and sentence in err
+
+
+def test_a_script_is_played_in_every_episode(tmp_path, capsys):
+    """The goal is two places to the right of the start: going there and back never reaches it."""
+    (tmp_path / "right.txt").write_text("right\n")
+    (tmp_path / "there.json").write_text('["right", "left"]')
+    words = ["eval", WALK, "--tasks", "4", "goal=2", "--json", "--policy"]
+    assert main([*words, f"scripted:{tmp_path / 'right.txt'}"]) == 0
+    steady = json.loads(capsys.readouterr().out)
+    assert steady["success_rate"] == 1.0
+    assert main([*words, f"scripted:{tmp_path / 'there.json'}", "--turns", "5"]) == 0
+    assert json.loads(capsys.readouterr().out)["success_rate"] < 1.0
+    (tmp_path / "empty.txt").write_text("")
+    for name, sentence in (("empty.txt", "at least one answer"), ("nope", "no such actions file")):
+        assert main([*words, f"scripted:{tmp_path / name}"]) == 2
+        assert sentence in capsys.readouterr().err
 
 
 def test_a_model_folder_is_played_within_its_own_positions(tmp_path, capsys):

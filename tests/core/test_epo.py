@@ -11,8 +11,8 @@ from agentrl.annotate import annotate
 from agentrl.config import override, validate
 from agentrl.credit import Credit
 from agentrl.epo import EpoConfig, PastEntropy
+from agentrl.graph import path_lengths
 from agentrl.learner import Learner, OptimConfig
-from agentrl.pack import longest_path
 from agentrl.regularizers import LldsConfig, band_weight
 from agentrl.settings import Tables
 from agentrl.update import UpdateConfig, update
@@ -93,7 +93,7 @@ def test_the_guard_by_hand():
 @pytest.mark.parametrize("make", [chains, windows])
 def test_micro_batches_equal_one(make):
     found = []
-    for max_tokens in (longest_path(make(5).tokens), 100_000):
+    for max_tokens in (int(path_lengths(make(5).tokens).max()), 100_000):
         learner = still()
         learner.step = lambda: (0.0, False)
         learner.past_entropy.add(np.array([1.5, 2.0, 3.0]))  # turn 3 has no history

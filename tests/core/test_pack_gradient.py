@@ -11,9 +11,9 @@ from transformers import Gemma3TextConfig, LlamaConfig, MambaConfig, MistralConf
 
 from agentrl.annotate import annotate
 from agentrl.credit import Credit
-from agentrl.graph import Paths, StepGraph, paths
+from agentrl.graph import Paths, StepGraph, path_lengths, paths
 from agentrl.learner import Learner, OptimConfig
-from agentrl.pack import decisions, longest_path
+from agentrl.pack import decisions
 from agentrl.update import UpdateConfig, clone, update
 from tests.core.graphs import (
     VOCABULARY,
@@ -101,7 +101,7 @@ def both(model, graph, credit, rows, advantage, share, config=CONFIG, sharing=No
 def test_packed_gradient_is_the_unpacked_one(make, room, sharing):
     for seed in range(3):
         graph = noisy(make(seed), seed)
-        max_tokens = longest_path(graph.tokens) + room
+        max_tokens = int(path_lengths(graph.tokens).max()) + room
         rng = np.random.default_rng(seed)
         advantage = rng.normal(size=len(graph))
         assigned = rng.random(len(graph)) < 0.8

@@ -9,9 +9,9 @@ import torch
 
 from agentrl import catalogue
 from agentrl.credit import Credit, pool
-from agentrl.graph import paths
+from agentrl.graph import path_lengths, paths
 from agentrl.learner import Learner, OptimConfig
-from agentrl.pack import longest_path, microbatches, pack
+from agentrl.pack import microbatches, pack
 from agentrl.update import UpdateConfig, update
 from tests.core.graphs import Row, build, chains, gradient, loaded, partial, plain_tokens, tiny_model, trees, windows
 
@@ -46,7 +46,7 @@ def descended(graph, credit, config, module, loss_config):
 def too_little(graph, whole_episodes: bool) -> int:
     """A micro-batch's tokens that do not suffice for all of the graph, though for what must stay together."""
     if not whole_episodes:
-        return longest_path(graph.tokens)
+        return int(path_lengths(graph.tokens).max())
     return len(pack(graph.tokens, np.arange(len(graph)), np.ones(len(graph.tokens.ids)))) - 1
 
 
@@ -104,7 +104,7 @@ def test_a_step_is_never_divided(make, sharing):
         graph = make(seed)
         rows = np.flatnonzero(np.random.default_rng(seed).random(len(graph)) < 0.8)
         batch = pack(graph.tokens, rows, np.ones(len(graph.tokens.ids)), sharing=sharing)
-        steps = [set(part.step) for part in microbatches(batch, longest_path(graph.tokens))]
+        steps = [set(part.step) for part in microbatches(batch, int(path_lengths(graph.tokens).max()))]
         assert sum(map(len, steps)) == len(set().union(*steps)) == len(set(batch.step))
 
 
@@ -205,6 +205,6 @@ def test_credit_of_nodes_is_divided_among_their_paths():
 
 def test_an_episode_that_does_not_fit_says_so():
     graph = off_policy(windows(0), 0)
-    config = UpdateConfig(max_tokens=longest_path(graph.tokens))
+    config = UpdateConfig(max_tokens=int(path_lengths(graph.tokens).max()))
     with pytest.raises(ValueError, match=r"raise update\.max_tokens"):
         descended(graph, Credit.of(np.ones(len(graph))), config, gspo, gspo.Config(sequence="episode"))

@@ -16,18 +16,7 @@ from agentrl.learner import Learner, OptimConfig
 from agentrl.minibatch import families, split
 from agentrl.regularizers import kl_term
 from agentrl.update import UpdateConfig, clone, update
-from tests.core.graphs import (
-    Row,
-    build,
-    chains,
-    gradient,
-    loaded,
-    partial,
-    plain_tokens,
-    tiny_model,
-    trees,
-    windows,
-)
+from tests.core.graphs import Row, build, chains, gradient, loaded, partial, plain_tokens, tiny_model, trees, windows
 
 ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")
 LOSS = ppo_clip.Config()

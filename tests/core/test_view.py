@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from agentrl import world
+from agentrl.cli import main
 from agentrl.credit import Credit
 from agentrl.records import build_graph
 from agentrl.rollout import Limits
+from agentrl.store import write
 from agentrl.view import to_json, to_networkx
 from tests.core.playing import entry, play_all, player
 
@@ -68,3 +70,18 @@ def test_what_is_not_there_is_one_sentence(graph):
     for both in ({}, {"group": 0, "episode": 0}):
         with pytest.raises(ValueError, match="one of them"):
             to_networkx(graph, **both)
+
+
+def test_the_command_shows_a_line_an_episode_or_one_graph(graph, tmp_path, capsys):
+    credited = graph.with_columns(advantage=np.arange(len(graph), dtype=float))
+    write(credited, tmp_path / "g.safetensors")
+    path = str(tmp_path / "g.safetensors")
+    assert main(["view", path]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = np.flatnonzero(graph.episode == 3)
+    assert len(lines) == 1 + 8
+    assert lines[4].split()[:3] == ["0", "3", str(len(rows))] and f"{rows.mean():.3f}" in lines[4]
+    assert main(["view", path, "--group", "1"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(to_json(credited, group=1))
+    assert main(["view", path, "--group", "9"]) == 2
+    assert capsys.readouterr().err == "agentrl: there is no group 9: the graph has 0, 1\n"

@@ -1,0 +1,46 @@
+"""`agentrl view GRAPH.safetensors [--group N | --episode N]`: stored rollouts as a table, or one merged graph as JSON.
+
+Without a choice, a line an episode. With one, the states and steps of a group (or of an episode) in node-link form,
+`nodes` and `edges`, which D3 and networkx.node_link_graph read; states that episodes share are one node.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from agentrl.cli._parser import Parser, seed
+from agentrl.graph import StepGraph
+from agentrl.store import read
+from agentrl.types import Status
+from agentrl.view import to_json, word
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = Parser("agentrl view", __doc__)
+    parser.add_argument("graph", type=Path, help="such as runs/NAME/graphs/000000.safetensors")
+    parser.add_argument("--group", type=seed, help="copies of one task")
+    parser.add_argument("--episode", type=seed)
+    given = parser.parse_args(words)
+    graph = read(given.graph)
+    chosen = given.group is not None or given.episode is not None
+    print(to_json(graph, group=given.group, episode=given.episode) if chosen else table(graph))
+    return 0
+
+
+def table(graph: StepGraph) -> str:
+    """A line an episode."""
+    credited = graph.has("advantage")
+    head = f"{'group':>5} {'episode':>7} {'steps':>5} {'score':>7} {'ending':16} "
+    lines = [head + ("advantage task" if credited else "task")]
+    scores = graph.score  # [N]
+    for episode in np.unique(graph.episode):
+        rows = np.flatnonzero(graph.episode == episode)
+        first, last = rows[0], rows[-1]
+        group = int(graph.group[first])
+        ending = Status(int(graph.ending[last])).name.lower()
+        mean = f"{graph.columns['advantage'][rows].mean():9.3f} " if credited else ""
+        numbers = f"{group:5} {episode:7} {len(rows):5} {scores[first]:7.3f}"
+        lines.append(f"{numbers} {ending:16} {mean}{word(graph, 'group', group)}")
+    return "\n".join(lines)
