@@ -7,7 +7,7 @@ import numpy as np
 
 from agentrl.credit import Credit, where
 from agentrl.graph import StepGraph
-from agentrl.segments import mean
+from agentrl.segments import broadcast, mean
 
 
 class TokenRows(NamedTuple):
@@ -37,7 +37,7 @@ def token_rows(graph: StepGraph, method: str) -> TokenRows:
     if graph.tokens is None:
         raise ValueError(f"{method} needs the tokens of each step, and these steps have none")
     index = np.flatnonzero(graph.tokens.sampled)  # [T]
-    row = np.repeat(np.arange(len(graph)), np.diff(graph.tokens.offsets))[index]  # [T]
+    row = broadcast(np.arange(len(graph)), graph.tokens.offsets)[index]  # [T]
     counts = np.bincount(row, minlength=len(graph))  # [N]
     blank = np.bincount(row, np.isnan(value[index]), len(graph)) > 0  # [N]
     for n, word in ((counts == 0, "no token"), (blank, "no value")):

@@ -44,6 +44,12 @@ def penalised_score(graph: StepGraph, invalid_penalty: float) -> np.ndarray:
     return graph.score - invalid_penalty * ~graph.valid
 
 
+def among_episodes(graph: StepGraph, *, std: Std, eps: float, singleton: Singleton) -> np.ndarray:
+    """[N] score normalised inside the group, every episode counting once."""
+    counted = votes(graph, "episode")  # [N]
+    return group_norm(graph.score, graph.group, std=std, eps=eps, singleton=singleton, weight=counted)
+
+
 def episode_advantage(graph: StepGraph, config: Config) -> np.ndarray:
     """[N] normalised episode score of each row."""
     return group_norm(

@@ -25,7 +25,7 @@ from pydantic import Field
 from agentrl.algorithms.credit.grpo import votes
 from agentrl.credit import Credit, Options, where
 from agentrl.graph import StepGraph
-from agentrl.segments import following, group_norm, keys, mean, moments, scan
+from agentrl.segments import broadcast, following, group_norm, keys, mean, moments, scan
 
 PAPER = "IGPO, arXiv:2510.14967"
 READS = ("gold_logprob", "gold_logprob_start")
@@ -97,7 +97,7 @@ def response(graph: StepGraph) -> Response:
     if graph.tokens is None:
         rank = np.arange(len(graph)) - np.flatnonzero(graph.first)[np.cumsum(graph.first) - 1]  # [N] in its episode
         return Response(np.arange(len(graph)), 2 * rank)
-    row = np.repeat(np.arange(len(graph)), np.diff(graph.tokens.offsets))[graph.tokens.sampled]  # [T]
+    row = broadcast(np.arange(len(graph)), graph.tokens.offsets)[graph.tokens.sampled]  # [T]
     without = np.bincount(row, minlength=len(graph)) == 0  # [N]
     if without.any():
         place = where(graph, int(np.argmax(without)))

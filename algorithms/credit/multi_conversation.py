@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 from pydantic import Field
 
-from agentrl.algorithms.credit.grpo import votes
+from agentrl.algorithms.credit.grpo import among_episodes
 from agentrl.credit import Credit, Options
 from agentrl.graph import StepGraph
-from agentrl.segments import Singleton, Std, group_norm
+from agentrl.segments import Singleton, Std
 
 PAPER = "MemAgent, arXiv:2507.02259; SUPO, arXiv:2510.06727"
 
@@ -32,12 +32,5 @@ class Config(Options, frozen=True):
 
 def credit(graph: StepGraph, config: Config) -> Credit:
     """GN(score | group), statistics over samples."""
-    advantage = group_norm(
-        graph.score,
-        graph.group,
-        std=config.std,
-        eps=config.eps,
-        singleton=config.singleton,
-        weight=votes(graph, "episode"),
-    )  # [N]
+    advantage = among_episodes(graph, std=config.std, eps=config.eps, singleton=config.singleton)  # [N]
     return Credit.of(advantage)

@@ -7,7 +7,7 @@ GN(score | group). A state met once keeps only the outcome part.
 
 from pydantic import Field
 
-from agentrl.algorithms.credit.grpo import votes
+from agentrl.algorithms.credit.grpo import among_episodes
 from agentrl.credit import Credit, Options
 from agentrl.graph import StepGraph
 from agentrl.segments import Singleton, Std, group_norm, keys
@@ -29,12 +29,5 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     """A = GN(reward | state) + outcome_weight * GN(score | group)."""
     state = keys(graph.group, graph.state)  # [N]
     turn = group_norm(graph.reward, state, std=config.std, eps=config.eps, weight=graph.weight)  # [N]
-    outcome = group_norm(
-        graph.score,
-        graph.group,
-        std=config.std,
-        eps=config.eps,
-        singleton=config.singleton,
-        weight=votes(graph, "episode"),
-    )  # [N]
+    outcome = among_episodes(graph, std=config.std, eps=config.eps, singleton=config.singleton)  # [N]
     return Credit.of(turn + config.outcome_weight * outcome)

@@ -19,7 +19,7 @@ from pydantic import Field
 from agentrl.algorithms.credit.grpo import votes
 from agentrl.credit import Credit, Options
 from agentrl.graph import StepGraph
-from agentrl.segments import Singleton, Std, group_norm, keys
+from agentrl.segments import Singleton, Std, broadcast, group_norm, keys
 
 PAPER = "Tree-GRPO, arXiv:2509.21240"
 NEEDS = ("tree",)
@@ -79,7 +79,7 @@ def per_token(graph: StepGraph, config: Config, tree: np.ndarray) -> Credit:
     intra = norm(reward, np.tile(tree, 2), config, weight)  # [2N]
     both = config.inter_weight * inter + config.intra_weight * intra  # [2N]
     last, before = both[: len(graph)], both[len(graph) :]  # [N]
-    row = np.repeat(np.arange(len(graph)), np.diff(graph.tokens.offsets))  # [S]
+    row = broadcast(np.arange(len(graph)), graph.tokens.offsets)  # [S]
     final = sampled[1:] == sampled[graph.tokens.offsets[row + 1]]  # [S] no sampled token of the row follows
     token = np.where(final, last[row], before[row]) * graph.tokens.sampled  # [S]
     average = (last + np.maximum(n - 1, 0) * before) / np.maximum(n, 1)  # [N]

@@ -58,6 +58,22 @@ class Surrogate(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     spread: bool = False
 
 
+class Sequences(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """Options of losses whose ratio is a sequence's. sequence: a step's response, or all of an episode's."""
+
+    sequence: Literal["step", "episode"] = "step"
+
+    @property
+    def whole_episodes(self) -> bool:
+        """Does a ratio span an episode, so that its tokens are needed at once?"""
+        return self.sequence == "episode"
+
+    @property
+    def granularity(self) -> Granularity:
+        """The geometric mean over a sequence."""
+        return "turn_mean" if self.sequence == "step" else "sequence_mean"
+
+
 class Groups(NamedTuple):
     """Which tokens share a ratio: dense ids [T] int64 and group sizes [T] float (each token's own group)."""
 

@@ -5,31 +5,23 @@ against the advantage's sign before the mean (at A > 0 from above, at A < 0 from
 e^0.4). Aggregation: sequence mean, that is "seq-mean-token-mean".
 """
 
-from typing import Literal
+from pydantic import Field
 
-from pydantic import BaseModel, Field
-
-from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
+from agentrl.algorithms.loss._surrogate import Sequences, Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
 
 
-class Config(BaseModel, frozen=True, extra="forbid"):
-    """clip_low, clip_high: in log space. sequence: what shares the mean."""
+class Config(Sequences, frozen=True):
+    """clip_low, clip_high: in log space."""
 
     clip_low: float = Field(0.4, ge=0)
     clip_high: float = Field(0.4, ge=0)
-    sequence: Literal["step", "episode"] = "step"
-
-    @property
-    def whole_episodes(self) -> bool:
-        """Does a ratio span an episode, so that its tokens are needed at once?"""
-        return self.sequence == "episode"
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
     """All tokens of what shares a ratio must be in one micro-batch."""
     chosen = Surrogate(
-        granularity="turn_mean" if config.sequence == "step" else "sequence_mean",
+        granularity=config.granularity,
         gate="geometric",
         clip_low=config.clip_low,
         clip_high=config.clip_high,

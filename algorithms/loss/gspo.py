@@ -9,30 +9,24 @@ a row) or an episode.
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
+from agentrl.algorithms.loss._surrogate import Sequences, Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
 
 
-class Config(BaseModel, frozen=True, extra="forbid"):
-    """form: sequence or token (straight-through). sequence: what shares a ratio."""
+class Config(Sequences, frozen=True):
+    """form: sequence or token (straight-through)."""
 
     clip_low: float = Field(3e-4, ge=0, le=1)
     clip_high: float = Field(4e-4, ge=0)
     form: Literal["sequence", "token"] = "sequence"
-    sequence: Literal["step", "episode"] = "step"
-
-    @property
-    def whole_episodes(self) -> bool:
-        """Does a ratio span an episode, so that its tokens are needed at once?"""
-        return self.sequence == "episode"
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
     """All tokens of what shares a ratio must be in one micro-batch."""
     chosen = Surrogate(
-        granularity="turn_mean" if config.sequence == "step" else "sequence_mean",
+        granularity=config.granularity,
         clip_low=config.clip_low,
         clip_high=config.clip_high,
         straight_through=config.form == "token",
