@@ -2,8 +2,8 @@
 
 Task params: `fault` (a name in FAULTS, or none), `at` (the turn it strikes; -1: in reset), `marker` (a file;
     if
-given, the fault strikes only while the file does not exist, so that a retry succeeds). Fault `second` strikes
-only the second time that an episode of this process gets to turn `at`.
+given, the fault strikes only while the file does not exist, so that a retry succeeds). Faults `second` and
+`later` strike the second time, or every time after the first, that an episode of this process gets to turn `at`.
 """
 
 import os
@@ -80,6 +80,7 @@ FAULTS: dict[str, Callable[[Observation], Any]] = {
 }
 
 
+AGAIN = ("second", "later")
 reached: list[int] = []
 
 
@@ -95,17 +96,17 @@ class Faulty(Walk):
         return super().step(action)
 
     def due(self, turn: int) -> bool:
-        if self.params.get("fault") == "second" and turn == self.params["at"]:
+        if self.params.get("fault") in AGAIN and turn == self.params["at"]:
             reached.append(turn)
-            return len(reached) == 2
+            return len(reached) == 2 or (len(reached) > 2 and self.params["fault"] == "later")
         marker = self.params.get("marker")
         return self.params.get("at") == turn and not (marker and Path(marker).exists())
 
     def fail(self, seen: Observation) -> Any:
         if self.params.get("marker"):
             Path(self.params["marker"]).touch()
-        if self.params["fault"] == "second":
-            raise KeyError("second")
+        if self.params["fault"] in AGAIN:
+            raise KeyError(self.params["fault"])
         return FAULTS[self.params["fault"]](seen)
 
 
