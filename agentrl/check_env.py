@@ -23,6 +23,7 @@ from agentrl.env import Env, Snapshots
 from agentrl.gym import GymEnv
 from agentrl.pool import EnvFault, checked_observation, checked_result, deadline
 from agentrl.prompt import Parsed, Past
+from agentrl.random_calls import random_action
 from agentrl.types import Observation, Status, StepResult, Task
 
 CALL_S = 30.0  # a call that takes longer hangs
@@ -130,14 +131,20 @@ class Walk:
         return result
 
     def run(self, steps: int | None = None) -> "Walk":
-        """Reset, then random listed actions to the end of the episode or of the walk."""
+        """Reset, then random listed actions, or calls of the tools on offer, to the end of episode or walk."""
         self.reset()
         rng = random.Random(self.seed)
         for _ in range(self.steps if steps is None else steps):
-            result = self.step(rng.choice(self.seen[-1].actions or GARBAGE))
+            result = self.step(self._drawn(rng))
             if result.terminated or result.truncated:
                 break
         return self
+
+    def _drawn(self, rng: random.Random) -> str:
+        seen = self.seen[-1]
+        if seen.tools and not seen.actions:
+            return random_action(seen, np.random.default_rng(rng.getrandbits(32)))
+        return rng.choice(seen.actions or GARBAGE)
 
     def again(self, actions: Sequence[str]) -> "Walk":
         """Reset, then these actions."""

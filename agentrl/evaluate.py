@@ -19,6 +19,7 @@ LIMITS = (
     Status.TOKEN_LIMIT,
     Status.TURN_TOKEN_LIMIT,
     Status.CALL_LIMIT,
+    Status.DEPTH_LIMIT,
     Status.TIME_LIMIT,
 )
 
@@ -26,8 +27,9 @@ LIMITS = (
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """One episode of a report. `tokens` are sampled ones and `usage` is the policy's own count, tries lost to the
-    environment included; `invalid` counts steps whose answer had no valid action;
-    `measures` are the entries of the last `info` that the environment's `MEASURES` names (0 where it has none)."""
+    environment included; `invalid` counts steps whose answer had no valid action; `calls` the tool calls asked for,
+    `tool_errors` the steps in which a tool failed; `signals` are the rewards by name, summed over the steps; `measures`
+    are the entries of the last `info` that the environment's `MEASURES` names (0 where it has none)."""
 
     task: str
     kind: str
@@ -41,6 +43,9 @@ class Outcome:
     seconds: float
     usage: Mapping[str, float]
     measures: Mapping[str, float] = field(default_factory=dict)
+    calls: int = 0
+    tool_errors: int = 0
+    signals: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +87,9 @@ class Report:
             "mean_steps": _mean([o.steps for o in scored]),
             "mean_steps_success": _mean([o.steps for o in scored if o.success]),
             "invalid_share": sum(o.invalid for o in scored) / max(1, sum(o.steps for o in scored)),
+            "mean_calls": _mean([o.calls for o in scored]),
+            "tool_error_share": sum(o.tool_errors for o in scored) / max(1, sum(o.steps for o in scored)),
+            "signals": {name: _mean([o.signals.get(name, 0.0) for o in scored]) for name in _signals(scored)},
             "endings": dict(sorted(Counter(o.ending for o in self.outcomes).items())),
             "truncated_share": _mean([o.ending in {s.name.lower() for s in LIMITS} for o in scored]),
             "env_errors": len(self.outcomes) - len(scored),
@@ -95,6 +103,10 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if len(values) else 0.0
 
 
+def _signals(outcomes: Sequence[Outcome]) -> list[str]:
+    return sorted({name for outcome in outcomes for name in outcome.signals})
+
+
 def _rate(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     won = sum(o.success for o in outcomes)
     n = len(outcomes)
@@ -104,6 +116,9 @@ def _rate(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> Outcome:
     """The line of one episode."""
     last = record.steps[-1].info if record.steps else {}
+    signals: Counter[str] = Counter()
+    for step in record.steps:
+        signals.update(step.info.get("signals", {}))
     return Outcome(
         task=record.task.key,
         kind=kind,
@@ -117,6 +132,9 @@ def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> O
         seconds=record.seconds,
         usage=record.usage,
         measures={name: float(last.get(name, 0.0)) for name in measures},
+        calls=sum(step.calls for step in record.steps),
+        tool_errors=sum(step.status == Status.TOOL_ERROR for step in record.steps),
+        signals=dict(signals),
     )
 
 

@@ -10,6 +10,7 @@ from agentrl.chat import Chat
 from agentrl.config import read_text
 from agentrl.pool import Handle
 from agentrl.prompt import Prompt, continues
+from agentrl.random_calls import random_action
 from agentrl.trie import Tries
 from agentrl.types import Generation, Request
 
@@ -64,7 +65,7 @@ class Scripted(Wordless):
 
 
 class Random(Wordless):
-    """One of the admissible actions, uniformly."""
+    """One of the admissible actions, uniformly; where tools are on offer, a random call or answer."""
 
     name = "random"
 
@@ -72,12 +73,14 @@ class Random(Wordless):
         self._prompt = prompt
 
     async def generate(self, request: Request) -> Generation:
-        """Raises ValueError where the environment lists no actions."""
+        """Raises ValueError where the environment lists neither actions nor tools."""
         actions = request.observation.actions
-        if not actions:
-            raise ValueError("policy random needs an environment that lists its admissible actions")
-        pick = np.random.default_rng(request.noise_key).integers(len(actions))
-        return Generation(text=self._prompt.answer(actions[int(pick)]))
+        rng = np.random.default_rng(request.noise_key)
+        if actions:
+            return Generation(text=self._prompt.answer(actions[int(rng.integers(len(actions)))]))
+        if request.observation.tools:
+            return Generation(text=self._prompt.answer(random_action(request.observation, rng)))
+        raise ValueError("policy random needs an environment that lists its admissible actions, or tools")
 
 
 class ExpertActor(Wordless):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentrl import checkpoint, critic, models, needs, world
+from agentrl import checkpoint, critic, models, needs, word_tokenizer, world
 from agentrl.annotate import Annotator
 from agentrl.chat import Chat, template_report
 from agentrl.collect import Budget, collect
@@ -258,9 +258,9 @@ class Run:
         texts: list[str] = []
         for record in records:
             for turn, step in enumerate(record.steps):
-                words = self.prompt.turn if turn else self.prompt.first
+                seen = step.observation
                 texts += [
-                    words(step.observation),
+                    self.prompt.turn(seen) if turn else word_tokenizer.opening(self.prompt, seen),
                     *map(self.prompt.answer, step.observation.actions),
                     step.generation.text,
                 ]

@@ -57,11 +57,18 @@ def write(found: Calls, text: str | None = None) -> str:
 def _item(item: Call | Malformed) -> dict[str, Any]:
     if isinstance(item, Malformed):
         return {"error": item.message}
-    return {"name": item.name, "arguments": dict(item.arguments)}
+    return {"name": item.name, "arguments": _sorted(item.arguments)}
+
+
+def _sorted(value: Any) -> Any:
+    """A JSON value with the keys of its objects in order."""
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def read(action: str, schemas: Sequence[Mapping[str, Any]] = ()) -> Turn:

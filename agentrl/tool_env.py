@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 from pydantic import create_model
 
 from agentrl import calls, tool_action
-from agentrl.calls import Call, Malformed
+from agentrl.calls import Call, Calls, Malformed
 from agentrl.catalogue import nearest
 from agentrl.env import Verdict
 from agentrl.tool import ToolFault
+from agentrl.tool_action import Turn
 from agentrl.tool_rewards import STEP, TERMINAL, Scored, pick, score, takes
 from agentrl.tool_schema import ToolSpec, as_words
 from agentrl.tool_setup import Rows, Setup, ToolConfig, ToolSource
@@ -31,6 +32,7 @@ from agentrl.types import Message, Observation, Status, StepResult, Task
 from agentrl.waiting import run_all
 
 OVER = "The episode is over."
+NOTHING = Turn()
 ERROR_CHARS = 2000  # of an exception's words
 
 
@@ -208,12 +210,12 @@ class ToolEnv:
         before = len(self.log)
         malformed = 0
         if turn.answer is not None:
-            self.answer, self.over, observation = turn.answer, True, self._observe("", action=action)
+            self.answer, self.over, observation = turn.answer, True, self._observe("", done=turn)
         else:
             results = self._carry_out(turn.items)
             malformed = sum(isinstance(item, Malformed) for item in turn.items)
             self.over = bool(getattr(self.instance, "done", False))
-            observation = self._observe(*_told(results), action=action)
+            observation = self._observe(*_told(results), done=turn)
         now = self.log[before:]
         info: dict[str, Any] = {
             "calls": len(now),
@@ -302,8 +304,9 @@ class ToolEnv:
             done.append(_raised(call, value) if failed else Done(call.name, call.arguments, as_words(value), True))
         return done
 
-    def _observe(self, text: str, messages: tuple[Message, ...] = (), *, action: str = "") -> Observation:
+    def _observe(self, text: str, messages: tuple[Message, ...] = (), *, done: Turn = NOTHING) -> Observation:
         """An observation; unless the class has its own word for it, the state is all that was done and seen so far."""
+        action = tool_action.write(Calls(items=done.items, answer=done.answer))
         seen = "\0".join((self.digest, self.task.key if not self.digest else "", action, text))
         self.digest = hashlib.sha256(seen.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         own = getattr(self.instance, "state_key", None)
@@ -348,8 +351,8 @@ class SnapshotToolEnv(ToolEnv):
         self._seen = seen
         return seen
 
-    def _observe(self, text: str, messages: tuple[Message, ...] = (), *, action: str = "") -> Observation:
-        seen = self._seen = super()._observe(text, messages, action=action)
+    def _observe(self, text: str, messages: tuple[Message, ...] = (), *, done: Turn = NOTHING) -> Observation:
+        seen = self._seen = super()._observe(text, messages, done=done)
         return seen
 
 

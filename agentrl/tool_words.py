@@ -56,12 +56,12 @@ class ToolWords:
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
         """The first message, the last turns as numbered calls and results, and what is seen now."""
         start = done - len(past) + 1
-        seen = [*(p.observation.text for p in past[1:]), observation.text]
+        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
         lines = [
             f"Step {start + i}: {self.answer(p.action)}\nResult: {text}"
             for i, (p, text) in enumerate(zip(past, seen, strict=True))
         ]
-        return "\n\n".join([first.text, *(lines or [observation.text])])
+        return "\n\n".join([first.text, *(lines or [observation.text] * bool(done))])
 
     def answer(self, action: str) -> str:
         """The action in the model's format; malformed calls as the complaint about them."""

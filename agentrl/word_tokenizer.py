@@ -7,12 +7,20 @@ together, and with one token an entity it did.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from agentrl.prompt import Prompt, Shown
+from agentrl.types import Observation
+
 PAD, UNKNOWN, START, END = "<pad>", "<unk>", "<|im_start|>", "<|im_end|>"
 ENTITY = r"[a-z]+ \d+"
 
-# What the user and the environment say stands bare; an assistant turn stands between START and END. That is two
-# tokens of markup a turn, and a longer chat always begins with the text of the shorter one.
+# What the user, the environment and tools say stands bare; an assistant turn stands between START and END. That is two
+# tokens of markup a turn, and a longer chat always begins with the text of the shorter one. Schemas come first.
 CHAT_TEMPLATE = """\
+{%- if tools -%}
+{{- 'Tools:\\n' -}}
+{%- for tool in tools -%}{{- (tool.function | tojson) + '\\n' -}}{%- endfor -%}
+{{- 'Call: <tool_call>{"name": name, "arguments": {...}}</tool_call>\\n' -}}
+{%- endif -%}
 {%- for message in messages -%}
 {%- if message['role'] == 'assistant' -%}
 {{- '<|im_start|>' + message['content'] + '<|im_end|>' -}}
@@ -69,6 +77,19 @@ def build(texts: Iterable[str], entities: Sequence[str] = (), *, entity_pattern:
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
+
+
+def opening(prompt: Prompt, observation: Observation) -> str:
+    """Everything the template may write before an episode's first answer: system message, tools, first message."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    shown = prompt.show(observation, None) if hasattr(prompt, "show") else Shown(prompt.system)
+    tools = list(observation.tools) if shown.system != prompt.system else None
+    said = {"system": shown.system, "user": prompt.first(observation)}
+    chat = [{"role": role, "content": words} for role, words in said.items() if words]
+    rendered, _ = render_jinja_template([chat], tools=tools, chat_template=CHAT_TEMPLATE)
+    text: str = rendered[0]
+    return text
 
 
 def _splitter(entity_pattern: str) -> Any:

@@ -110,6 +110,11 @@ def table(summary: dict[str, Any]) -> str:
         lines.append(f"  {name:36} {one['success_rate']:6.1%} [{a:.1%}, {b:.1%}]  of {one['episodes']}")
     if summary["measures"]:
         lines.append("means " + ", ".join(f"{name} {value:.3f}" for name, value in summary["measures"].items()))
+    if summary["signals"]:
+        lines.append("signals " + ", ".join(f"{name} {value:.3f}" for name, value in summary["signals"].items()))
+    if summary["mean_calls"]:
+        failed = f"steps with a failed one {summary['tool_error_share']:.1%}"
+        lines.append(f"tool calls {summary['mean_calls']:.1f}, {failed}")
     lines += [
         f"steps {summary['mean_steps']:.1f} (successes {summary['mean_steps_success']:.1f}), "
         f"invalid actions {summary['invalid_share']:.1%}, truncated {summary['truncated_share']:.1%}, "

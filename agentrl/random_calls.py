@@ -1,0 +1,72 @@
+"""Chance as a player of tool environments: a call with random arguments of the right types, or a word as the answer."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentrl import tool_action
+from agentrl.calls import function_of
+from agentrl.types import Observation
+
+ANSWERS = 0.3  # share of turns that give a final answer
+LARGEST = 10  # numbers are drawn from 0 to this where the schema sets no bounds
+LONGEST = 3  # items of a list
+DEPTH = 4  # of nested values
+
+
+def random_action(observation: Observation, rng: np.random.Generator) -> str:
+    """An action of `agentrl.tool_action`: every draw fits the tool's schema; texts are words of the observation.
+
+    Raises:
+        ValueError: the observation offers no tools.
+    """
+    if not observation.tools:
+        raise ValueError("there is no tool to call at random")
+    words = re.findall(r"\w+", observation.text) or ["nothing"]
+    if rng.random() < ANSWERS:
+        return tool_action.answer(str(rng.choice(words)))
+    function = function_of(observation.tools[int(rng.integers(len(observation.tools)))])
+    arguments = _value(function.get("parameters", {"type": "object"}), words, rng, 0)
+    return tool_action.calls([(str(function["name"]), arguments)])
+
+
+def _value(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Generator, depth: int) -> Any:
+    if "enum" in schema:
+        return schema["enum"][int(rng.integers(len(schema["enum"])))]
+    if "anyOf" in schema:
+        return _value(schema["anyOf"][int(rng.integers(len(schema["anyOf"])))], words, rng, depth)
+    kind = schema.get("type", "string")
+    kind = kind if isinstance(kind, str) else kind[int(rng.integers(len(kind)))]
+    low, high = schema.get("minimum", 0), schema.get("maximum", schema.get("minimum", 0) + LARGEST)
+    match kind:
+        case "object":
+            return _object(schema, words, rng, depth)
+        case "array":
+            return _array(schema, words, rng, depth)
+        case "integer":
+            return int(rng.integers(int(low), int(high) + 1))
+        case "number":
+            return float(np.round(rng.uniform(low, high), 2))
+        case "boolean":
+            return bool(rng.integers(2))
+        case "null":
+            return None
+    return str(rng.choice(words))
+
+
+def _object(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Generator, depth: int) -> dict[str, Any]:
+    """Required entries, and each other one half of the time."""
+    required = schema.get("required", ())
+    properties = schema.get("properties", {})
+    chosen = [name for name in properties if name in required or (depth < DEPTH and rng.integers(2))]
+    return {name: _value(properties[name], words, rng, depth + 1) for name in chosen}
+
+
+def _array(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Generator, depth: int) -> list[Any]:
+    if "prefixItems" in schema:
+        return [_value(item, words, rng, depth + 1) for item in schema["prefixItems"]]
+    low = schema.get("minItems", 0)
+    count = int(rng.integers(low, max(low, LONGEST if depth < DEPTH else 0) + 1))
+    return [_value(schema.get("items", {}), words, rng, depth + 1) for _ in range(count)]

@@ -1,0 +1,523 @@
+"""Tool environments: calls, complaints, rewards and budgets, through the real rollout."""
+
+import json
+import pickle
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import Field
+
+from agentrl import tool_action, tool_env, tool_setup, world
+from agentrl.chat import Chat
+from agentrl.check_env import check_env
+from agentrl.env import Env
+from agentrl.evaluate import outcome
+from agentrl.policies import ExpertActor, Random, Scripted
+from agentrl.records import build_graph
+from agentrl.rollout import Limits
+from agentrl.tool_env import environment
+from agentrl.types import Message, Status, Task
+from tests.core.chats import tokenizer
+from tests.core.playing import entry, play_all, player
+from tests.core.toys import sums
+
+SUMS = "tests.core.toys.sums"
+ON = entry(SUMS)
+
+
+def written(name: str, **arguments: Any) -> str:
+    return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}) + "\n</tool_call>"
+
+
+def played(texts: list[str], limits: Limits | None = None, on: Any = ON, number: int = 7, **pool: Any) -> Any:
+    by = player(on, world.pool(on, "inline", **pool), policy=Scripted(texts), limits=limits)
+    (record,) = play_all(by, [world.tasks(on)[number]])  # row 7: a=1, b=2
+    return record
+
+
+def test_calls_are_answered_in_order_and_an_answer_without_a_call_is_final():
+    record = played([written("add", a=1, b=2) + written("add", a=3, b=4), "3"])
+    first, last = record.steps
+    assert first.observation.text == "What is 1 + 2?"
+    assert last.observation.text == "add: 3\nadd: 7"
+    assert last.observation.messages == (Message("tool", "3", "add"), Message("tool", "7", "add"))
+    assert (first.reward, last.reward) == (0.25, 1.5)  # 0.125 a call; 1 + 0.5 * format 1 + 0 * length 2
+    assert last.info["signals"] == {"calls": 0.0, "reward": 1.0, "format": 1.0, "length": 2.0}
+    assert record.ending == Status.DONE and record.success and first.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "status", "said"),
+    [
+        (written("fail"), Status.TOOL_ERROR, "error: KeyError: 'oops'"),
+        (written("ad", a=1), Status.TOOL_ERROR, "error: there is no tool 'ad': did you mean add?"),
+        (written("reset", a=1, b=1), Status.TOOL_ERROR, "error: there is no tool 'reset'"),
+        (written("add", a="1", b=2), Status.TOOL_ERROR, "error: add: argument 'a' is \"1\": input should be a valid"),
+        (written("add", a=1, b=2, c=3), Status.TOOL_ERROR, "error: add: there is no argument 'c'"),
+        (written("wait", seconds=0, words="fail"), Status.TOOL_ERROR, "error: RuntimeError: waited for nothing"),
+        ("<tool_call>{", Status.PARSE_ERROR, "this tool call is not valid"),
+        ("", Status.PARSE_ERROR, "the answer is empty"),
+    ],
+)
+def test_whatever_goes_wrong_in_a_call_is_said_and_the_episode_goes_on(call, status, said):
+    record = played([call, "3"])
+    assert record.steps[0].status == status and record.steps[0].valid == (status != Status.PARSE_ERROR)
+    assert record.steps[1].observation.text.startswith(said)
+    assert record.ending == Status.DONE and record.success
+
+
+def test_a_lost_service_is_an_environment_fault_that_leaves_siblings_untouched():
+    texts = {0: written("fail", how="lost"), 1: written("fail", how="hang"), 2: written("add", a=1, b=2)}
+
+    class PerTask(Scripted):
+        async def generate(self, request):
+            answers = [texts[request.noise_key[3]], "3"]
+            return (await Scripted(answers).generate(request)) if request.noise_key[-1] < 2 else None
+
+    limits = Limits(turns=4, retries=0, fault_share=1.0)
+    by = player(ON, world.pool(ON, "inline", timeout_s=0.3), policy=PerTask(["x"]), limits=limits)
+    lost, hung, fine = play_all(by, [world.tasks(ON)[7]] * 3)
+    assert (lost.ending, hung.ending, fine.ending) == (Status.ENV_ERROR, Status.ENV_ERROR, Status.DONE)
+    assert "ToolFault: no service" in lost.fault and "no answer in 0.3 s" in hung.fault
+    assert [s.observation.text for s in fine.steps] == ["What is 1 + 2?", "3"] and fine.success
+
+
+def test_tools_that_wait_run_at_once_and_answer_in_order():
+    started = time.monotonic()
+    calls = "".join(written("wait", seconds=0.2, words=f"w{i}") for i in range(5)) + written("add", a=1, b=1)
+    record = played([calls, "3"])
+    assert time.monotonic() - started < 0.8  # one after the other: 1 s
+    assert [m.content for m in record.steps[1].observation.messages] == ["w0", "w1", "w2", "w3", "w4", "2"]
+
+
+def test_a_tool_may_end_the_episode():
+    record = played([written("give_up")])
+    assert record.ending == Status.DONE and len(record.steps) == 1 and not record.success
+    assert record.steps[0].info["signals"]["reward"] == 0.0
+
+
+def test_the_budget_of_calls_ends_the_episode_without_carrying_out_what_exceeds_it():
+    call = written("add", a=1, b=2)
+    record = played([call, call + call, "3"], Limits(calls=2))
+    assert record.ending == Status.CALL_LIMIT and [s.calls for s in record.steps] == [1, 2]
+    assert record.steps[-1].truncated and not record.steps[-1].terminated
+    # judged at the end: 0 for the answer, 0 for its form; the second turn's calls were not made
+    assert record.steps[-1].info["signals"] == {"reward": 0.0, "format": 0.0, "length": 1.0}
+    exact = played([call, call, "3"], Limits(calls=2))
+    assert exact.ending == Status.DONE and exact.success
+    assert outcome(record, "sums").ending == "call_limit" and outcome(exact, "sums").calls == 2
+
+
+def test_an_episode_that_the_turn_limit_ends_is_scored_once():
+    record = played([written("add", a=1, b=2)], Limits(turns=2))
+    assert record.ending == Status.TURN_LIMIT
+    assert [s.reward for s in record.steps] == [0.125, 0.125]
+    assert record.steps[-1].info["signals"] == {"calls": 0.125, "reward": 0.0, "format": 0.0, "length": 2.0}
+    assert record.steps[-1].info["success"] is False
+
+
+def test_long_outputs_keep_head_and_tail():
+    record = played([written("shout", times=1000), "3"], output_chars=100)
+    seen = record.steps[1].observation
+    assert seen.messages[0].content == f"{'ha' * 25}\n... [1900 characters left out] ...\n{'ha' * 25}"
+    assert len(seen.text) < 200
+
+
+def test_each_episode_has_an_object_of_its_own():
+    env = sums.make(sums.Config())
+    env.reset(world.tasks(ON)[7])
+    first = env.instance
+    env.step(tool_action.call("add", a=1, b=1))
+    env.reset(world.tasks(ON)[7])
+    assert env.instance is not first and env.instance.seen == 0
+
+
+def test_what_people_type_is_understood():
+    env = sums.make(sums.Config())
+    env.reset(world.tasks(ON)[7])
+    assert env.step("add(1, b=5)").observation.text == "6"
+    assert env.step("add(1, b=").observation.text.startswith("it is no call")
+    done = env.step(" 3 ")
+    assert done.terminated and done.info["success"] and env.step("3").observation.text == "The episode is over."
+
+
+def test_the_state_is_what_was_done_and_seen():
+    env = sums.make(sums.Config())
+    task = world.tasks(ON)[7]
+    keys = [env.reset(task).state_key, env.step("add(1, 2)").observation.state_key]
+    assert [env.reset(task).state_key, env.step("add(b=2, a=1)").observation.state_key] == keys[:1] + keys[1:]
+    env.reset(task)
+    assert env.step("add(2, 1)").observation.text == "3" and env.step("add(1,2)").observation.state_key not in keys
+
+
+def test_an_environment_of_tools_keeps_every_promise():
+    assert check_env(ON) == []
+
+
+def test_chance_and_expert_play_and_their_answers_are_read_back():
+    words = world.words(ON)
+    by = player(ON, world.pool(ON, "inline", timeout_s=1), policy=Random(words), limits=Limits(turns=6, fault_share=1))
+    for record in play_all(by, [world.tasks(ON)[i] for i in range(6)]):
+        for step in record.steps:
+            assert words.parse(words.answer(step.action), step.observation).action == step.action
+    by = player(ON, world.pool(ON, "inline"), actor=ExpertActor("expert", words))
+    assert all(r.success and len(r.steps) == 2 for r in play_all(by, [world.tasks(ON)[i] for i in range(6)]))
+
+
+@pytest.mark.parametrize("context", ["full", "last_k"])
+def test_the_same_run_in_worker_processes_gives_the_same_graph(context):
+    tasks = [world.tasks(ON)[i] for i in range(3)]
+    texts = [written("add", a=1, b=2), written("fail"), "<tool_call>{", "3"]
+    graphs = []
+    for where in ("inline", "processes"):
+        pool = world.pool(ON, where, 1)
+        graphs.append(build_graph(play_all(player(ON, pool, policy=Scripted(texts), context=context), tasks)))
+        pool.close()
+    a, b = graphs
+    assert a.texts == b.texts and a.names == b.names
+    assert all(np.array_equal(a.columns[name], b.columns[name], equal_nan=True) for name in a.columns)
+
+
+def test_an_instance_can_be_pickled_at_any_moment():
+    env = sums.make(sums.Config())
+    env.reset(world.tasks(ON)[7])
+    env.step("add(1, 2)")
+    copy = pickle.loads(pickle.dumps(env))
+    assert copy.setup is env.setup and copy.step("3") == env.step("3")
+
+
+# functions, a reward function and rows
+
+
+def double(x: int) -> int:
+    """Twice a number.
+
+    Args:
+        x: the number
+    """
+    return 2 * x
+
+
+def exact(answer: str, target: int, calls: Any) -> float:
+    return float(answer == str(target) and len(calls) == 1)
+
+
+ROWS = [{"prompt": f"Twice {i}?", "target": 2 * i, "id": f"d{i}"} for i in range(40)]
+Config, make, tasks, prompt = environment(tools=[double], reward=exact, rows=ROWS, system="Be brief.")
+
+
+def test_functions_a_reward_and_rows_are_an_environment():
+    env = make(Config())
+    listed = tasks(Config())
+    assert listed[3].key.endswith("/d3") and len(listed) == 40
+    assert env.reset(listed[3]).text == "Twice 3?"
+    assert env.step("double(3)").observation.text == "6"
+    assert env.step("6")[1:4] == (1.0, True, False)
+
+
+def test_training_and_test_tasks_are_told_apart_by_their_keys():
+    train, test = ([t.key for t in tasks(Config(split=split))] for split in ("train", "test"))
+    assert not set(train) & set(test) and len(train) + len(test) == 40 and 2 <= len(test) <= 16
+
+
+def test_rows_from_files(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (tmp_path / "rows.json").write_text(json.dumps(ROWS))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
+    wanted = list(tasks(Config()))
+    for kind in ("jsonl", "json", "parquet"):
+        assert list(tasks(Config(rows=str(tmp_path / f"rows.{kind}")))) == wanted
+    (tmp_path / "bad.jsonl").write_text('{"prompt": "x", "target": 1}\n{oops\n')
+    with pytest.raises(ValueError, match=r"line 2 of .*bad\.jsonl is no JSON"):
+        tasks(Config(rows=str(tmp_path / "bad.jsonl")))
+    with pytest.raises(ValueError, match="no such file of rows"):
+        tasks(Config(rows=str(tmp_path / "none.jsonl")))
+    with pytest.raises(ValueError, match=r"rows are read from \.jsonl, \.json or \.parquet"):
+        tasks(Config(rows="rows.csv"))
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(ValueError, match="there are no rows"):
+        tasks(Config(rows=str(tmp_path / "empty.jsonl")))
+    (tmp_path / "poor.jsonl").write_text('{"prompt": "x"}\n')
+    with pytest.raises(ValueError, match="reward exact needs 'target', and there is only"):
+        tasks(Config(rows=str(tmp_path / "poor.jsonl")))
+
+
+class Dataset:
+    """As a Hugging Face dataset: `len` and rows by number, arrays inside."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        return {"prompt": np.array([{"role": "user", "content": f"Twice {i}?"}]), "target": np.int64(2 * i)}
+
+
+def test_a_dataset_with_chat_messages_and_arrays():
+    hooks = environment(tools=[double], reward=exact, rows=Dataset(), module=__name__)  # type: ignore[arg-type]
+    task = hooks.tasks(hooks.Config())[1]
+    assert json.loads(json.dumps(task.params)) == {"prompt": [{"role": "user", "content": "Twice 1?"}], "target": 2}
+    env = hooks.make(hooks.Config())
+    seen = env.reset(task)
+    assert seen.text == "Twice 1?" and seen.messages == (Message("user", "Twice 1?"),)
+
+
+# what is refused
+
+
+class Untyped:
+    def reset(self) -> str:
+        return ""
+
+    def tool(self, x) -> str:  # type: ignore[no-untyped-def]
+        return ""
+
+
+class Steps:
+    def reset(self) -> str:
+        return ""
+
+    def step(self, x: int) -> str:
+        return ""
+
+
+class Needs:
+    def reset(self, question: str) -> str:
+        return question
+
+    def tool(self, x: int) -> str:
+        return ""
+
+
+class Bare:
+    def reset(self) -> str:
+        return ""
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def both(answer: str, target: str) -> float:
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"owner": Untyped}, "tool tool: argument 'x' has no type hint"),
+        ({"owner": Steps}, "a tool cannot be named 'step'"),
+        ({"owner": sums.Sums, "tools": [add]}, "two tools are named 'add'"),
+        ({"owner": sums.Sums, "kalls": "fenced"}, "no option 'kalls': did you mean calls"),
+    ],
+)
+def test_wrong_classes_are_refused_when_the_module_is_imported(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        environment(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "hook", "sentence"),
+    [
+        ({"owner": Needs, "rows": [{"query": "x"}]}, "tasks", "Needs.reset needs 'question', and there is only query"),
+        ({"owner": Needs, "rows": []}, "tasks", "there are no rows in the list"),
+        ({"owner": Bare}, "prompt", "Bare has no tools"),
+        ({"tools": ["no_such_tool"], "reward": both}, "prompt", "unknown tool 'no_such_tool'"),
+        ({"tools": [add], "reward": both, "rows": [{"prompt": "", "answer": "", "target": ""}]}, "tasks", "rename the"),
+        ({"tools": [add], "reward": both, "rows": [{"text": "", "target": ""}]}, "tasks", "no column 'prompt'"),
+        ({"tools": [add, double], "calls": "fenced"}, "prompt", "fenced needs exactly one tool"),
+    ],
+)
+def test_wrong_rows_and_tools_are_refused_before_the_first_episode(options, hook, sentence):
+    hooks = environment(**options, module=__name__)
+    with pytest.raises(ValueError, match=sentence):
+        getattr(hooks, hook)(hooks.Config())
+
+
+def test_an_unknown_format_is_refused_by_the_configuration():
+    with pytest.raises(ValueError, match="unknown call format 'hermse': did you mean hermes"):
+        sums.Config(calls="hermse")
+
+
+class Broken(sums.Sums):
+    def reward(self, answer: str) -> float:
+        return float("nan")
+
+
+def test_a_reward_that_is_no_number_is_the_environments_fault():
+    hooks = environment(Broken, rows=[{"a": 1, "b": 2}], module=__name__)
+    env: Env = hooks.make(hooks.Config())
+    env.reset(hooks.tasks(hooks.Config())[0])
+    with pytest.raises(ValueError, match="the reward 'reward' is nan, which is no finite number"):
+        env.step("3")
+
+
+# options of one's own, nudges, catalogue tools, texts
+
+
+class Own(tool_setup.ToolConfig, frozen=True):
+    top: int = Field(3, ge=1)
+
+
+class Count:
+    def __init__(self, config: Own) -> None:
+        self.top = config.top
+
+    def reset(self, seed: int) -> str:
+        self.done = False
+        return f"Say {self.top} ({seed})."
+
+    def say(self, n: int) -> str:
+        """Say a number."""
+        self.done = n == self.top
+        return "no" if n != self.top else "yes"
+
+    def success(self) -> bool:
+        return self.done
+
+    def state_key(self) -> str:
+        return f"done {self.done}"
+
+    def reward_polite(self, texts: tuple[str, ...]) -> float:
+        return float(all("please" in text for text in texts))
+
+
+def test_own_options_nudges_success_state_and_texts():
+    hooks = environment(Count, config=Own, no_call="nudge", module=__name__)
+    config = hooks.Config(top=2)
+    env, words = hooks.make(config), hooks.prompt(config)
+    seen = env.reset(hooks.tasks(config)[5])
+    assert seen.text == "Say 2 (5)." and seen.state_key == "done False" and len(hooks.tasks(config)) == 1000
+    nudged = words.parse("I do not know, please", seen)
+    assert nudged.status == Status.PARSE_ERROR and not nudged.valid
+    assert "no tool was called" in env.step(nudged.action).observation.text
+    result = env.step(words.parse("please " + written("say", n=2), seen).action)
+    assert result.terminated and result.info["success"] and result.info["signals"] == {"polite": 1.0}
+    assert result.observation.state_key == "done True"
+
+
+class Diary:
+    """A tool with a state of its own."""
+
+    name = "note"
+    closed = 0
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def __call__(self, words: str) -> str:
+        """Keep some words."""
+        self.notes.append(words)
+        return str(len(self.notes))
+
+    def reset(self) -> None:
+        self.notes.clear()
+
+    def close(self) -> None:
+        Diary.closed += 1
+
+
+class NoOptions(tool_setup.BaseModel, frozen=True, extra="forbid"):
+    pass
+
+
+def test_catalogue_tools_with_state_are_reset_with_the_episode(tmp_path, monkeypatch):
+    (tmp_path / "diary_tool.py").write_text(
+        "from tests.core.test_tool_env import Diary, NoOptions as Config\ndef make(config): return Diary()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("agentrl.catalogue.names", lambda kind: ("diary_tool",))
+    monkeypatch.setitem(__import__("sys").modules, "agentrl.tools.diary_tool", __import__("diary_tool"))
+    hooks = environment(tools=["diary_tool"], reward=exact, rows=ROWS, module=__name__)
+    env, other = hooks.make(hooks.Config()), hooks.make(hooks.Config())
+    for _ in range(2):
+        env.reset(hooks.tasks(hooks.Config())[0])
+        other.reset(hooks.tasks(hooks.Config())[0])
+        assert [env.step("note('x')").observation.text for _ in range(2)] == ["1", "2"]
+        assert other.step("note('y')").observation.text == "1"
+    before = Diary.closed
+    env.close()
+    assert Diary.closed == before + 1
+
+
+def test_snapshots_go_back_where_the_class_can_be_copied():
+    hooks = environment(sums.Sums, rows=[{"a": 1, "b": 2}], snapshots=True, module=__name__)
+    env: Any = hooks.make(hooks.Config())
+    env.reset(hooks.tasks(hooks.Config())[0])
+    env.step("add(1,2)")
+    kept = env.snapshot()
+    after = [env.step("add(2,2)"), env.step("3")]
+    seen = env.restore(pickle.loads(pickle.dumps(kept)))
+    assert seen.text == "3" and [env.step("add(2,2)"), env.step("3")] == after
+    assert isinstance(env, tool_env.SnapshotToolEnv)
+
+
+# prompts
+
+QWEN = (
+    "{% if tools %}<|im_start|>system\n<tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools>"
+    ' write <tool_call>{"name": , "arguments": }</tool_call><|im_end|>\n{% endif %}'
+    "{% for m in messages %}{% if m.role == 'tool' %}"
+    "{% if loop.first or messages[loop.index0 - 1].role != 'tool' %}<|im_start|>user{% endif %}"
+    "\n<tool_response>\n{{ m.content }}\n</tool_response>"
+    "{% if loop.last or messages[loop.index0 + 1].role != 'tool' %}<|im_end|>\n{% endif %}"
+    "{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+PLAIN = (
+    "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def prompts(template: str) -> str:
+    """Everything a model saw and said in an episode of two tool turns, decoded from the stored tokens."""
+    chat = Chat(tokenizer(template))
+    actor = ExpertActor("expert", world.words(ON), chat)
+    (record,) = play_all(player(ON, world.pool(ON, "inline"), actor=actor), [world.tasks(ON)[7]])
+    ids = [i for s in record.steps for i in (*s.added.tolist(), *s.generation.token_ids.tolist())]
+    return str(chat.tokenizer.decode(ids))
+
+
+def test_the_template_writes_tools_and_their_answers_where_it_can():
+    schema = world.words(ON).schemas[0]
+    text = prompts(QWEN)
+    assert json.dumps(schema, ensure_ascii=False) in text and "# Tools" not in text
+    call = written("add", a=1, b=2)
+    assert f"What is 1 + 2?<|im_end|>\n<|im_start|>assistant\n{call}<|im_end|>\n" in text
+    assert text.endswith(
+        "<|im_start|>user<tool_response>\n3\n</tool_response><|im_end|>\n<|im_start|>assistant\n3<|im_end|>"
+    )
+
+
+def test_else_they_stand_in_the_system_message_and_results_in_the_users():
+    text = prompts(PLAIN)
+    assert text.startswith("<|im_start|>system\n# Tools") and '"name": "add"' in text
+    assert text.endswith("<|im_start|>user\n3<|im_end|>\n<|im_start|>assistant\n3<|im_end|>")
+
+
+def test_tools_can_be_left_out_of_the_prompt():
+    hidden = environment(sums.Sums, show_tools=False, module=__name__)
+    assert hidden.prompt(hidden.Config()).show(None, None).system == ""  # type: ignore[arg-type]
+
+
+def test_the_word_tokenizer_speaks_tools():
+    from agentrl import word_tokenizer
+
+    words = world.words(ON)
+    seen = sums.make(sums.Config()).reset(world.tasks(ON)[7])
+    built = word_tokenizer.build([word_tokenizer.opening(words, seen), "\n3", written("add", a=1, b=2)])
+    chat = Chat(built)
+    assert words.show(seen, chat).tools == words.schemas
+    ids = np.concatenate([chat.start([Message("user", seen.text)], words.schemas), chat.turn(Message("tool", "3"))])
+    assert built.unk_token_id not in ids.tolist()
+    assert built.decode(ids).startswith('Tools:\n{"name": "add"') and built.decode(ids).endswith("3<|im_start|>")
+
+
+def test_a_task_survives_without_a_pool():
+    assert isinstance(world.tasks(ON)[0], Task)
