@@ -56,7 +56,8 @@ class EpisodeRecord:
         fault: what the environment did wrong, for the report.
         attempts: tries it took (1 if the environment never failed).
         seconds: wall-clock time; kept out of the graph.
-        tokens, calls: tokens sampled and actions carried out for it, lost tries included, shared steps not.
+        tokens, calls: tokens sampled and actions carried out for it (each tool call of an answer), lost tries included,
+            shared steps not.
         usage: what its generations say they used, summed, lost tries included.
         replayed: actions carried out again to reach its branch point.
         points: by turn, the moments it can be played on from, where they were asked for.

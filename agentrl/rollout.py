@@ -347,7 +347,7 @@ class _Episode:
         if self.limits.calls is not None and sum(s.calls for s in self.record.steps) > self.limits.calls:
             self.cut()
             return Status.CALL_LIMIT
-        self.record.calls += 1
+        self.record.calls += max(1, parsed.calls)
         result = await self.handle.step(parsed.action)
         step.reward, step.terminated, step.truncated = result.reward, result.terminated, result.truncated
         step.info = result.info
