@@ -66,6 +66,8 @@ async def go_back(handle: Handle, task: Task, point: Point) -> int:
     compare(seen, history.past[0].observation if history.past else history.now, "reset")
     for turn, past in enumerate(history.past, 1):
         result = await handle.step(past.action)
+        if past.replies:
+            result = await handle.step(past.replies)
         expected = history.past[turn].observation if turn < len(history.past) else history.now
         compare(result.observation, expected, f"brought to turn {turn} by its recorded actions")
         if result.terminated or result.truncated:

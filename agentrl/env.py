@@ -23,7 +23,7 @@ Optional hooks, called by name:
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from agentrl.types import Observation, StepResult, Task
+from agentrl.types import Observation, Reply, StepResult, Task
 
 
 @runtime_checkable
@@ -75,6 +75,15 @@ class Judges(Protocol):
 
     def cut(self) -> Verdict:
         """The episode is over without a last action."""
+        ...
+
+
+@runtime_checkable
+class Delegates(Protocol):
+    """An environment whose agent may call other agents: see `agentrl.types.Errand`."""
+
+    def returned(self, replies: tuple[Reply, ...]) -> StepResult:
+        """Go on with what the called agents brought back; a failed one is to be told in words."""
         ...
 
 

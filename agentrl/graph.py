@@ -186,9 +186,19 @@ class StepGraph:
         return len(np.unique(above)) < len(above)
 
     def failed(self) -> np.ndarray:
-        """[N] bool, rows of rollouts that an environment error ended: in no score and no statistic."""
-        broken = np.unique(self.rollout[self.ending == Status.ENV_ERROR])
-        return np.isin(self.rollout, broken)
+        """[N] bool, rows of rollouts that an environment error ended: in no score and no statistic.
+
+        A called agent's error is its own chain's, and that of the chains it called: its caller was told and went on.
+        """
+        ended, called = self.ending == Status.ENV_ERROR, self.caller >= 0
+        failed = np.isin(self.rollout, self.rollout[ended & ~called]) | np.isin(
+            self.episode, self.episode[ended & called]
+        )
+        while True:  # once a level of calls
+            below = called & failed[np.maximum(self.caller, 0)] & ~failed
+            if not below.any():
+                return failed
+            failed |= np.isin(self.episode, self.episode[below])
 
     def take(self, rows: np.ndarray) -> "StepGraph":
         """The sub-graph of `rows` (ascending), with parents, callers and contexts renumbered.

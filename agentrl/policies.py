@@ -26,6 +26,12 @@ class Wordless:
     def fork(self, session: int, of: int, tokens: int) -> None:
         """Nothing to do."""
 
+    def rest(self, session: int) -> None:
+        """Nothing to do."""
+
+    def wake(self, session: int) -> None:
+        """Nothing to do."""
+
     def release(self, session: int) -> None:
         """Nothing to do."""
 

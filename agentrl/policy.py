@@ -10,7 +10,9 @@ class Policy(Protocol):
 
     A policy with a chat `tokenizer` receives and returns token ids; one without works on messages and text. One that
     keeps a cache may also offer `fork(session, of, tokens)`, called after `open` on branches: the session goes on from
-    the first `tokens` tokens of session `of`, open or released, whose keys and values need not be computed again.
+    the first `tokens` tokens of session `of`, open or released, whose keys and values need not be computed again. One
+    that waits for all open sessions before it runs a batch offers `rest(session)` and `wake(session)`: in between the
+    session waits for an agent it called, which may be of the same policy.
     """
 
     name: str

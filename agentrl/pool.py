@@ -15,8 +15,8 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from agentrl.env import Env, Judges, Move, Snapshots, Verdict
-from agentrl.types import Message, Observation, Status, StepResult, Task
+from agentrl.env import Delegates, Env, Judges, Move, Snapshots, Verdict
+from agentrl.types import Action, Errand, Message, Observation, Status, StepResult, Task
 
 STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # what an environment may say of a step
 
@@ -35,8 +35,8 @@ class Handle(Protocol):
         """Start a task."""
         ...
 
-    async def step(self, action: str) -> StepResult:
-        """Carry out an action."""
+    async def step(self, action: Action) -> StepResult:
+        """Carry out an action, or go on with what called agents brought back."""
         ...
 
     async def act(self, expert: str, seed: int) -> Move:
@@ -181,6 +181,9 @@ def _checked_info(info: object) -> dict[str, Any]:
             raise EnvFault(f"step returned the signal {name!r} = {value!r:.60}, which is no finite number")
     if info.get("status", Status.OK) not in STEP_STATUS:
         raise EnvFault(f"step returned info['status'] = {info['status']!r}: it must be OK, PARSE_ERROR or TOOL_ERROR")
+    errands = info.get("errands", ())
+    if not isinstance(errands, tuple) or not all(isinstance(errand, Errand) for errand in errands):
+        raise EnvFault(f"step returned info['errands'] of type {type(errands).__name__}: it must be a tuple of Errand")
     return dict(info)
 
 
@@ -215,10 +218,10 @@ class Slot:
         self._last = clipped(checked_observation(self._guard(lambda: env.reset(task))), self._chars)
         return self._last
 
-    def step(self, action: str) -> StepResult:
-        """Carry out an action."""
+    def step(self, action: Action) -> StepResult:
+        """Carry out an action, or go on with what called agents brought back."""
         env = self._instance()
-        result = checked_result(self._guard(lambda: env.step(action)))
+        result = checked_result(self._guard(lambda: _carry_out(env, action)))
         self._last = clipped(result.observation, self._chars)
         return result._replace(observation=self._last)
 
@@ -286,6 +289,14 @@ class Slot:
             raise EnvFault(f"{type(error).__name__}: {error}") from error
 
 
+def _carry_out(env: Env, action: Action) -> StepResult:
+    if isinstance(action, str):
+        return env.step(action)
+    if not isinstance(env, Delegates):
+        raise TypeError("it sends errands and has no method `returned(replies)` to hear what came of them")
+    return env.returned(action)
+
+
 class InlineHandle:
     """A slot in this process."""
 
@@ -296,7 +307,7 @@ class InlineHandle:
         """See Handle."""
         return self.slot.reset(task)
 
-    async def step(self, action: str) -> StepResult:
+    async def step(self, action: Action) -> StepResult:
         """See Handle."""
         return self.slot.step(action)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from agentrl.sampling import Sampling
-from agentrl.types import Observation, Status
+from agentrl.types import Observation, Reply, Status
 
 
 class Parsed(NamedTuple):
@@ -21,10 +21,11 @@ class Parsed(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A turn already played: what was seen, and the action that was sent."""
+    """A turn already played: what was seen, the action that was sent, and what the agents it called brought back."""
 
     observation: Observation
     action: str
+    replies: tuple[Reply, ...] = ()
 
 
 class Shown(NamedTuple):

@@ -1,9 +1,9 @@
 """What a rollout writes down, and the step graph made from it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,8 @@ class EpisodeRecord:
         group: index of the task in its batch; copies of one task share it.
         copy: which copy of the task.
         agent, policy: names.
+        caller: the step that called this agent; None for the agent the task was given to.
+        called: the chains of agents that this one called, in the order of the calls.
         tree: which tree of its group; None for one of its own.
         kind: PLAYED, CANDIDATE or PROBE: of the steps that are not shared.
         steps: the steps, in time order.
@@ -68,6 +70,8 @@ class EpisodeRecord:
     copy: int
     agent: str = "agent"
     policy: str = "policy"
+    caller: "StepRecord | None" = None
+    called: "list[EpisodeRecord]" = field(default_factory=list)
     tree: int | None = None
     kind: int = PLAYED
     steps: list[StepRecord] = field(default_factory=list)
@@ -101,6 +105,12 @@ class EpisodeRecord:
         """All rewards on its path."""
         return sum(step.reward for step in self.steps)
 
+    def chains(self) -> "Iterator[EpisodeRecord]":
+        """This chain and those of the agents it called, callers first."""
+        yield self
+        for chain in self.called:
+            yield from chain.chains()
+
     @property
     def success(self) -> bool:
         """The environment's word if it gives one, else a positive total reward."""
@@ -132,17 +142,21 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     """The step graph of a batch, rows in the order given, played ones first.
 
     A step that several records share is one row, in the episode of the first of them. Records without a step of their
-    own leave no row. Numeric entries of a step's `info` become columns `info.NAME`, those of its `signals` columns
-    `signal/NAME` (NaN where absent).
+    own leave no row. A called agent's chain follows its caller's: an episode of its own in the same rollout and group.
+    Numeric entries of a step's `info` become columns `info.NAME`, those of its `signals` columns `signal/NAME` (NaN
+    where absent).
     """
-    episodes = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
+    roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
+    chains = [(chain, root) for root in roots for chain in root.chains() if chain.own]
     ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     rows: dict[int, int] = {}  # row of each step, by its identity
     steps: list[StepRecord] = []
-    for number, episode in enumerate(episodes):
+    number_of = {id(chain): number for number, (chain, _) in enumerate(chains)}
+    for number, (episode, root) in enumerate(chains):
         ids["episode"](f"{episode.task.key}#{episode.copy}", number)
-        steps += _add_rows(columns, ids, rows, number, episode)
+        places = _Places(number, number_of[id(root)], ids["group"](root.task.key, root.group))
+        steps += _add_rows(columns, ids, rows, places, episode)
     arrays: dict[str, np.ndarray] = {name: np.asarray(values, COLUMNS[name]) for name, values in columns.items()}
     values = np.array([step.value for step in steps])  # [N]
     return StepGraph(
@@ -153,16 +167,26 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
             "observation": [step.observation.text for step in steps],
             "answer": [step.generation.text for step in steps],
         },
-        tails=_tails(episodes),
+        tails=_tails([episode for episode, _ in chains]),
     )
 
 
+class _Places(NamedTuple):
+    """The numbers of a chain's episode, rollout and group."""
+
+    episode: int
+    rollout: int
+    group: int
+
+
 def _add_rows(
-    columns: dict[str, list[Any]], ids: Mapping[str, _Ids], rows: dict[int, int], number: int, episode: EpisodeRecord
+    columns: dict[str, list[Any]], ids: Mapping[str, _Ids], rows: dict[int, int], at: _Places, episode: EpisodeRecord
 ) -> list[StepRecord]:
     """Rows of the episode's steps that have none yet; those steps."""
-    group = ids["group"](episode.task.key, episode.group)
-    tree = ids["tree"](f"own {number}" if episode.tree is None else str(episode.tree), group)
+    number, group = at.episode, at.group
+    own_tree = episode.tree is None or episode.caller is not None
+    tree = ids["tree"](f"own {number}" if own_tree else str(episode.tree), group)
+    caller = -1 if episode.caller is None else rows[id(episode.caller)]
     final = same_state(episode.final) if episode.final else ""
     added: list[StepRecord] = []
     above = -1
@@ -174,7 +198,7 @@ def _add_rows(
         following = final if last else same_state(episode.steps[turn + 1].observation)
         row = {
             "group": group,
-            "rollout": number,
+            "rollout": at.rollout,
             "episode": number,
             "turn": turn,
             "kind": episode.kind,
@@ -185,7 +209,7 @@ def _add_rows(
             "next_state": ids["state"](following, group),
             "agent": ids["agent"](episode.agent),
             "policy": ids["policy"](episode.policy),
-            "caller": -1,
+            "caller": caller,
             "reward": step.reward,
             "terminated": step.terminated,
             "truncated": step.truncated,

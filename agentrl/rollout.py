@@ -7,7 +7,7 @@ no statistic.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Literal, Protocol
@@ -18,11 +18,12 @@ from pydantic import BaseModel, Field
 from agentrl.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.chat import Chat
 from agentrl.context import Ask, History
+from agentrl.errands import reply_of, session_below
 from agentrl.graph import PLAYED
 from agentrl.pool import START_S, EnvFault, Handle, Pool
 from agentrl.prompt import Past, Prompt, continues
 from agentrl.records import EpisodeRecord, StepRecord
-from agentrl.types import Generation, Message, Request, Status, Task
+from agentrl.types import Errand, Generation, Message, Reply, Request, Status, Task
 
 
 class Limits(BaseModel, frozen=True, extra="forbid"):
@@ -35,7 +36,7 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
     retries: new tries after an environment fault.
     fault_share: share of rollouts lost to faults above which the run stops. cut_turn: what becomes of an
     answer cut off by turn_tokens, parsed as it is or the end of the episode. concurrency: episodes in flight,
-    0 for all.
+    0 for all. depth: agents called by agents called ...; an episode that calls beyond it ends.
     """
 
     turns: int = Field(50, ge=1)
@@ -50,6 +51,7 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
     fault_share: float = Field(0.2, ge=0, le=1)
     cut_turn: Literal["parse", "end"] = "parse"
     concurrency: int = Field(0, ge=0)
+    depth: int = Field(4, ge=0)
 
 
 class Actor(Protocol):
@@ -71,6 +73,14 @@ class Actor(Protocol):
         """See Policy; asked for on branches only."""
         ...
 
+    def rest(self, session: int) -> None:
+        """The session waits for other agents and asks nothing meanwhile."""
+        ...
+
+    def wake(self, session: int) -> None:
+        """It goes on."""
+        ...
+
     def release(self, session: int) -> None:
         """See Policy."""
         ...
@@ -81,7 +91,8 @@ class Player:
     """Everything an episode needs besides its task.
 
     `admissible` restricts answers to the observation's actions where it lists any; `seed` and `stage` go into
-    every noise key, so that training, cloning and evaluation draw different noise.
+    every noise key, so that training, cloning and evaluation draw different noise. `agents` are those that this one,
+    called `agent`, may call.
     """
 
     actor: Actor
@@ -93,6 +104,8 @@ class Player:
     admissible: bool = False
     seed: int = 0
     stage: int = 0
+    agent: str = "agent"
+    agents: Mapping[str, "Player"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,6 +118,9 @@ class Start:
         point, steps, points: where it leaves another chain, and that chain's steps and points before.
         turns: most steps of its own; None for as many as the limits allow.
         remember: keep a point before each turn (and at a stop that `turns` made).
+        caller: the step that called this agent, for a chain that is an errand.
+        key: more integers of the noise keys, which tell an errand from its caller and its siblings.
+        depth: callers above it.
     """
 
     task: Task
@@ -118,6 +134,9 @@ class Start:
     points: Mapping[int, Point] = field(default_factory=dict)
     turns: int | None = None
     remember: bool = False
+    caller: StepRecord | None = None
+    key: tuple[int, ...] = ()
+    depth: int = 0
 
 
 class TooManyFaults(RuntimeError):
@@ -158,18 +177,17 @@ async def play_starts(
 
     async def one(start: Start) -> EpisodeRecord:
         async with gate:
-            player.actor.open(start.session)
-            if start.point is not None and len(start.point.history.path):
-                player.actor.fork(start.session, start.point.session, len(start.point.history.path))
-            try:
-                record = await _with_retries(player, start, iteration)
-            finally:
-                player.actor.release(start.session)
+            record = await _open_and_play(player, start, iteration)
         if on_episode is not None:
             on_episode(record)
         return record
 
-    jobs = [asyncio.ensure_future(one(start)) for start in starts]
+    return await _together([one(start) for start in starts])
+
+
+async def _together(chains: Sequence[Coroutine[Any, Any, EpisodeRecord]]) -> list[EpisodeRecord]:
+    """All of them at once, in the order given; where one fails the others are ended."""
+    jobs = [asyncio.ensure_future(chain) for chain in chains]
     try:
         return await asyncio.gather(*jobs)
     except BaseException:
@@ -179,12 +197,24 @@ async def play_starts(
         raise
 
 
+async def _open_and_play(player: Player, start: Start, iteration: int) -> EpisodeRecord:
+    """A chain within a session of its own."""
+    player.actor.open(start.session)
+    if start.point is not None and len(start.point.history.path):
+        player.actor.fork(start.session, start.point.session, len(start.point.history.path))
+    try:
+        return await _with_retries(player, start, iteration)
+    finally:
+        player.actor.release(start.session)
+
+
 def stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
-    """Raises TooManyFaults if more than `share` of the records were lost to the environment."""
-    lost = [r for r in records if r.ending == Status.ENV_ERROR]
-    if len(lost) > share * len(records):
+    """Raises TooManyFaults if more than `share` of the chains, called ones included, were lost to the environment."""
+    chains = [chain for record in records for chain in record.chains()]
+    lost = [r for r in chains if r.ending == Status.ENV_ERROR]
+    if len(lost) > share * len(chains):
         raise TooManyFaults(
-            f"{len(lost)} of {len(records)} rollouts were lost to the environment, the limit is {share:.0%} "
+            f"{len(lost)} of {len(chains)} rollouts were lost to the environment, the limit is {share:.0%} "
             f"(limits.fault_share); the last fault, on task {lost[-1].task.key}: {lost[-1].fault}"
         )
 
@@ -199,7 +229,9 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
             task=start.task,
             group=start.group,
             copy=start.copy,
+            agent=player.agent,
             policy=player.actor.name,
+            caller=start.caller,
             tree=start.tree,
             kind=start.kind,
             steps=list(start.steps),
@@ -211,7 +243,7 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
             replayed=replayed,
             points=dict(start.points),
         )
-        key = (player.seed, player.stage, iteration, start.group, start.copy, attempt)
+        key = (player.seed, player.stage, iteration, start.group, start.copy, *start.key, attempt)
         handle = player.pool.acquire()
         broken, final = True, False
         try:
@@ -349,14 +381,23 @@ class _Episode:
             return Status.CALL_LIMIT
         self.record.calls += max(1, parsed.calls)
         result = await self.handle.step(parsed.action)
+        replies: tuple[Reply, ...] = ()
+        if result.info.get("errands"):
+            replies = await run_errands(self, step, result.info["errands"])
+            result = await self.handle.step(replies)
+            if result.info.get("errands"):
+                raise EnvFault("it sent errands in answer to replies: let the agent speak in between")
         step.reward, step.terminated, step.truncated = result.reward, result.terminated, result.truncated
         step.info = result.info
         if "status" in result.info and step.status == Status.OK:
             step.status = Status(result.info["status"])
-        history.past.append(Past(observation, parsed.action))
+        history.past.append(Past(observation, parsed.action, replies))
         history.messages = [*ask.messages, Message("assistant", generation.text)]
         history.path = np.concatenate([ask.token_ids, generation.token_ids])
         history.now = result.observation
+        if any(reply.status == Status.DEPTH_LIMIT for reply in replies) and not step.terminated:
+            self.cut()
+            return Status.DEPTH_LIMIT
         return self.ended(step)
 
     def request(self, history: History, ask: Ask, room: int) -> Request:
@@ -396,6 +437,45 @@ def joined(info: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     return {**info, **more, **({"signals": signals} if signals else {})}
 
 
+async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Errand]) -> tuple[Reply, ...]:
+    """Play what a step asks of other agents, all at once, while the caller's session rests.
+
+    Raises:
+        ValueError: an agent is called that the recipe does not describe.
+    """
+    player, start, record = episode.player, episode.start, episode.record
+    if start.depth >= player.limits.depth:
+        return tuple(Reply("", Status.DEPTH_LIMIT) for _ in errands)
+    jobs = []
+    for number, errand in enumerate(errands):
+        if errand.agent not in player.agents:
+            known = ", ".join(sorted(player.agents)) or "none"
+            raise ValueError(
+                f"the environment calls agent {errand.agent!r}, the recipe describes {known}: "
+                f"add a section [agents.{errand.agent}]"
+            )
+        child = Start(
+            task=errand.task,
+            group=start.group,
+            copy=start.copy,
+            session=session_below(start.session, len(record.called) + number),
+            kind=start.kind,
+            caller=step,
+            key=(*start.key, episode.key[-1], len(record.steps), number),
+            depth=start.depth + 1,
+        )
+        jobs.append((player.agents[errand.agent], child))
+    episode.player.actor.rest(episode.session)
+    try:
+        chains = await _together([_open_and_play(called, child, episode.key[2]) for called, child in jobs])
+    finally:
+        episode.player.actor.wake(episode.session)
+    record.called += chains
+    record.tokens += sum(chain.tokens for chain in chains)
+    record.calls += sum(chain.calls for chain in chains)
+    return tuple(map(reply_of, chains))
+
+
 def answers(prompt: Prompt, chat: Chat | None, texts: Sequence[str]) -> list[np.ndarray] | None:
     """The token sequences of some answers, end token included where one ends the turn; None without a tokenizer."""
     if chat is None:
@@ -424,6 +504,16 @@ class PolicyActor:
         """See Actor; a policy that keeps no cache has no `fork`."""
         if hasattr(self.policy, "fork"):
             self.policy.fork(session, of, tokens)
+
+    def rest(self, session: int) -> None:
+        """See Actor; a policy that waits for no session has no `rest`."""
+        if hasattr(self.policy, "rest"):
+            self.policy.rest(session)
+
+    def wake(self, session: int) -> None:
+        """See Actor."""
+        if hasattr(self.policy, "wake"):
+            self.policy.wake(session)
 
     def release(self, session: int) -> None:
         """See Actor."""

@@ -81,6 +81,34 @@ class StepResult(NamedTuple):
     info: Mapping[str, Any]
 
 
+class Errand(NamedTuple):
+    """What an environment asks of another agent: `agent` is its name in the recipe, `task` what it is to play.
+
+    A step whose `info["errands"]` holds some is not over: each is played by its agent, and the environment is stepped
+    once more with the tuple of their `Reply`s, in order. That step's result is the turn's.
+    """
+
+    agent: str
+    task: Task
+
+
+class Reply(NamedTuple):
+    """What came of an errand.
+
+    `status` is how the called agent's episode ended; `text` what it said (its last `info["answer"]`, else its last
+    action), empty if it failed (`ENV_ERROR`) or was not called at all (`DEPTH_LIMIT`). `reward` and `info` are the
+    sum of its rewards and its last `info`.
+    """
+
+    text: str
+    status: Status
+    reward: float = 0.0
+    info: Mapping[str, Any] = {}
+
+
+Action = str | tuple[Reply, ...]  # what an environment is stepped with
+
+
 Finish = Literal["stop", "length", "abort"]
 
 

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from agentrl.env import Env, Move, Verdict
 from agentrl.pool import START_S, EnvFault, Slot
-from agentrl.types import Observation, StepResult, Task
+from agentrl.types import Action, Observation, StepResult, Task
 
 LOSSES = 10  # workers an episode may lose to its siblings during one call
 PATIENCE_S = 2.0  # for the processes of a closed pool to end by themselves
@@ -253,7 +253,7 @@ class WorkerHandle:
         self._pool = pool
         self.worker, self.slot = pool.place()
         self._start: tuple[str, tuple[Any, ...]] = ("reset", (None,))  # the call that this episode began with
-        self._actions: list[str] = []
+        self._actions: list[Action] = []
         self._texts: list[str] = []
 
     async def reset(self, task: Task) -> Observation:
@@ -272,7 +272,7 @@ class WorkerHandle:
         self._texts.append(_text(observation))
         return observation
 
-    async def step(self, action: str) -> StepResult:
+    async def step(self, action: Action) -> StepResult:
         """See Handle."""
         result: StepResult = await self._try("step", (action,))
         self._actions.append(action)

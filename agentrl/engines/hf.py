@@ -136,6 +136,16 @@ class HfEngine:
         if tokens and self._runner.reuses:
             self._slots.fork(session, of)
 
+    def rest(self, session: int) -> None:
+        """The session waits for other agents: a deterministic engine does not wait for it."""
+        self._idle.discard(session)
+        self._kick()
+
+    def wake(self, session: int) -> None:
+        """It will ask again."""
+        if session in self._open:
+            self._idle.add(session)
+
     def release(self, session: int) -> None:
         """The rollout is over: its slot is free, and a deterministic engine no longer waits for it."""
         self._open.discard(session)
