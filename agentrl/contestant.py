@@ -6,10 +6,11 @@ from typing import Any
 
 from agentrl import catalogue, world
 from agentrl.config import Entry, read_toml, resolve
+from agentrl.limits import Limits
 from agentrl.policies import ExpertActor, Random, Scripted, read_actions
 from agentrl.pool import Pool
 from agentrl.prompt import Prompt, stopping
-from agentrl.rollout import Actor, Limits, Player, PolicyActor
+from agentrl.rollout import Actor, Player, PolicyActor
 
 CONTEXT = 4096  # most tokens of context for a model folder, which has no recipe to say
 

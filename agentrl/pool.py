@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from agentrl.env import Delegates, Env, Judges, Move, Snapshots, Verdict
+from agentrl.env import Env, Judges, Move, Snapshots, Verdict
 from agentrl.types import Action, Errand, Message, Observation, Status, StepResult, Task
 
 STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # what an environment may say of a step
@@ -292,9 +292,10 @@ class Slot:
 def _carry_out(env: Env, action: Action) -> StepResult:
     if isinstance(action, str):
         return env.step(action)
-    if not isinstance(env, Delegates):
+    hear: Callable[[Any], StepResult] | None = getattr(env, "returned", None)  # agentrl.env.Delegates
+    if hear is None:
         raise TypeError("it sends errands and has no method `returned(replies)` to hear what came of them")
-    return env.returned(action)
+    return hear(action)
 
 
 class InlineHandle:

@@ -10,8 +10,8 @@ from agentrl import needs, rewards, world
 from agentrl.config import Entry, merge, override, read_toml, resolve, validate
 from agentrl.critic import CriticConfig
 from agentrl.learner import OptimConfig
+from agentrl.limits import Limits
 from agentrl.models import ModelConfig
-from agentrl.rollout import Limits
 from agentrl.sampling import Sampling
 from agentrl.update import UpdateConfig
 

@@ -7,8 +7,8 @@ import pytest
 
 from agentrl import world
 from agentrl.evaluate import evaluate
+from agentrl.limits import Limits
 from agentrl.policies import ExpertActor
-from agentrl.rollout import Limits
 from agentrl.stats import wilson
 from tests.core.playing import FAULTY, WALK, entry, player, right
 from tests.core.toys import faulty

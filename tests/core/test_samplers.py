@@ -10,8 +10,8 @@ import pytest
 from agentrl import world
 from agentrl.collect import batch_metrics, collect
 from agentrl.config import resolve
+from agentrl.limits import Limits
 from agentrl.records import build_graph
-from agentrl.rollout import Limits
 from agentrl.types import Status, Task
 from tests.core.playing import FAULTY, entry, play_all, player, right
 from tests.core.toys import faulty

@@ -9,8 +9,8 @@ import pytest
 from agentrl import world
 from agentrl.cli import main
 from agentrl.credit import Credit
+from agentrl.limits import Limits
 from agentrl.records import build_graph
-from agentrl.rollout import Limits
 from agentrl.store import write
 from agentrl.view import to_json, to_networkx
 from tests.core.playing import entry, play_all, player

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from agentrl.graph import paths
+from agentrl.limits import Limits
 from agentrl.records import build_graph
-from agentrl.rollout import Limits
 from agentrl.types import Status
 from tests.core.expanding import expand, expansion, walks
 from tests.core.playing import FAULTY, WALK
