@@ -232,6 +232,7 @@ class Run:
             max_context=tables.engine.max_context,
             actions=tables.engine.actions,
             deterministic=tables.run.deterministic,
+            entropies=getattr(self.settings.rollout.module, "ENTROPY", False),
         )
 
     def _model(self, at: Path | None) -> models.Loaded:
