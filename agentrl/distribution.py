@@ -85,7 +85,7 @@ def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray
         for row, ids in enumerate(allowed[start : start + step]):
             if ids is not None:
                 out = torch.ones(vocabulary, dtype=torch.bool, device=x.device)
-                out[torch.from_numpy(ids).to(x.device)] = False
+                out[torch.tensor(ids, device=x.device)] = False
                 x[row].masked_fill_(out, -torch.inf)
         logprob = x.log_softmax(-1).topk(min(top, vocabulary), -1).values  # [R, top]
         terms = torch.where(logprob > -torch.inf, logprob.exp() * logprob, 0.0)  # [R, top]

@@ -251,13 +251,13 @@ class _Episode:
         ending: Status | None = None
         while ending is None:
             await self.remember(history)
-            if len(self.record.own) == self.start.turns:
-                ending = Status.OK
-                break
             ask = self.ask(history)
             room = self.room(ask)
             if room <= 0:
                 ending = self.no_room(ask)
+                break
+            if len(self.record.own) == self.start.turns:  # stopped only where it can go on
+                ending = Status.OK
                 break
             ending = await self.turn(history, ask, room)
         if self.was_cut:
