@@ -16,6 +16,7 @@ def graph_values(
     how: Literal["distance", "bellman"] = "distance",
     gamma: float = 1.0,
     gain: np.ndarray | None = None,
+    weight: np.ndarray | None = None,
     tolerance: float = 1e-8,
 ) -> np.ndarray:
     """Values of the nodes of merged graphs given by their edges u -> v.
@@ -25,7 +26,8 @@ def graph_values(
         fixed: [K] float, the value of nodes that are given and NaN elsewhere. For distances the goals are
         given as 0. how: distance: edges on the shortest path to a goal, inf if there is none;
             bellman: V(u) = mean over edges out of u of gain + gamma * V(v), nodes without edges 0.
-        gamma, gain, tolerance: of bellman; sweeps end when no value moves by more than `tolerance`.
+        gamma, gain, weight, tolerance: of bellman; `weight` [E] is how often an edge counts in the mean (default 1);
+            sweeps end when no value moves by more than `tolerance`.
 
     Returns:
         [K] float64.
@@ -33,11 +35,13 @@ def graph_values(
     if how == "distance":
         return _distances(u, v, np.where(np.isnan(fixed), np.inf, 0.0))
     free = np.isnan(fixed)  # [K]
-    out = np.maximum(np.bincount(u, minlength=len(fixed)), 1)  # [K]
-    constant = np.zeros(len(fixed)) if gain is None else np.bincount(u, gain, minlength=len(fixed)) / out  # [K]
+    w = np.ones(len(u)) if weight is None else weight  # [E]
+    out = np.bincount(u, w, minlength=len(fixed))  # [K]
+    out[out == 0] = 1.0
+    constant = np.zeros(len(fixed)) if gain is None else np.bincount(u, w * gain, minlength=len(fixed)) / out  # [K]
     value = np.where(free, 0.0, fixed)  # [K]
     while True:
-        backed_up = constant + gamma * np.bincount(u, value[v], minlength=len(fixed)) / out  # [K]
+        backed_up = constant + gamma * np.bincount(u, w * value[v], minlength=len(fixed)) / out  # [K]
         new = np.where(free, backed_up, value)  # [K]
         moved = np.max(np.abs(new - value), initial=0.0)
         value = new

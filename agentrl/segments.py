@@ -138,7 +138,7 @@ def group_norm(
         return x
     m = moments(x, key, weight, std)
     scale = m.std + eps if std != "none" else m.std  # [N]
-    lone = alone(x, singleton) / (scale if singleton == "pass" else 1.0)  # [N]
+    lone = alone(x, singleton) / (1.0 + eps if singleton == "pass" and std != "none" else 1.0)  # [N]
     return np.select([m.n <= 0, m.n <= 1], [0.0, lone], centred(x, m) / scale)
 
 

@@ -14,6 +14,8 @@ out of s'), so that cost stays linear, not over the set of edges at distance k; 
 and a difference below 1e-8 is 0.
 """
 
+from functools import partial
+
 import numpy as np
 from pydantic import Field
 
@@ -47,12 +49,13 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     nodes = int(max(u.max(initial=-1), v.max(initial=-1))) + 1
     fixed = np.full(nodes, np.nan)  # [K]
     fixed[v[end]] = graph.score[end]
-    value = graph_values(u, v, fixed, how="bellman", gamma=config.gamma, tolerance=SWEEPS_END)  # [K]
+    sweeps = partial(graph_values, u, v, how="bellman", weight=graph.weight, tolerance=SWEEPS_END)
+    value = sweeps(fixed, gamma=config.gamma)  # [K]
     delta = config.gamma * value[v] - value[u]  # [N]
     ahead = np.where(np.isnan(fixed), np.nan, 0.0)  # [K] nothing lies beyond an end
     decay = config.gamma * config.lam
-    later = graph_values(u, v, ahead, how="bellman", gamma=decay, gain=delta, tolerance=SWEEPS_END)  # [K]
+    later = sweeps(ahead, gamma=decay, gain=delta)  # [K]
     ahead_of = delta + decay * later[v]  # [N]
     ahead_of[np.abs(ahead_of) <= ROUNDING] = 0.0  # a lone step's sign must not be the sign of a residual
-    advantage = group_norm(ahead_of, u, std="population", eps=config.eps, singleton="sign")  # [N]
+    advantage = group_norm(ahead_of, u, std="population", eps=config.eps, singleton="sign", weight=graph.weight)  # [N]
     return Credit.of(advantage, parts={"value": value[u]})

@@ -5,7 +5,8 @@ one state and each is scored on its own. mmGRPO (multi-module programs), arXiv:2
 invocation, where `invocation` counts the calls of an agent inside a rollout. The row's own `reward` is
 normalised. Official code (PettingLLMs): sample std, eps 1e-6, a group of one gets 0 unless every group of the
 batch is a group of one, which then pass their rewards through; here `singleton` says it, for all groups
-alike.
+alike. Candidates that were not executed (`rollout.name=candidates`) are rows of their turn; with several
+chains a task, AT-GRPO's environment is the chain, key tree,turn,agent.
 """
 
 from typing import Any
@@ -17,6 +18,7 @@ from agentrl.credit import Credit, Options
 from agentrl.graph import StepGraph
 from agentrl.segments import Singleton, Std, group_norm, keys
 
+CANDIDATES = True
 PAPER = "AT-GRPO, arXiv:2510.11062; mmGRPO, arXiv:2508.04660"
 ROLES = ("group", "rollout", "turn", "agent", "policy", "state", "tree", "invocation")
 

@@ -123,6 +123,48 @@ def test_trees_equal_their_expanded_paths(method, seed):
     np.testing.assert_allclose(pooled.advantage, (positive - negative)[order], atol=1e-12)
 
 
+@pytest.mark.parametrize("method", sorted(set(METHODS) - DRAWN - {"vine_ppo", "segment_tree", "poad"}))
+@pytest.mark.parametrize("seed", range(3))
+def test_weight_is_a_number_of_copies(method, seed):
+    """An episode of weight 3 is three equal episodes, in every statistic."""
+    rng = np.random.default_rng(seed)
+    rows = forest(seed)
+    times = {row["episode"]: int(rng.integers(1, 4)) for row in rows}
+    weighted = credit_of(method, [row | {"weight": times[row["episode"]]} for row in rows])
+    source = [(i, c) for i, row in enumerate(rows) for c in range(times[row["episode"]])]
+    copies = [rows[i] | {"episode": f"{rows[i]['episode']} {c}"} for i, c in source]
+    apart = credit_of(method, copies)
+    for part in set(weighted) - {"step_group", "merged"}:
+        for (i, _), value in zip(source, apart[part], strict=True):
+            np.testing.assert_allclose(
+                np.array(weighted[part][i], float), np.array(value, float), atol=1e-8, err_msg=part
+            )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_segment_values_on_expanded_paths(seed):
+    """segment_tree from the root-to-leaf rows alone: equal prefixes are one node, whose value is the mean over the
+    distinct steps that follow; every copy of a step has its node's advantage."""
+    rows = tree_rows(seed)
+    paths: dict[str, list[int]] = {}
+    for copy, source in root_to_leaf(rows):
+        paths.setdefault(copy["episode"], []).append(source)
+    prefixes = {tuple(path[:k]) for path in paths.values() for k in range(1, len(path) + 1)}
+
+    def value(prefix):
+        after = [p for p in prefixes if p[:-1] == prefix]
+        return sum(map(value, after)) / len(after) if after else rows[prefix[-1]]["reward"]
+
+    out = credit_of("segment_tree", rows)["advantage"]
+    for prefix in prefixes:
+        root = rows[prefix[0]]
+        siblings = [p for p in prefixes if p[:-1] == prefix[:-1]]
+        if len(prefix) == 1:
+            siblings = [p for p in siblings if all(rows[p[0]][k] == root[k] for k in ("group", "tree"))]
+        above = sum(map(value, siblings)) / len(siblings)
+        assert out[prefix[-1]] == pytest.approx(value(prefix) - above, abs=1e-12)
+
+
 def test_credit_per_token_refuses_trees():
     rows = [row | {"token_value": [0.0]} for row in tree_rows(0)]
     with pytest.raises(ValueError, match="these steps branch"):
