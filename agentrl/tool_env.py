@@ -31,6 +31,8 @@ from agentrl.tool_words import ToolWords
 from agentrl.types import Message, Observation, Status, StepResult, Task
 from agentrl.waiting import run_all
 
+__all__ = ["Done", "Hooks", "SnapshotToolEnv", "ToolConfig", "ToolEnv", "environment"]
+
 OVER = "The episode is over."
 NOTHING = Turn()
 ERROR_CHARS = 2000  # of an exception's words
