@@ -5,6 +5,7 @@ anything of another, but all passages lie in one corpus, where the other splits 
 """
 
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -218,10 +219,11 @@ def _relate_people(people: list[Thing], cities: list[Thing], rng: random.Random)
     by_age = sorted(people, key=lambda p: (p.facts["birth year"], p.name))
     for one, other in zip(by_age[::2], by_age[1::2], strict=False):
         one.facts["spouse"], other.facts["spouse"] = other.name, one.name
-    for person in by_age:
-        older = [p for p in by_age if int(p.facts["birth year"]) + 20 <= int(person.facts["birth year"])]
+    years = [int(person.facts["birth year"]) for person in by_age]
+    for person, year in zip(by_age, years, strict=True):
+        older = bisect_right(years, year - 20)  # people of by_age
         if older:
-            person.facts["teacher"] = _call(rng.choice(older), rng)
+            person.facts["teacher"] = _call(by_age[rng.randrange(older)], rng)
 
 
 def _relate_places(cities: list[Thing], countries: list[Thing], people: list[Thing], rng: random.Random) -> None:

@@ -5,9 +5,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from agentrl.envs.search_qa.encyclopaedia import ALIAS, RELATIONS, SPLITS, World, world
 
+TRIES = 10  # random walks for each question wanted
 NAME = r"[A-Z][a-z]+ [A-Z][a-z]+|\d{4}"
 _ASKS = {"person": "Who is", "city": "Which city is", "country": "Which country is", "year": "Which year is"}
 
@@ -75,29 +77,32 @@ def questions(name: str, seed: int) -> Mapping[str, tuple[Question, ...]]:
     for split, most in zip(SPLITS, made.level.questions, strict=True):
         rng = random.Random(f"questions {name} {seed} {split}")
         heads = sorted(t.name for t in made.things.values() if t.split == split and t.facts)
-        own: dict[tuple[str, ...], Question] = {}
+        mixed: list[Question] = []
         for hops in range(made.level.hops[0], made.level.hops[1] + 1):
-            few: dict[tuple[str, ...], Question] = {}
-            for _ in range(20 * most):
-                question = _walk(made, rng.choice(heads), hops, rng)
-                if question is not None:
-                    few[(*question.chain, question.path[0])] = question
-                if len(few) == most:
+            walks: dict[str, _Walk] = {}
+            for _ in range(TRIES * most):
+                walk = _walk(made, rng.choice(heads), hops, rng)
+                if walk is not None:
+                    walks.setdefault(ask(walk.chain, walk.path[0]), walk)
+                if len(walks) == most:
                     break
-            own.update(few)
-        mixed = list(own.values())
+            mixed += [_question(made, words, walk) for words, walk in walks.items()]
         rng.shuffle(mixed)
         found[split] = tuple(mixed)
     return found
 
 
-def _walk(made: World, head: str, hops: int, rng: random.Random) -> Question | None:
+class _Walk(NamedTuple):
+    chain: tuple[str, ...]
+    path: tuple[str, ...]
+
+
+def _walk(made: World, head: str, hops: int, rng: random.Random) -> _Walk | None:
     """A random chain of that many facts that comes to no place twice; None where the walk finds no way on."""
     chain: list[str] = []
-    path, gold = [head], []
+    path = [head]
     for _ in range(hops):
-        name = made.called.get(path[-1], path[-1])
-        thing = made.things.get(name)
+        thing = made.things.get(made.called.get(path[-1], ""))
         if thing is None or not thing.facts:
             return None
         noun = rng.choice(sorted(thing.facts))
@@ -106,7 +111,13 @@ def _walk(made: World, head: str, hops: int, rng: random.Random) -> Question | N
             return None
         chain.append(noun)
         path.append(target)
-        gold.append(next(p.id for p in made.sources[name] if read(noun, p.text) == target))
-    answers = made.answers(path[-1])
-    words = ask(tuple(chain), head)
-    return Question(words=words, answers=answers, chain=tuple(chain), path=tuple(path), gold=tuple(gold))
+    return _Walk(tuple(chain), tuple(path))
+
+
+def _question(made: World, words: str, walk: _Walk) -> Question:
+    """The question of a walk, with the passages that say its facts."""
+    gold = tuple(
+        next(p.id for p in made.sources[made.called[name]] if read(noun, p.text) == target)
+        for noun, name, target in zip(walk.chain, walk.path, walk.path[1:], strict=False)
+    )
+    return Question(words=words, answers=made.answers(walk.path[-1]), chain=walk.chain, path=walk.path, gold=gold)

@@ -1,0 +1,157 @@
+"""Questions from files: FlashRAG and Search-R1 rows, JSONL, and files that are none."""
+
+import json
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from agentrl import catalogue, world
+from agentrl.config import resolve, validate
+from agentrl.envs.search_qa import Config
+from agentrl.envs.search_qa.data import _texts, rows
+
+PROMPT = "Answer the given question. For example, <answer> Beijing </answer>. Question: who wrote it?\n"
+SEARCH_R1 = {
+    "id": "test_0",
+    "question": "who wrote it",
+    "golden_answers": ["Ada", "A. L."],
+    "data_source": "nq",
+    "prompt": [{"role": "user", "content": PROMPT}],
+    "ability": "fact-reasoning",
+    "reward_model": {"style": "rule", "ground_truth": {"target": ["Ada", "A. L."]}},
+    "extra_info": {"split": "test", "index": 0},
+}
+
+
+def put(path, told):
+    if path.suffix == ".parquet":
+        parquet.write_table(pyarrow.Table.from_pylist(told), path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in told))
+    return str(path)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_a_search_r1_row(tmp_path, suffix):
+    (row,) = rows(put(tmp_path / f"a{suffix}", [SEARCH_R1]), "train")
+    assert (row.question, row.answers, row.source) == ("who wrote it?", ("Ada", "A. L."), "nq")
+    assert row.prompt == PROMPT and row.key == "nq/test/test_0"
+
+
+@pytest.mark.parametrize(
+    ("told", "answers"),
+    [
+        ({"question": "q", "golden_answers": ["x"]}, ("x",)),
+        ({"question": "q", "answer": "x"}, ("x",)),
+        ({"question": "q", "answers": ["x", "y", ""]}, ("x", "y")),
+        ({"question": "q", "reward_model": {"ground_truth": {"target": "x"}}}, ("x",)),
+        ({"question": "q", "reward_model": {"ground_truth": ["x"]}}, ("x",)),
+        ({"env_kwargs": {"question": "q", "ground_truth": {"target": ["x"]}, "data_source": "s"}}, ("x",)),
+        ({"env_kwargs": {"question": "q", "ground_truth": ["x"]}}, ("x",)),
+        ({"question": "q", "answer": 1931}, ("1931",)),
+    ],
+)
+def test_where_answers_stand(tmp_path, told, answers):
+    (row,) = rows(put(tmp_path / "a.jsonl", [told]), "train")
+    assert row.answers == answers and row.question == "q?"
+
+
+def test_answers_may_be_an_array():
+    assert _texts(np.array(["x", "y"], object)) == ("x", "y") and _texts({"a": 1}) == () and _texts(True) == ()
+
+
+def test_keys_are_unique_and_a_folder_has_a_file_a_split(tmp_path):
+    put(tmp_path / "train.jsonl", [{"id": 7, "question": "a", "answer": "x"}] * 3)
+    put(tmp_path / "test.parquet", [SEARCH_R1])
+    assert [row.key for row in rows(str(tmp_path), "train")] == ["7", "7#2", "7#3"]
+    assert rows(str(tmp_path), "test")[0].source == "nq"
+
+
+def test_a_file_that_changes_is_read_again(tmp_path):
+    file = tmp_path / "a.jsonl"
+    first = rows(put(file, [{"question": "a", "answer": "x"}]), "train")
+    assert rows(put(file, [{"question": "a longer one", "answer": "x"}]), "train") != first
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "holds no question"),
+        ("{", "line 1 of .* is not JSON"),
+        ("\n[]", "line 2 of .* is no JSON object"),
+        ('{"answer": "x"}', "row 1 of .* has no question"),
+        ('{"question": " ", "answer": "x"}', "row 1 of .* has no question"),
+        ('{"question": "q"}', "row 1 of .* has no answers"),
+        ('{"question": "q", "answer": []}', "row 1 of .* has no answers"),
+        ('{"question": "q", "answer": "x", "prompt": [{"role": "assistant", "content": "c"}]}', "has a prompt"),
+    ],
+)
+def test_files_that_are_none_are_one_sentence(tmp_path, text, words):
+    (tmp_path / "a.jsonl").write_text(text)
+    with pytest.raises(ValueError, match=words) as error:
+        rows(str(tmp_path / "a.jsonl"), "train")
+    assert "\n" not in str(error.value)
+
+
+def test_a_parquet_file_that_is_none(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"rubbish")
+    with pytest.raises(ValueError, match="is no Parquet file"):
+        rows(str(tmp_path / "a.parquet"), "train")
+    with pytest.raises(ValueError, match=r"no such file; name a \.parquet or \.jsonl"):
+        rows(str(tmp_path / "b.parquet"), "train")
+
+
+def data_env(tmp_path, **options):
+    (tmp_path / "wiki.jsonl").write_text('{"id": "1", "contents": "\\"It\\"\\nIt was written by Ada."}\n')
+    data = put(tmp_path / "a.parquet", [SEARCH_R1, {**SEARCH_R1, "prompt": None, "id": "b"}])
+    retriever = {"name": "search", "bm25": {"corpus": str(tmp_path / "wiki.jsonl")}}
+    return resolve("envs", {"name": "search_qa", "data": data, "retriever": retriever, **options})
+
+
+def test_questions_of_a_file_are_played_with_a_retriever_of_the_catalogue(tmp_path):
+    entry = data_env(tmp_path)
+    listed, words = world.tasks(entry), world.words(entry)
+    env = entry.module.make(entry.config)
+    first = env.reset(listed[0])
+    assert words.first(first) == PROMPT  # the row's own prompt
+    assert words.first(env.reset(listed[1])).endswith(" Question: who wrote it?\n")
+    env.reset(listed[0])
+    seen = env.step("<search>written by whom</search>").observation
+    assert seen.text == '\n\n<information>Doc 1(Title: "It") It was written by Ada.</information>\n\n'
+    assert not seen.actions
+    end = env.step("<think>easy</think><answer>ada</answer>")
+    assert (end.reward, end.terminated, end.info["success"], end.info["retrieved"]) == (1.0, True, True, 1.0)
+    assert entry.module.find(entry.config, listed[1].key) == listed[1] and entry.module.kind(listed[0]) == "nq"
+    assert "a.parquet" in entry.module.benchmark(entry.config)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"data": "a.jsonl"}, "questions of your own need a retriever"),
+        ({"data": "a.jsonl", "world": "tiny", "retriever": {"name": "search"}}, "from data or from a world"),
+        ({"split": "dev"}, "split = 'dev': a world has the splits train, valid, test"),
+        ({"reward": {"em": 0}}, "nothing is rewarded"),
+        ({"reward": {"bleu": 1}}, "em"),
+        ({"topk": 0}, "topk"),
+        ({"wrold": "tiny"}, "did you mean world"),
+    ],
+)
+def test_options_that_cannot_work(options, words):
+    with pytest.raises(ValueError, match=words):
+        validate(Config, options, "env")
+
+
+@pytest.mark.parametrize(
+    ("retriever", "words"),
+    [
+        ({"name": "serach"}, "did you mean search"),
+        ({"name": "search", "bm25": {"corpus": "/nowhere.jsonl"}}, "bm25.corpus = '/nowhere.jsonl': no such file"),
+        ({"name": "search", "backend": "bm26"}, r"env\.retriever\.backend = 'bm26'"),
+    ],
+)
+def test_a_retriever_that_cannot_be_made_is_told_before_anything_is_played(retriever, words):
+    with pytest.raises(ValueError, match=words):
+        catalogue.load("envs", "search_qa").tasks(Config(retriever=retriever))
