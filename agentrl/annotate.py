@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from agentrl.forward import Network
-from agentrl.graph import PLAYED, StepGraph, Tokens
+from agentrl.graph import PROBE, StepGraph, Tokens
 from agentrl.learner import Learner
 from agentrl.logprobs import token_stats
 from agentrl.pack import decisions, microbatches, pack, token_rows
@@ -45,7 +45,7 @@ def annotate(
     """Add `old_logprob`, `importance` and, with a KL term, `ref_logprob`: each [S] float64; and a critic's values,
     and what the `annotators` fill.
 
-    Rows that cannot be trained (not played, ended by an environment error) keep the engine's log-probs. At
+    Rows that cannot be trained (probes, ended by an environment error) keep the engine's log-probs. At
     temperature 0 (greedy) log-probs are those of temperature 1, as the engine's are.
     """
     assert graph.tokens is not None, "annotation needs tokens"
@@ -78,8 +78,8 @@ def annotate(
 
 
 def trained_rows(graph: StepGraph) -> np.ndarray:
-    """Ascending rows that can be trained: played, and not of a rollout that an environment error ended."""
-    return np.flatnonzero((graph.kind == PLAYED) & ~graph.failed())
+    """Ascending rows that can be trained: no probes, and not of a rollout that an environment error ended."""
+    return np.flatnonzero((graph.kind != PROBE) & ~graph.failed())
 
 
 def mismatch(behaviour: np.ndarray, trainer: np.ndarray) -> dict[str, float]:

@@ -8,7 +8,9 @@ pure, NumPy only. It may also say `NEEDS` (columns every step must have), `READS
 on some steps), `PAPER` (one line for listings) and `ON`. Methods see chains: on a graph with branch points
 they get its root-to-leaf paths and what they return is pooled; a method written for nodes says `ON =
 "nodes"`, one that gives credit per token and therefore has no pooled form says `ON = "tokens"` (or, where an
-option decides, `Options.per_token`).
+option decides, `Options.per_token`). Methods see the steps that were played; one that compares actions sampled from
+one state says `CANDIDATES = True` and, where a rollout stored some that were not executed, sees every row once, those
+of `kind` CANDIDATE among them.
 """
 
 from collections.abc import Mapping
@@ -19,7 +21,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, model_validator
 
-from agentrl.graph import PLAYED, Paths, StepGraph, Tokens, paths
+from agentrl.graph import CANDIDATE, PLAYED, Paths, StepGraph, Tokens, paths
 from agentrl.segments import keys, moments
 
 
@@ -117,18 +119,19 @@ class Credit:
 def assign(method: ModuleType, graph: StepGraph, config: Any) -> Credit:
     """Run a credit method on what it may see, and put the result back on the graph's rows.
 
-    Rows that were not played, and rollouts that an environment error ended, are not assigned. On a branched
+    Rows that the method does not see, and rollouts that an environment error ended, are not assigned. On a branched
     graph a method for chains sees the expanded paths; a shared row's positive and negative parts are sums
     over its paths. The graph's `weight` enters statistics here and the loss in `agentrl.update`.
 
     Raises:
         ValueError: a column the method needs is missing, or absent on some step.
     """
-    seen = np.flatnonzero((graph.kind == PLAYED) & ~graph.failed())
+    kinds = (PLAYED, CANDIDATE) if getattr(method, "CANDIDATES", False) else (PLAYED,)
+    seen = np.flatnonzero(np.isin(graph.kind, kinds) & ~graph.failed())
     part = graph if len(seen) == len(graph) else select(graph, seen)
     require(method, part)
     on = getattr(method, "ON", "chains")
-    if on == "nodes" or not forked(part):
+    if on == "nodes" or not forked(part) or (part.kind == CANDIDATE).any():
         result: Credit = method.credit(part, config)
     elif on == "chains" and not (getattr(config, "per_token", False) and part.tokens is not None):
         through = paths(part)
@@ -184,7 +187,7 @@ def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
     """
     if not len(graph):
         return {}
-    episodes = np.flatnonzero(graph.first)  # [E]
+    episodes = np.flatnonzero(graph.first & (graph.kind == PLAYED))  # [E]
     m = moments(graph.score[episodes], keys(graph.group[episodes]), std="none")  # each [E]
     groups = np.unique(graph.group[episodes], return_index=True)[1]  # [G] an episode of each group
     mass = np.bincount(np.minimum(graph.turn, 16), credit.positive + credit.negative)
@@ -221,7 +224,8 @@ def select(graph: StepGraph, rows: np.ndarray) -> StepGraph:
 def expand(graph: StepGraph, on: Paths) -> StepGraph:
     """The graph of root-to-leaf copies: each path an episode of its own, scored by all its rewards.
 
-    Where a `score` column is given, a path has the score of its leaf's episode.
+    Where a `score` column is given, a path has the score of its leaf's episode. A step whose branches begin in
+    different states leads, on each path, to the state that the path goes on in.
     """
     start = np.ones(len(on.row), bool)
     start[1:] = on.leaf[1:] != on.leaf[:-1]  # [P rows] first row of its path
@@ -230,10 +234,23 @@ def expand(graph: StepGraph, on: Paths) -> StepGraph:
     columns = {name: x[on.row] for name, x in per_row.items()}
     columns["parent"] = np.where(start, -1, np.arange(len(on.row)) - 1)
     columns["caller"] = np.full(len(on.row), -1)
+    columns["next_state"] = _next_on_path(graph, on, start)
     columns["episode"] = on.leaf
     if graph.has("score"):
         columns["score"] = graph.score[on.row[end]][on.leaf]
     return StepGraph(columns=columns, names=graph.names)
+
+
+def _next_on_path(graph: StepGraph, on: Paths, start: np.ndarray) -> np.ndarray:
+    """[P rows] next state of each copy; a next state that is no child's is taken as given."""
+    below = np.flatnonzero(graph.parent >= 0)
+    agrees = graph.state[below] == graph.next_state[graph.parent[below]]
+    a_childs = np.isin(np.arange(len(graph)), graph.parent[below[agrees]])  # [N]
+    after: np.ndarray = graph.next_state[on.row]  # [P rows]
+    inner = np.flatnonzero(~start) - 1  # copies that their path goes on from
+    inner = inner[a_childs[on.row[inner]]]
+    after[inner] = graph.state[on.row[inner + 1]]
+    return after
 
 
 def pool(credit: Credit, on: Paths, n: int) -> Credit:

@@ -194,15 +194,10 @@ class Settings:
             )
         if "tree" not in fills:
             return
-        if getattr(self.credit.module, "ON", "chains") == "tokens":
+        if getattr(self.credit.module, "ON", "chains") == "tokens" or getattr(self.credit.config, "per_token", False):
             raise ValueError(
                 f"credit.name={self.credit.name} gives credit per token, and the steps of rollout.name={name} branch: "
                 "choose a credit method that works per step, or rollout.name=chain"
-            )
-        if tables.update.sequence == "episode" and tables.update.aggregation != "token-mean":
-            raise ValueError(
-                f"update.sequence=episode: in rollout.name={name} a step lies in several episodes; "
-                "set update.sequence=step or update.aggregation=token-mean"
             )
 
     @classmethod

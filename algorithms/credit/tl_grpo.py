@@ -7,7 +7,6 @@ GN(score | group). A state met once keeps only the outcome part. Candidates that
 """
 
 import numpy as np
-
 from pydantic import Field
 
 from agentrl.algorithms.credit.grpo import votes

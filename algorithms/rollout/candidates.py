@@ -7,7 +7,8 @@ as a call. `choose=first` executes the first one whatever the scores are, which 
 Equal rewards go to the earlier candidate. One that the environment failed in drops out; if all of a state do, the chain
 is lost.
 
-Candidates are statistics of methods that ask for them (`role_grpo`, `tl_grpo`), and of no other.
+Credit methods that compare such actions see them and train them (`role_grpo`, `tl_grpo`); to all others they are not
+there.
 """
 
 from typing import Literal

@@ -8,7 +8,7 @@ import pytest
 
 from agentrl.annotate import Annotated, annotate
 from agentrl.credit import Credit, assign, expand
-from agentrl.graph import CANDIDATE, StepGraph, paths
+from agentrl.graph import PROBE, StepGraph, paths
 from agentrl.kl_reward import charge_kl
 from agentrl.learner import Learner, OptimConfig
 from agentrl.types import Status
@@ -60,9 +60,9 @@ def test_nothing_happens_unless_asked(config):
 
 
 def test_steps_that_cannot_be_trained_are_not_charged():
-    # Row 1 was not played, row 2 ended in an environment error.
+    # Row 1 is a probe, row 2 ended in an environment error.
     rows = [Row([1], [2], episode=e) for e in range(3)]
-    rows[1].columns["kind"] = CANDIDATE
+    rows[1].columns["kind"] = PROBE
     rows[2].columns["ending"] = Status.ENV_ERROR
     charged, metrics = charge_kl(Annotated(random_pair(build(rows), 0), {}), in_reward())
     assert charged.columns["kl"][0] != 0 and (charged.columns["kl"][1:] == 0).all()

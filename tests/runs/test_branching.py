@@ -151,6 +151,7 @@ def test_a_run_killed_in_the_middle_of_an_expansion_goes_on_as_if_it_had_not_bee
         (("rollout={name='candidates', actions=2}", "credit={name='tl_grpo'}"), {PLAYED, CANDIDATE}),
         (("rollout.rounds=2", "rollout.leaves=5", "sampler={name='dynamic', max_tries=2}"), {PLAYED}),
         (("context={name='last_k', k=2}",), {PLAYED}),
+        (("loss={name='gspo'}", "update.sequence='episode'", "update.aggregation='seq-mean-token-mean'"), {PLAYED}),
     ],
 )
 def test_every_rollout_trains(recipe, options, kinds):
@@ -191,8 +192,9 @@ def complaint(capsys: pytest.CaptureFixture[str], *words: object) -> str:
             "credit.name=tree_grpo needs the column 'tree': its trees must have several leaves",
         ),
         (["credit={name='vine_ppo'}"], "needs the column 'value': set critic.model=head or own, or rollout.name=vine"),
+        (["credit.mode=per_token"], "gives credit per token, and the steps of rollout.name=tree branch"),
         (["rollout={name='vine'}", "credit={name='vine_ppo'}", "critic.model=head"], "and so does the critic"),
-        (["update.sequence=episode", "update.aggregation=seq-mean-token-sum"], "a step lies in several episodes"),
+        (["credit={name='info_gain'}"], "needs the column 'gold_logprob'"),
         (["rollout.leaves=4"], "leaves is 4, a tree has 1 + nodes * rounds = 3"),
         (["rollout.trees=1000", "rollout.leaves=3", "batch.tasks=1000"], "3000000 episodes an iteration"),
         (["rollout={name='tre'}"], "did you mean tree"),
