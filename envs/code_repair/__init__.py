@@ -1,0 +1,35 @@
+"""Code repair: a small repository with a failing test, tools to look and change, hidden checks that decide.
+
+Generated: single mistakes (in the manner of mutation testing) in 48 small programs, in three levels; or the functions
+of HumanEval (arXiv:2107.03374), MBPP (arXiv:2108.07732) and like files. Code runs in a sandbox of `agentrl.tools`,
+verdicts in a fresh one (see `judge`).
+
+| piece | module |
+| --- | --- |
+| programs and calls | `corpus`, `programs` |
+| mistakes | `mutate`, `verify` |
+| tasks and files | `tasks` |
+| the agent's tools | `workspace` |
+| tests and verdicts | `judge` |
+| environment, prompts, players | `environment` |
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from agentrl.envs.code_repair.environment import EXPERTS, CodeRepair, expert, prompt
+from agentrl.envs.code_repair.tasks import kind, tasks
+from agentrl.envs.code_repair.verify import verify
+from agentrl.envs.code_repair.workspace import Config
+
+__all__ = ["EXPERTS", "GYMNASIUM_IDS", "HEAVY", "Config", "commands", "expert", "kind", "make", "prompt", "tasks"]
+
+HEAVY = False
+GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeRepair-v0": {}})
+commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"verify": verify})
+
+
+def make(config: Config) -> CodeRepair:
+    """An instance; ValueError if no sandbox holds on this machine."""
+    return CodeRepair(config)

@@ -1,0 +1,170 @@
+"""The environment: the workspace's tools through the core's tool calling, and a form of it that lists its actions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agentrl import tool_action
+from agentrl.env import Env, Move, Verdict
+from agentrl.envs.code_repair.tasks import edits
+from agentrl.envs.code_repair.workspace import Config, Workspace, runner_of
+from agentrl.prompt import Parsed, Past, Prompt
+from agentrl.tool_env import SnapshotToolEnv, environment
+from agentrl.types import Observation, Status, StepResult, Task
+
+SYSTEM = "You repair Python code. Look at the files, change them, run the tests, and submit."
+EXPERTS = ("expert", "random")
+
+hooks = environment(
+    Workspace,
+    rows=[],
+    config=Config,
+    system=SYSTEM,
+    weights={"solved": 0.0, "share": 0.0},
+    snapshots=True,
+    module=__name__,
+)
+make = hooks.make  # bound here, where a pickled instance looks for it
+
+
+class CodeRepair:
+    """The tool environment; with the compact prompt every observation lists the actions that may be taken."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises ValueError if no sandbox holds on this machine."""
+        runner_of(config)
+        self._config = config
+        self.inner: SnapshotToolEnv = hooks.make(config)  # type: ignore[assignment]
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The files as they are now."""
+        return dict(self.inner.instance._files)
+
+    def reset(self, task: Task) -> Observation:
+        """Lay out the task's files."""
+        return self._listed(self.inner.reset(task))
+
+    def step(self, action: str) -> StepResult:
+        """Carry out calls."""
+        result = self.inner.step(action)
+        return result._replace(observation=self._listed(result.observation))
+
+    def cut(self) -> Verdict:
+        """Judge the files as they are."""
+        return self.inner.cut()
+
+    def close(self) -> None:
+        """Forget the episode."""
+        self.inner.close()
+
+    def snapshot(self) -> Any:
+        """The files and what was told."""
+        return self.inner.snapshot()
+
+    def restore(self, snapshot: Any) -> Observation:
+        """Go back to them."""
+        return self._listed(self.inner.restore(snapshot))
+
+    def _listed(self, observation: Observation) -> Observation:
+        if self._config.prompt == "chat" or self.inner.over or self.inner.instance is None:
+            return observation
+        return replace(observation, actions=tuple(choices(self.files)))
+
+
+def choices(files: Mapping[str, str]) -> list[str]:
+    """What the compact form offers: every single change of an expression, the tests, and to hand in."""
+    found = [tool_action.call("submit"), tool_action.call("run_tests")]
+    for path in sorted(path for path in files if path.endswith(".py") and not path.startswith("test_")):
+        found += [tool_action.call("replace", path=path, old=old, new=new) for old, new in edits(path, files[path])]
+    return list(dict.fromkeys(found))
+
+
+class Compact:
+    """Few words: a change is told as the lines it makes."""
+
+    system = ""
+
+    def first(self, observation: Observation) -> str:
+        """Files and test results."""
+        return observation.text
+
+    def turn(self, observation: Observation) -> str:
+        """What the call brought."""
+        return observation.text
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The files, the last turns and what is seen now."""
+        lines = [f"> {self.answer(p.action)}" for p in past]
+        return "\n".join([first.text, *lines, observation.text] if done else [first.text])
+
+    def answer(self, action: str) -> str:
+        """The call in words."""
+        turn = tool_action.read(action)
+        if turn.answer is not None or len(turn.items) != 1:
+            return action
+        name, arguments = getattr(turn.items[0], "name", ""), getattr(turn.items[0], "arguments", {})
+        if name != "replace":
+            return name.replace("_", " ")
+        old, new = str(arguments.get("old", "")), str(arguments.get("new", ""))
+        return f"replace in {arguments.get('path', '')}\n{old}\nby\n{new}"
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The listed action of these words."""
+        said = text.strip("\n")
+        for action in observation.actions:
+            if self.answer(action) == said:
+                return Parsed(action, True, Status.OK)
+        return Parsed(text.strip(), False, Status.PARSE_ERROR)
+
+
+def prompt(config: Config) -> Prompt:
+    """How it speaks to a model."""
+    return Compact() if config.prompt == "compact" else hooks.prompt(config)
+
+
+class Repairer:
+    """Undoes the task's mistakes through the tools: knows the answer."""
+
+    def __init__(self, env: CodeRepair) -> None:
+        self._env, self._moves = env, list[str]()
+
+    def reset(self, task: Task) -> None:
+        """Plan the calls."""
+        self._moves = []
+        for path, old, new in task.params["fixes"]:
+            whole = old == task.params["files"].get(path)
+            call = tool_action.call("write_file", path=path, content=new) if whole else None
+            self._moves.append(call or tool_action.call("replace", path=path, old=old, new=new))
+        self._moves += [tool_action.call("run_tests"), tool_action.call("submit")]
+
+    def act(self, observation: Observation) -> Move:
+        """The next call of the plan."""
+        return Move(self._moves.pop(0) if self._moves else tool_action.call("submit"))
+
+
+class Chance:
+    """Any single change, the tests, or handing in, each as likely as any other."""
+
+    def __init__(self, env: CodeRepair, seed: int) -> None:
+        self._env, self._seed = env, seed
+        self._rng = np.random.default_rng(seed)
+
+    def reset(self, task: Task) -> None:
+        """Seed by the task."""
+        self._rng = np.random.default_rng([self._seed, *task.key.encode()])
+
+    def act(self, observation: Observation) -> Move:
+        """One of the compact form's actions."""
+        offered = choices(self._env.files)
+        return Move(offered[int(self._rng.integers(len(offered)))])
+
+
+def expert(env: Env, name: str, seed: int) -> Any:
+    """A player of this instance: expert or random."""
+    assert isinstance(env, CodeRepair)
+    if name not in EXPERTS:
+        raise ValueError(f"code_repair has no expert {name!r}: known are {', '.join(EXPERTS)}")
+    return Repairer(env) if name == "expert" else Chance(env, seed)

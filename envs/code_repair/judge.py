@@ -1,0 +1,175 @@
+"""Running visible tests for the agent, and hidden ones for the verdict: each in a sandbox of its own.
+
+A verdict never rests on what a process says that has the agent's code in it. Calls with known values: the sandbox is
+given the calls alone and the values are compared here. Test programs (HumanEval, MBPP): they run in one sandbox, the
+agent's functions in another, and only literals pass between them.
+"""
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+
+from agentrl.code_session import CodeResult, CodeRunner, CodeSession, fault
+
+RUN_TESTS = """
+import glob, importlib, sys
+sys.path.insert(0, "")
+sys.dont_write_bytecode = True
+passed = failed = 0
+for path in sorted(glob.glob("test_*.py")):
+    try:
+        module = importlib.import_module(path[:-3])
+    except BaseException as error:
+        print(f"{path} cannot be imported: {type(error).__name__}: {error}", flush=True)
+        failed += 1
+        continue
+    for name, test in list(vars(module).items()):
+        if name.startswith("test") and callable(test):
+            try:
+                test()
+                passed += 1
+            except BaseException as error:
+                print(f"{path}: {name} failed: {type(error).__name__}: {error}", flush=True)
+                failed += 1
+print(f"{passed} passed, {failed} failed", flush=True)
+"""
+EVALUATE = """
+import json, sys
+sys.path.insert(0, "")
+sys.dont_write_bytecode = True
+def value(module, expression):
+    try:
+        return repr(eval(expression, vars(__import__(module))))
+    except BaseException as error:
+        return f"raised {type(error).__name__}"
+print(json.dumps([value(*pair) for pair in PAIRS]))
+"""
+STAND_IN = """
+import builtins, random
+class _Unknown(BaseException):
+    pass
+_known = {}
+def _stand_in(name):
+    def call(*args, **kwargs):
+        asked = repr((name, args, kwargs))
+        if asked not in _known:
+            raise _Unknown(asked)
+        kind, value = _known[asked]
+        if kind == "raised":
+            error = getattr(builtins, value, None)
+            ordinary = isinstance(error, type) and issubclass(error, Exception)
+            raise error if ordinary else RuntimeError(value)
+        return value
+    return call
+"""
+LONGEST = 20_000  # characters of a literal that passes between the sandboxes
+MOST_CALLS = 300  # of the agent's functions by one test program
+
+
+class Verdict:
+    """How many hidden checks passed, of how many."""
+
+    def __init__(self, passed: int, total: int) -> None:
+        self.passed, self.total = passed, total
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return self.passed / self.total if self.total else 0.0
+
+
+def run_tests(runner: CodeRunner, files: Mapping[str, str], timeout_s: float) -> CodeResult:
+    """The visible tests of a workspace, in a fresh sandbox; ToolFault if that fails."""
+    with _closing(runner.session(files, stateful=False)) as session:
+        return fault(session.run(RUN_TESTS, timeout_s))
+
+
+def check_calls(
+    runner: CodeRunner, files: Mapping[str, str], calls: Sequence[tuple[str, str, str]], timeout_s: float
+) -> Verdict:
+    """Calls (module, expression, text of the expected value) in a fresh sandbox, compared here."""
+    pairs = [[module, expression] for module, expression, _ in calls]
+    with _closing(runner.session(files, stateful=False)) as session:
+        result = fault(session.run(f"PAIRS = {pairs!r}\n{EVALUATE}", timeout_s))
+    values = _last_list(result.stdout)
+    expected = [value for _, _, value in calls]
+    return Verdict(sum(a == b for a, b in zip(values, expected, strict=False)), len(expected))
+
+
+def _last_list(text: str) -> list[object]:
+    """The JSON list on the last line; empty if there is none."""
+    try:
+        value = json.loads(text.rstrip("\n").rpartition("\n")[2])
+    except (ValueError, RecursionError):
+        return []
+    return value if isinstance(value, list) else []
+
+
+def check_program(
+    runner: CodeRunner,
+    files: Mapping[str, str],
+    module: str,
+    names: Sequence[str],
+    tests: Sequence[str],
+    timeout_s: float,
+) -> Verdict:
+    """Test programs that call functions of the agent's module by name; each counts as one check.
+
+    The tests run apart from the agent's code. Where they call one of its functions the call is carried out in the
+    other sandbox and the test run again with the value; arguments and values must be literals, and what a function
+    does to its arguments is not seen.
+    """
+    passed = 0
+    with _closing(runner.session(files)) as theirs, _closing(runner.session({})) as ours:
+        setup = f"import sys\nsys.path.insert(0, '')\nsys.dont_write_bytecode = True\nimport {module} as _module\n"
+        if not fault(theirs.run(setup, timeout_s)).ok:
+            return Verdict(0, len(tests))
+        for test in tests:
+            passed += _one_program(ours, theirs, names, test, timeout_s)
+    return Verdict(passed, len(tests))
+
+
+def _one_program(ours: CodeSession, theirs: CodeSession, names: Sequence[str], test: str, timeout_s: float) -> bool:
+    stand_ins = "".join(f"{name} = _stand_in({name!r})\n" for name in names)
+    known: dict[str, tuple[str, object]] = {}
+    for _ in range(MOST_CALLS):
+        code = f"{STAND_IN}{stand_ins}random.seed(0)\n_known.update({known!r})\n{test}\n"
+        result = fault(ours.run(code, timeout_s))
+        if result.ok:
+            return True
+        if result.error_name != "_Unknown" or len(result.error_value) > LONGEST:
+            return False
+        known[result.error_value] = _ask(theirs, result.error_value, timeout_s)
+    return False
+
+
+def _ask(theirs: CodeSession, asked: str, timeout_s: float) -> tuple[str, object]:
+    """A call carried out by the agent's code: ("value", literal) or ("raised", the exception's name)."""
+    try:
+        name, args, kwargs = ast.literal_eval(asked)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return "raised", "TypeError"
+    call = f"_args, _kwargs = {args!r}, {kwargs!r}\nprint()\nprint(repr(getattr(_module, {name!r})(*_args, **_kwargs)))"
+    result = fault(theirs.run(call, timeout_s))
+    if not result.ok:
+        return "raised", result.error_name or "TimeoutError"
+    told = result.stdout.rstrip("\n").rpartition("\n")[2]
+    if len(told) > LONGEST:
+        return "raised", "OverflowError"
+    try:
+        return "value", ast.literal_eval(told)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return "raised", "TypeError"
+
+
+class _closing:
+    """`contextlib.closing` for sessions."""
+
+    def __init__(self, session: CodeSession) -> None:
+        self._session = session
+
+    def __enter__(self) -> CodeSession:
+        return self._session
+
+    def __exit__(self, *reason: object) -> None:
+        self._session.close()

@@ -1,0 +1,177 @@
+"""Tasks: mistakes in programs of the corpus, by level; and the functions of HumanEval, MBPP and like files."""
+
+import ast
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentrl.envs.code_repair.mutate import Mutation, apply, mutations
+from agentrl.envs.code_repair.programs import Program, programs
+from agentrl.envs.code_repair.verify import verified
+from agentrl.envs.code_repair.workspace import Config, unique_edit
+from agentrl.rows import read_rows
+from agentrl.tool_tasks import RowTasks, draw
+from agentrl.types import Task
+
+STATEMENT = """\
+The tests of this repository fail. Find the mistake in the code and repair it; the tests themselves are right.
+Other checks than these tests decide, so repair the cause. Files: {files}.
+When you are done, call submit."""
+WRITE = """\
+{purpose}
+
+Write this to {path}, which is there as a beginning. Checks that you do not see decide.
+When you are done, call submit."""
+HELD_OUT = 0.25  # of the programs
+FILES_OF_LEVEL = {1: 1, 2: 3, 3: 3}
+MISTAKES_OF_LEVEL = {1: 1, 2: 1, 3: 2}
+
+
+def tasks(config: Config) -> RowTasks:
+    """The tasks of a configuration; ValueError if there are none."""
+    rows = _file_rows(config) if config.rows else _Generated(config)
+    if not len(rows):
+        raise ValueError(f"no task has level {config.level}, programs {config.programs!r} and kinds {config.kinds}")
+    return RowTasks(rows, "code_repair", config.split, config.test_share)
+
+
+def kind(task: Task) -> str:
+    """Level and kind of the mistake, for tables."""
+    return str(task.params.get("kind", "code_repair"))
+
+
+def held_out(name: str) -> bool:
+    """Is a program one of the test programs?"""
+    return draw(f"program {name}") < HELD_OUT
+
+
+@functools.cache
+def _mistakes(name: str) -> list[Mutation]:
+    return mutations(programs()[name].source)
+
+
+class _Generated(Sequence[Mapping[str, Any]]):
+    """Rows of the corpus, written when asked for."""
+
+    def __init__(self, config: Config) -> None:
+        levels = (1, 2, 3) if config.level == 0 else (config.level,)
+        wanted = {"all": (False, True), "train": (False,), "test": (True,)}[config.programs]
+        self._names = [name for name in programs() if held_out(name) in wanted]
+        self._index = [
+            (level, name, number)
+            for level in levels
+            for name in self._names
+            for number in verified().get(name, ())
+            if not config.kinds or _mistakes(name)[number].kind in config.kinds
+        ]
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        level, name, number = self._index[i]
+        rng = np.random.default_rng([level, number, *name.encode()])
+        others = [other for other in self._names if other != name]
+        chosen = [name, *rng.choice(others, FILES_OF_LEVEL[level] - 1, replace=False)]
+        more = chosen[1 : MISTAKES_OF_LEVEL[level]]
+        wrong = [(name, number), *((other, int(rng.choice(verified()[other]))) for other in more)]
+        return _row(f"{level}/{name}/{number}", level, [programs()[one] for one in chosen], wrong)
+
+
+def _row(key: str, level: int, chosen: Sequence[Program], wrong: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    files: dict[str, str] = {}
+    fixes = []
+    for program in chosen:
+        path = f"{program.name}.py"
+        files[f"test_{path}"] = program.test_file()
+        files[path] = program.source
+    for name, number in wrong:
+        mistake, source = _mistakes(name)[number], programs()[name].source
+        files[f"{name}.py"] = broken = apply(source, mistake)
+        right = source[mistake.start : mistake.end]
+        old, new = unique_edit(broken, mistake.start, mistake.start + len(mistake.text), right)
+        fixes.append([f"{name}.py", old, new])
+    calls = [[one.name, call.expression, call.expected] for one in chosen for call in one.calls]
+    return {
+        "key": key,
+        "kind": f"level {level}, {_mistakes(wrong[0][0])[wrong[0][1]].kind}",
+        "statement": STATEMENT.format(files=", ".join(sorted(files))),
+        "files": files,
+        "hidden": {"calls": calls},
+        "fixes": fixes,
+    }
+
+
+def _file_rows(config: Config) -> list[dict[str, Any]]:
+    """Rows of a file: HumanEval, MBPP, or rows that have our own columns."""
+    rows = []
+    for number, row in enumerate(read_rows(config.rows)):
+        try:
+            rows.append(_read(dict(row), number, config.mode))
+        except (KeyError, SyntaxError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"row {number} of {config.rows} is no task ({type(error).__name__}: {error}); it needs the columns of"
+                " HumanEval (prompt, test, entry_point), MBPP (text, code, test_list), or statement, files and hidden"
+            ) from None
+    return rows
+
+
+def _read(row: dict[str, Any], number: int, mode: str) -> dict[str, Any]:
+    if "hidden" in row:
+        return {"key": row.get("key", number), "fixes": [], **row}
+    if "entry_point" in row:
+        entry, source = str(row["entry_point"]), str(row["prompt"]) + str(row.get("canonical_solution", ""))
+        tests = [f"{row['test']}\ncheck({entry})"]
+        purpose, beginning, names = (
+            str(row["prompt"]).strip(),
+            f"{row['prompt']}    raise NotImplementedError\n",
+            [entry],
+        )
+        visible: list[str] = []
+    else:
+        source = str(row["code"]).replace("\r", "")
+        lines = [str(test) for test in row["test_list"]]
+        setup = str(row.get("test_setup_code") or "\n".join(row.get("test_imports") or ""))
+        names = [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+        tests = [f"{setup}\n{line}" for line in [*lines[1:], *map(str, row.get("challenge_test_list") or ())]] or lines
+        purpose = f"{row.get('text') or row['prompt']} Your code must pass such tests as: {lines[0]}"
+        beginning, visible = "", lines[:1]
+    files = {"solution.py": beginning}
+    if visible:
+        files["test_solution.py"] = "from solution import *\n\n\ndef test_1():\n    " + visible[0] + "\n"
+    made = {
+        "key": str(row.get("task_id", number)).replace("/", "-"),
+        "kind": mode,
+        "statement": WRITE.format(purpose=purpose, path="solution.py"),
+        "files": files,
+        "hidden": {"module": "solution", "names": names, "tests": tests},
+        "fixes": [["solution.py", beginning, source]],
+    }
+    return _broken(made, source) if mode == "repair" else made
+
+
+def _broken(row: dict[str, Any], source: str) -> dict[str, Any]:
+    """The task of repairing the row's own solution, in which the key chooses a mistake.
+
+    Limit: that the mistake makes a check fail is not known beforehand; rows without any possible mistake are refused.
+    """
+    found = mutations(source)
+    if not found:
+        raise ValueError("its solution has nothing to get wrong: take mode = write")
+    mistake = found[int(draw(f"mistake {row['key']}") * len(found))]
+    broken = apply(source, mistake)
+    right = source[mistake.start : mistake.end]
+    old, new = unique_edit(broken, mistake.start, mistake.start + len(mistake.text), right)
+    files = {**row["files"], "solution.py": broken}
+    statement = STATEMENT.format(files=", ".join(sorted(files)))
+    return {**row, "statement": statement, "files": files, "fixes": [["solution.py", old, new]]}
+
+
+def edits(path: str, source: str) -> Iterator[tuple[str, str]]:
+    """Every single change of a file that might undo a mistake, as the pieces of `replace`."""
+    for mistake in mutations(source):
+        yield unique_edit(source, mistake.start, mistake.end, mistake.text)

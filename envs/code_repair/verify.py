@@ -1,0 +1,57 @@
+"""Which mistakes make a task: the original passes all its calls, the mutant fails a visible test and ends in time.
+
+`agentrl envs code_repair verify` runs them all in the sandbox and writes `verified.json`, which is what tasks are made
+of; a test does the same with a sample.
+"""
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+
+from agentrl.code_session import CodeRunner, open_runner
+from agentrl.envs.code_repair import judge
+from agentrl.envs.code_repair.mutate import apply, mutations
+from agentrl.envs.code_repair.programs import VISIBLE, Program, programs
+
+TIMEOUT_S = 2.0
+
+
+def verified() -> dict[str, list[int]]:
+    """Program name -> the numbers of its mutations that make a task."""
+    text = files("agentrl.envs.code_repair").joinpath("verified.json").read_text("utf-8")
+    found: dict[str, list[int]] = json.loads(text)
+    return found
+
+
+def outcomes(runner: CodeRunner, program: Program, source: str) -> list[bool]:
+    """Whether each call of a program gives its value with this source; all False if it hangs."""
+    calls = [(program.name, call.expression, call.expected) for call in program.calls]
+    pairs = [[module, expression] for module, expression, _ in calls]
+    session = runner.session({f"{program.name}.py": source}, stateful=False)
+    try:
+        result = session.run(f"PAIRS = {pairs!r}\n{judge.EVALUATE}", TIMEOUT_S)
+    finally:
+        session.close()
+    values = judge._last_list(result.stdout)
+    return [value == call.expected for value, call in zip(values, program.calls, strict=False)]
+
+
+def tasks_of(runner: CodeRunner, program: Program) -> Iterator[int]:
+    """The numbers of the mutations that make a task."""
+    assert all(outcomes(runner, program, program.source)), program.name
+    for number, mutation in enumerate(mutations(program.source)):
+        passed = outcomes(runner, program, apply(program.source, mutation))
+        if len(passed) == len(program.calls) and not all(passed[:VISIBLE]) and not all(passed[VISIBLE:]):
+            yield number
+
+
+def verify(argv: object = ()) -> int:
+    """Write `verified.json` beside this file's package."""
+    runner = open_runner({"name": "python_sandbox", "echo": False})
+    found = {name: list(tasks_of(runner, program)) for name, program in programs().items()}
+    path = files("agentrl.envs.code_repair").joinpath("verified.json")
+    with open(str(path), "w", encoding="utf-8") as file:
+        json.dump(found, file, indent=None)
+        file.write("\n")
+    print(f"{sum(map(len, found.values()))} mistakes in {len(found)} programs make a task")
+    return 0
