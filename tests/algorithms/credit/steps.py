@@ -82,9 +82,9 @@ def forest(seed: int, *, groups: int = 3, episodes: int = 4, turns: int = 5, sta
     return rows
 
 
-def tree_rows(seed: int, *, groups: int = 2, trees: int = 2, leaves: int = 4) -> list[Row]:
+def tree_rows(seed: int, *, groups: int = 2, trees: int = 2, leaves: int = 4, noisy: bool = False) -> list[Row]:
     """Random multi-turn trees: each further leaf branches off a random step of its tree. Children of one step
-    start from one state."""
+    start from one state, unless `noisy`."""
     rng = np.random.default_rng(seed)
     rows: list[Row] = []
     for g in range(groups):
@@ -99,7 +99,8 @@ def tree_rows(seed: int, *, groups: int = 2, trees: int = 2, leaves: int = 4) ->
                 part = chain(f"g{g}", name, np.round(rng.normal(size=length), 3).tolist())
                 for row in part:
                     row["turn"] += start
-                    state = reached.setdefault(above, f"s{rng.integers(3)}")
+                    drawn = f"s{rng.integers(3)}"
+                    state = drawn if noisy else reached.setdefault(above, drawn)
                     row |= {"state": state, "action": f"a{rng.integers(2)}"}
                     above = (name, row["turn"])
                 if parent:

@@ -102,10 +102,11 @@ def test_a_file_of_one_step_is_credited(method):
     assert a is not None and np.isfinite(a)
 
 
-@pytest.mark.parametrize("method", ["gigpo", "grpo", "rloo", "salt", "tree_grpo", "hgpo", "turn_returns"])
+@pytest.mark.parametrize("method", ["gigpo", "grpo", "rloo", "salt", "tree_grpo", "hgpo", "turn_returns", "graph_gpo"])
+@pytest.mark.parametrize("noisy", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_trees_equal_their_expanded_paths(method, seed):
-    rows = tree_rows(seed)
+def test_trees_equal_their_expanded_paths(method, seed, noisy):
+    rows = tree_rows(seed, noisy=noisy)
     paths = root_to_leaf(rows)
     wide = assigned(method, [row for row, _ in paths])
     graph = graph_of([row for row, _ in paths])
