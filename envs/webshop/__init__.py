@@ -29,7 +29,8 @@ __all__ = [
 ]  # fmt: skip
 
 HEAVY = False
-MEASURES = ("score", "r_type", "r_att", "r_option", "r_price")  # entries of the last info that a report averages
+# Entries of the last info that a report averages.
+MEASURES = ("score_x100", "score", "r_type", "r_att", "r_option", "r_price")
 EXPERTS = ("expert", "careless", "rule", "random")
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {

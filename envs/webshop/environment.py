@@ -29,8 +29,9 @@ class Snapshot(NamedTuple):
 class WebShop:
     """WebShop under one configuration; see `Config`.
 
-    `info` carries `success` (a full score was reached), `score` (of the last purchase), `accepted` (the action had an
-    effect), the reward's parts after a purchase, and `error` where the original would have crashed.
+    `info` carries `success` (a full score was reached), `score` (of the last purchase) and `score_x100` (as papers
+    report it), `accepted` (the action had an effect), the reward's parts after a purchase, and `error` where the
+    original would have crashed.
     """
 
     def __init__(self, config: Config) -> None:
@@ -76,6 +77,7 @@ class WebShop:
         info: dict[str, Any] = {
             "success": self._score == FULL_SCORE,
             "score": self._score,
+            "score_x100": 100 * self._score,
             "accepted": outcome.accepted,
             **outcome.parts,
         }

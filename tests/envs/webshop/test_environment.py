@@ -110,6 +110,7 @@ def test_success_reward():
             break
     assert rewards[-1] == 10.0 and not any(rewards[:-1])
     assert result.info["success"] is True and result.info["score"] == 1.0 and result.info["r_type"] == 1.0
+    assert result.info["score_x100"] == 100.0
 
 
 def test_presets_fill_what_is_not_given():
