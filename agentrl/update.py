@@ -8,7 +8,8 @@ nothing but rounding. On a branched graph, ratios and means over whole episodes 
 (`agentrl.copies`), all of a tree's paths after one forward pass.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
@@ -28,6 +29,7 @@ from agentrl.loss import LossInputs, LossOutput
 from agentrl.minibatch import split
 from agentrl.pack import Aggregation, microbatches, pack, token_rows
 from agentrl.regularizers import KlForm, LldsConfig, kl_term, likelihood_guard
+from agentrl.sampling import fold
 
 
 class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
@@ -119,7 +121,7 @@ def update(
         loss_config: its configuration; one with a true `whole_episodes` gets an episode's tokens in one
             micro-batch.
         temperature: of the sampling; 0 (greedy) counts as 1, as in the engine.
-        seed: of the order of mini-batches.
+        seed: of the order of mini-batches and of dropout.
         beside: called with a mini-batch's rows before its optimiser step, to add a gradient of its own (a critic on
             the policy's trunk).
 
@@ -272,7 +274,7 @@ def _descend(
     """All optimiser steps of one update."""
     meter, rate = Meter(), learner.rate
     learner.network.model.train()
-    with learner.network.attending():
+    with learner.network.attending(), _dropout_of(learner, seed):
         for epoch in range(epochs):
             order = np.random.default_rng([seed, epoch])
             for rows in split(work.graph, work.rows, minibatches, config.unit, order):
@@ -280,6 +282,15 @@ def _descend(
     learner.network.model.eval()
     learner.updates += 1
     return {**meter.means(), "lr_scale": rate}
+
+
+@contextmanager
+def _dropout_of(learner: Learner, seed: int) -> Iterator[None]:
+    """Dropout's noise depends on the seed alone, so that a resumed run draws what an uninterrupted one would."""
+    device = learner.network.device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(fold([seed]))
+        yield
 
 
 def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateConfig, meter: "Meter") -> None:

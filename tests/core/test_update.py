@@ -275,10 +275,10 @@ def test_kl_without_a_reference_says_what_to_do():
         annotate(chains(0), learner, UpdateConfig(kl_coef=0.1), 1.0)
 
 
-def with_adapter():
+def with_adapter(dropout=0.0):
     """A model with a LoRA adapter that already does something."""
     model = tiny_model()
-    lora = LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj", "up_proj"])
+    lora = LoraConfig(r=2, lora_alpha=4, lora_dropout=dropout, target_modules=["q_proj", "v_proj", "up_proj"])
     adapted = get_peft_model(model, lora)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -307,6 +307,17 @@ def test_lora_trains_the_adapter_and_refers_to_the_model_below():
     update(learner, annotated, credit, config, ppo_clip, LOSS, temperature=1.0)
     assert all(torch.equal(a, b) for a, b in zip(before, frozen, strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(adapter, learner.trained, strict=True))
+
+
+def test_dropout_depends_on_the_update_and_on_nothing_drawn_before():
+    """As a run that was killed and resumed in another process."""
+    losses = []
+    for before, seed in ((1, 5), (2, 5), (2, 6)):
+        learner = Learner(loaded(with_adapter(dropout=0.5)), OptimConfig(lr=0.01))
+        torch.manual_seed(before)
+        losses.append(clone(learner, chains(3), UpdateConfig(), seed=seed)["loss"])
+        assert torch.initial_seed() == before  # and the caller's noise is its own
+    assert losses[0] == losses[1] != losses[2]
 
 
 def test_lora_gradient_is_the_plain_one():
