@@ -66,6 +66,7 @@ def environment(
     system: str = "",
     config: type[ToolConfig] = ToolConfig,
     snapshots: bool = False,
+    name: str = "",
     module: str = "",
     **defaults: Any,
 ) -> Hooks:
@@ -84,6 +85,7 @@ def environment(
         system: the system message.
         config: a subclass of ToolConfig with options of your own (`__init__(self, config)` receives them).
         snapshots: objects of the class can be deep-copied, so that branches need no replay.
+        name: of an environment that a package of its own adds by entry point; default: from the module.
         module: where the hooks are bound; default: the module of the class, the reward or the first function.
         defaults: other defaults of ToolConfig, such as calls="fenced".
 
@@ -110,6 +112,7 @@ def environment(
         rows=rows,
         system=system,
         snapshots=snapshots,
+        name=name,
     )
     setup.sourced_functions()
     return Hooks(config, setup.make, setup.tasks, setup.prompt)

@@ -64,6 +64,7 @@ class Setup:
         rows: where tasks come from.
         system: words of the system message.
         snapshots: instances of the class can be copied at any step.
+        name: the catalogue name; empty takes the module's.
     """
 
     module: str
@@ -74,6 +75,7 @@ class Setup:
     rows: Rows | None
     system: str
     snapshots: bool
+    name: str = ""
     _read: dict[str, RowTasks] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -83,7 +85,7 @@ class Setup:
     @property
     def env_name(self) -> str:
         """The catalogue name, or the dotted path."""
-        return self.module.removeprefix("agentrl.envs.")
+        return self.name or self.module.removeprefix("agentrl.envs.")
 
     @functools.cached_property
     def methods(self) -> dict[str, ToolSpec]:

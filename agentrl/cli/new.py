@@ -1,0 +1,57 @@
+"""`agentrl new env|tool NAME [--into FOLDER]`: a package of your own, with entry point, test and pyproject.
+
+It writes NAME/ with one module, its test and a pyproject.toml. `pip install -e NAME` makes it known to every command by
+its name; its tests run without that.
+"""
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentrl import __version__, catalogue
+from agentrl.cli import _scaffold
+from agentrl.cli._parser import Parser
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = Parser("agentrl new", __doc__)
+    parser.add_argument("kind", choices=("env", "tool"))
+    parser.add_argument("name", help="a word of small letters, digits and _")
+    parser.add_argument("--into", type=Path, default=Path(), help="where the folder goes; default: here")
+    given = parser.parse_args(words)
+    check(given.kind, given.name)
+    folder = given.into / given.name
+    if folder.exists():
+        raise ValueError(f"{folder} exists already: choose another name or --into another folder")
+    write(given.kind, given.name, folder)
+    print(f"wrote {', '.join(sorted(str(path) for path in folder.iterdir()))}")
+    print("next:", *_scaffold.STEPS[given.kind].format(name=given.name, folder=folder).splitlines(), sep="\n  ")
+    return 0
+
+
+def check(kind: str, name: str) -> None:
+    """Raises ValueError for a name that is none, or taken."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name: use small letters, digits and _, a letter first, at most 41")
+    if name in catalogue.names(f"{kind}s"):
+        raise ValueError(f"{kind} {name!r} exists already: choose another name")
+
+
+def write(kind: str, name: str, folder: Path) -> None:
+    """All files or none."""
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        part.mkdir(parents=True)
+        title = "".join(word.capitalize() for word in name.split("_"))
+        for path, text in _scaffold.FILES[kind].items():
+            filled = text.replace("NAME", name).replace("TITLE", title).replace("VERSION", __version__)
+            (part / path.replace("NAME", name)).write_text(filled, "utf-8")
+        part.rename(folder)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise ValueError(f"cannot write {folder}: {error.strerror or error}") from None
