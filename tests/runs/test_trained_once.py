@@ -1,0 +1,119 @@
+"""Trees that a rollout really grew: training each step once is training on the expanded root-to-leaf rows."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from agentrl import catalogue, store
+from agentrl.cli import main
+from agentrl.config import resolve
+from agentrl.credit import Credit, assign, forked
+from agentrl.graph import StepGraph, Tokens, paths
+from agentrl.learner import Learner, OptimConfig
+from agentrl.pack import decisions, token_rows
+from agentrl.update import UpdateConfig, update
+from tests.core.graphs import gradient, loaded
+from tests.runs.test_branching import RECIPE
+
+ONCE = {"kl_coef": 0.3, "entropy_coef": 0.2, "max_tokens": 100_000}
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> tuple[StepGraph, Path]:
+    """A graph that the tree rollout sampled, and the policy that did."""
+    folder = tmp_path_factory.mktemp("once")
+    (folder / "once.toml").write_text(RECIPE)
+    words = ["run.iterations=1", f"run.folder={folder}", "rollout.rounds=2", "rollout.leaves=4"]
+    assert main(["train", str(folder / "once.toml"), *words]) == 0
+    graph = store.read(folder / "once" / "graphs" / "000000.safetensors")
+    assert forked(graph) and len(graph) < 0.9 * len(paths(graph).row)
+    return graph, folder / "once" / "checkpoints" / "000001" / "policy"
+
+
+def noisy(graph: StepGraph) -> StepGraph:
+    """Rewards at leaves and inside, log-probs that are off, so that every term is at work and ratios are clipped."""
+    rng = np.random.default_rng(0)
+    assert graph.tokens is not None
+    size, sure = len(graph.tokens.ids), np.diff(graph.tokens.allowed_offsets) == 1
+    off = {
+        name: np.where(sure, 0.0, graph.columns["old_logprob"] + rng.normal(0, 0.6, size))
+        for name in ("old_logprob", "ref_logprob")
+    }
+    return graph.with_columns(reward=rng.choice([0.0, 0.0, 1.0, -0.5], len(graph)), **off)
+
+
+def expanded(graph: StepGraph) -> StepGraph:
+    """Each root-to-leaf path as an episode of its own rows, token by token."""
+    on, tokens = paths(graph), graph.tokens
+    assert tokens is not None
+    start = np.append(True, on.leaf[1:] != on.leaf[:-1])  # [P]
+    above = np.where(start, -1, np.arange(len(on.row)) - 1)  # [P]
+    columns = {k: x[on.row] for k, x in graph.columns.items() if len(x) == len(graph)}
+    columns |= {"parent": above, "episode": on.leaf, "rollout": on.leaf, "caller": np.full(len(on.row), -1)}
+    place = np.concatenate([np.arange(*tokens.offsets[row : row + 2]) for row in on.row])  # [S']
+    sets = [tokens.allowed_ids[slice(*tokens.allowed_offsets[s : s + 2])] for s in place]
+    columns |= {k: x[place] for k, x in graph.columns.items() if len(x) == len(tokens.ids)}
+    return StepGraph(
+        columns=columns,
+        tokens=Tokens(
+            offsets=np.append(0, np.cumsum(np.diff(tokens.offsets)[on.row])),
+            ids=tokens.ids[place],
+            sampled=tokens.sampled[place],
+            logprobs=tokens.logprobs[place],
+            allowed_offsets=np.append(0, np.cumsum([len(s) for s in sets])).astype(np.int64),
+            allowed_ids=np.concatenate(sets).astype(np.int64),
+            context=np.where(tokens.context[on.row] >= 0, above, -1),
+            context_tokens=tokens.context_tokens[on.row],
+        ),
+    )
+
+
+def trained(folder: Path, graph: StepGraph, credit: Credit, config: UpdateConfig, loss: Any) -> tuple[float, Any]:
+    """Loss and gradient of one update that changes nothing."""
+    model = AutoModelForCausalLM.from_pretrained(folder).double()
+    learner = Learner(loaded(model), OptimConfig(lr=0.0, grad_clip=0.0, weight_decay=0.0))
+    learner.step = lambda: SimpleNamespace(grad_norm=0.0, skipped=False).__dict__.values()  # type: ignore[method-assign]
+    model.zero_grad()
+    metrics = update(learner, graph, credit, config, loss.module, loss.config, temperature=1.0)
+    return metrics["loss"], gradient(model)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        ({"name": "ppo_clip", "dual_clip": 1.5}, {}),
+        ({"name": "ppo_clip", "dual_clip": 1.5}, {"aggregation": "seq-mean-token-mean"}),
+        ({"name": "tree_turn_ratio"}, {"aggregation": "seq-mean-token-sum"}),
+        ({"name": "turn_ppo"}, {}),
+        ({"name": "ppo_clip", "dual_clip": 1.5}, {"aggregation": "seq-mean-token-mean", "sequence": "episode"}),
+        ({"name": "gspo"}, {"aggregation": "seq-mean-token-mean", "sequence": "episode"}),
+    ],
+)
+@pytest.mark.parametrize("method", ["tree_grpo", "gigpo"])
+def test_loss_and_gradient_are_those_of_the_expanded_rows(sampled, loss, options, method):
+    torch.set_num_threads(1)
+    graph = noisy(sampled[0])
+    whole = expanded(graph)
+    assert len(whole) > len(graph)
+    module = catalogue.load("credit", method)
+    config, entry = UpdateConfig(**ONCE, **options), resolve("loss", loss)
+    once = trained(sampled[1], graph, assign(module, graph, module.Config()), config, entry)
+    rows = trained(sampled[1], whole, assign(module, whole, module.Config()), config, entry)
+    assert once[0] == pytest.approx(rows[0], abs=1e-9) and abs(once[0]) > 1e-3
+    assert float(once[1].norm()) > 1e-3
+    assert float((once[1] - rows[1]).norm() / rows[1].norm()) < 1e-6  # the norm layers compute in float32
+
+
+def test_clips_the_dual_clip_and_both_signs_are_at_work_on_shared_steps(sampled):
+    graph = noisy(sampled[0])
+    module = catalogue.load("credit", "tree_grpo")
+    credit = assign(module, graph, module.Config())
+    both = (credit.weight > 1) & (credit.positive > 0) & (credit.negative > 0)  # [N]
+    ratio = np.exp(sampled[0].columns["old_logprob"] - graph.columns["old_logprob"])  # [S], as the weights are now
+    ratio = ratio[decisions(graph.tokens) & both[token_rows(graph.tokens)]]
+    assert (ratio > 1.5).any() and (ratio > 1.2).any() and (ratio < 0.8).any()
