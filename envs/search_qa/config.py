@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from agentrl.config import resolve
 from agentrl.envs.search_qa.encyclopaedia import SPLITS
 from agentrl.retrieval import Form
 
@@ -58,6 +59,13 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         if not any(reward.values()):
             raise ValueError("no signal has a weight, so nothing is rewarded: give em a weight")
         return reward
+
+    @field_validator("retriever")
+    @classmethod
+    def _known(cls, retriever: dict[str, Any]) -> dict[str, Any]:
+        if retriever:
+            resolve("tools", retriever, "retriever")
+        return retriever
 
     @model_validator(mode="after")
     def _one_source(self) -> "Config":

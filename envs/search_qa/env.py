@@ -175,7 +175,7 @@ def retriever(config: Config) -> Retriever:
 
 @functools.lru_cache(maxsize=8)
 def _tool(options: str) -> Retriever:
-    entry = resolve("tools", json.loads(options), "env.retriever")
+    entry = resolve("tools", json.loads(options), "retriever")
     made = entry.module.make(entry.config)
     if not isinstance(made, Retriever):
         raise ValueError(f"env.retriever.name = {entry.name!r} is no retriever: it has no search(queries, k)")

@@ -149,7 +149,7 @@ def test_options_that_cannot_work(options, words):
     [
         ({"name": "serach"}, "did you mean search"),
         ({"name": "search", "bm25": {"corpus": "/nowhere.jsonl"}}, "bm25.corpus = '/nowhere.jsonl': no such file"),
-        ({"name": "search", "backend": "bm26"}, r"env\.retriever\.backend = 'bm26'"),
+        ({"name": "search", "backend": "bm26"}, r"retriever\.backend = 'bm26'"),
     ],
 )
 def test_a_retriever_that_cannot_be_made_is_told_before_anything_is_played(retriever, words):
