@@ -24,10 +24,13 @@ def from_messages(trajectories: Iterable[Mapping[str, Any]]) -> list[Row]:
             an assistant message); maybe `episode` (default: its place in the list) and `truncated`.
 
     Raises:
-        ValueError: a trajectory has no assistant message, or the number of rewards is another one.
+        ValueError: a trajectory has no messages or group, no assistant message, or another number of rewards.
     """
     rows: list[Row] = []
     for number, trajectory in enumerate(trajectories):
+        for name in ("messages", "group"):
+            if name not in trajectory:
+                raise ValueError(f"trajectory {number}: {name}: missing, it has {sorted(trajectory)}")
         turns = _turns(trajectory["messages"])
         if not turns:
             raise ValueError(f"trajectory {number}: messages: there is no assistant message in it")

@@ -168,12 +168,19 @@ def require(method: ModuleType, graph: StepGraph) -> None:
     """Raise ValueError unless the graph has the columns the method names in NEEDS (on every row) and
     READS."""
     for name in (*getattr(method, "NEEDS", ()), *getattr(method, "READS", ())):
-        column = graph.column(name, name_of(method))
+        column = graph.columns.get(name)
+        known = column is not None
+        if column is not None and not name.startswith("token_"):
+            absent = np.isnan(column) if column.dtype.kind == "f" else (column.dtype.kind == "i") & (column < 0)
+            known = not len(column) or not absent.all()
+        if not known:
+            at = f"{where(graph, 0)}: {name}: " if len(graph) and graph.has("line") else ""
+            raise ValueError(
+                f"{at}{name_of(method)} needs the column {name!r}, which these steps do not have: "
+                "give it on each step, or choose an annotation that computes it"
+            )
         if name.startswith("token_"):
             continue
-        absent = np.isnan(column) if column.dtype.kind == "f" else (column.dtype.kind == "i") & (column < 0)
-        if len(column) and absent.all():
-            raise ValueError(f"{name_of(method)} needs the column {name!r}, which these steps do not have")
         if name in getattr(method, "NEEDS", ()) and absent.any():
             at = where(graph, int(np.argmax(absent)))
             raise ValueError(f"{at}: {name}: {name_of(method)} needs it on every step, and here it is missing")

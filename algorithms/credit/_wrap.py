@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator
 
 from agentrl import catalogue
+from agentrl.config import validate
 from agentrl.credit import Credit, require
 from agentrl.graph import StepGraph
 
@@ -47,7 +48,7 @@ def inner(name: str, options: Mapping[str, Any]) -> Inner:
     module = catalogue.load("credit", name)
     if getattr(module, "ON", "chains") != "chains":
         raise ValueError(f"{name} gives credit to {module.ON}, which cannot be combined with credit of chains")
-    config = module.Config.model_validate(options)
+    config = validate(module.Config, options, name)
     if getattr(config, "per_token", False):
         raise ValueError(
             f"{name} with these options gives credit to tokens, which cannot be combined with that of chains"

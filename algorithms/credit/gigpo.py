@@ -12,10 +12,10 @@ greedy first fit, whose partition depends on the order of rows.
 """
 
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from agentrl.algorithms.credit import grpo
 from agentrl.credit import Credit
@@ -36,6 +36,17 @@ class Config(grpo.Config, frozen=True):
     gamma: float = Field(0.95, ge=0, le=1)
     step_weight: float = 1.0
     similarity: float | Literal["off"] = "off"
+
+    @field_validator("similarity", mode="before")
+    @classmethod
+    def _threshold(cls, given: Any) -> Any:
+        try:
+            fits = given == "off" or 0 < float(given) <= 1
+        except (TypeError, ValueError):
+            fits = False
+        if not fits:
+            raise ValueError("it must be off, or a ratio above 0 and at most 1, such as 0.9")
+        return given
 
 
 def step_return(graph: StepGraph, gamma: float, invalid_penalty: float) -> np.ndarray:
