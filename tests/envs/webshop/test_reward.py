@@ -1,10 +1,12 @@
 """The score: cases worked by hand, laws."""
 
 import itertools
+import random
 
 import pytest
+from rapidfuzz import fuzz
 
-from agentrl.envs.webshop.reward import COLOURS, Bought, Unscorable, Wanted, alike, colour, score
+from agentrl.envs.webshop.reward import COLOURS, Bought, Unscorable, Wanted, alike, colour, plain, score, set_ratio
 
 BOUGHT = Bought(
     title="Red Rug",
@@ -127,6 +129,28 @@ def test_no_options_no_part():
 )
 def test_alike(left, right, same):
     assert alike(left, right) is same
+
+
+def test_the_ratio_is_that_of_matching_blocks_by_hand():
+    # After "fast char" (9) difflib takes the first g of "ging", and nothing is left before the g of "i3g":
+    # 2 * 10 / (13 + 12) = 80%. The longest common subsequence also has the i: 2 * 11 / 25 = 88%, a match.
+    assert set_ratio("fast charging", "fast chari3g") == 80
+    assert round(fuzz.token_set_ratio("fast charging", "fast chari3g")) == 88
+    assert not alike("fast charging", "fast chari3g")
+    # "non slip", "non slp": after "non sl" (6) also the p: 2 * 7 / 15 = 93%.
+    assert set_ratio("non slip", "non slp") == 93 and alike("non slip", "non slp")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ruling_out_by_the_longest_subsequence_changes_nothing(seed):
+    rng = random.Random(seed)
+    for _ in range(200):
+        left, right = ("".join(rng.choices("abc ", k=rng.randint(1, 12))) for _ in range(2))
+        if rng.random() < 0.6:
+            at = rng.randrange(len(left))
+            right = left[:at] + rng.choice("abc ") + left[at + rng.randint(0, 1) :]
+        first, second = plain(left), plain(right)
+        assert alike(left, right) == bool(first and second and set_ratio(first, second) > 85), (left, right)
 
 
 @pytest.mark.parametrize("n_attributes", [1, 2, 3])
