@@ -19,6 +19,8 @@ from agentrl.logprobs import token_stats
 from agentrl.pack import decisions, microbatches, pack, token_rows
 from agentrl.update import UpdateConfig
 
+PER_TOKEN = ("old_logprob", "importance", "ref_logprob", "token_value")  # columns [S]
+
 
 class Annotated(NamedTuple):
     """A graph with more columns, and metrics of the annotation."""
@@ -41,15 +43,25 @@ def annotate(
     config: UpdateConfig,
     temperature: float,
     annotators: Sequence[Annotator] = (),
+    mine: np.ndarray | None = None,
 ) -> Annotated:
     """Add `old_logprob`, `importance` and, with a KL term, `ref_logprob`: each [S] float64; and a critic's values,
     and what the `annotators` fill.
 
     Rows that cannot be trained (probes, ended by an environment error) keep the engine's log-probs. At
     temperature 0 (greedy) log-probs are those of temperature 1, as the engine's are.
+
+    Args:
+        graph: with tokens.
+        learner: the policy of the steps `mine`.
+        config: of the update.
+        temperature: of the sampling.
+        annotators: what else to fill.
+        mine: [N] bool; with several policies each annotates its own steps, and what others filled stays.
     """
     assert graph.tokens is not None, "annotation needs tokens"
     rows = trained_rows(graph)
+    rows = rows if mine is None else rows[mine[rows]]
     behaviour = graph.tokens.logprobs  # [S]
     columns = {"old_logprob": behaviour, "importance": np.ones(len(behaviour))}
     metrics: dict[str, float] = {}
@@ -70,11 +82,23 @@ def annotate(
             reference = logprobs(network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)
         columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
     if learner.critic is not None:
-        columns |= learner.critic.columns(graph, config.max_tokens)
+        columns |= learner.critic.columns(graph, rows, config.max_tokens)
+    if mine is not None:
+        columns = {name: _mine(graph, mine, name, column) for name, column in columns.items()}
     graph = graph.with_columns(**columns)
     for annotator in annotators:
         graph = graph.with_columns(**annotator.columns(graph, learner, config.max_tokens))
     return Annotated(graph, metrics)
+
+
+def _mine(graph: StepGraph, mine: np.ndarray, name: str, column: np.ndarray) -> np.ndarray:
+    """A column [N] or [S] of the steps `mine`, and what it held on the others."""
+    if not graph.has(name):
+        return column
+    assert graph.tokens is not None
+    own = mine if len(column) == len(graph) and name not in PER_TOKEN else mine[token_rows(graph.tokens)]
+    merged: np.ndarray = np.where(own, column, graph.column(name))
+    return merged
 
 
 def trained_rows(graph: StepGraph) -> np.ndarray:

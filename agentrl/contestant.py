@@ -1,15 +1,17 @@
 """Who is evaluated: a run, a model folder, an endpoint, an expert or chance, from one word of the command line."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentrl import catalogue, world
+from agentrl.agents import POLICY, Agent, Crew, sections, team
 from agentrl.config import Entry, read_toml, resolve
 from agentrl.limits import Limits
 from agentrl.policies import ExpertActor, Random, Scripted, read_actions
 from agentrl.pool import Pool
-from agentrl.prompt import Prompt, stopping
+from agentrl.prompt import stopping
 from agentrl.rollout import Actor, Player, PolicyActor
 
 CONTEXT = 4096  # most tokens of context for a model folder, which has no recipe to say
@@ -25,6 +27,7 @@ class Contestant:
         tables: the configuration of the run it comes from, else empty.
         env_options: options of the environment the run was trained on, its evaluation options on top.
         said: what reports say, filled in by `player`.
+        opened: pools of agents that are called, closed by `close`.
     """
 
     word: str
@@ -32,6 +35,7 @@ class Contestant:
     tables: dict[str, Any] = field(default_factory=dict)
     env_options: dict[str, Any] = field(default_factory=dict)
     said: dict[str, object] = field(default_factory=dict)
+    opened: list[Pool] = field(default_factory=list)
 
     @classmethod
     def of(cls, word: str, env: str) -> "Contestant":
@@ -76,42 +80,62 @@ class Contestant:
         limits = Limits.model_validate(self.tables.get("limits", {}))
         return limits if turns is None else limits.model_copy(update={"turns": turns})
 
+    def crew(self, entry: Entry, pool: Pool, *, seed: int, limits: Limits) -> Crew:
+        """The agents that take part: the one that plays `pool`, and those that the environment or the run adds."""
+        chosen = sections(entry, self.tables.get("agents", {}) if self.env_options else {})
+        context = resolve("context", self.tables.get("context", {"name": "full"}))
+        agents = team(entry, context, limits, self.word, chosen)
+        main, *called = agents
+        pools = {name: self._pool(agents[name]) for name in called}
+        self.opened += pools.values()
+        return Crew(agents, {main: pool, **pools}, admissible=self._admissible(), seed=seed)
+
     def player(self, entry: Entry, pool: Pool, *, seed: int, temperature: float | None, limits: Limits) -> Player:
         """How it plays the environment."""
-        context = resolve("context", self.tables.get("context", {"name": "full"}))
-        prompt = world.words(entry)
-        return Player(
-            actor=self._actor(prompt, limits, temperature),
-            pool=pool,
-            prompt=prompt,
-            context=context.module,
-            context_config=context.config,
-            limits=limits,
-            admissible=self._admissible(),
-            seed=seed,
-        )
+        crew = self.crew(entry, pool, seed=seed, limits=limits)
+        models: dict[str, PolicyActor] = {}  # by policy, so that agents that share one share its engine
+        return crew.player({name: self._actor(agent, crew, temperature, models) for name, agent in crew.agents.items()})
+
+    def close(self) -> None:
+        """Close the pools of agents that were called."""
+        for pool in self.opened:
+            pool.close()
+
+    def _pool(self, agent: Agent) -> Pool:
+        limits = agent.limits
+        return world.pool(agent.env, "auto", 0, limits.call_seconds, limits.start_seconds, limits.output_chars)
 
     def _admissible(self) -> bool:
         return bool(self.tables) and self.tables["engine"]["actions"] == "admissible"
 
-    def _actor(self, prompt: Prompt, limits: Limits, temperature: float | None) -> Actor:
-        if self.kind == "expert":
-            return ExpertActor(self.word, prompt)
+    def _actor(self, agent: Agent, crew: Crew, temperature: float | None, made: dict[str, PolicyActor]) -> Actor:
+        """Who answers for an agent; a script speaks for the first one only, the others' experts for themselves."""
+        first = agent is next(iter(crew.agents.values()))
+        if self.kind == "expert" or (self.kind == "scripted" and not first):
+            return ExpertActor(agent.expert, agent.prompt)
         if self.kind == "random":
-            return PolicyActor(Random(prompt), None, None)
+            return PolicyActor(Random(agent.prompt), None, None)
         if self.kind == "scripted":
             actions = read_actions(Path(self.word.removeprefix("scripted:")))
-            return PolicyActor(Scripted([prompt.answer(action) for action in actions]), None, None)
-        if self.kind == "openai":
-            from agentrl.engines.openai import from_word
+            return PolicyActor(Scripted([agent.prompt.answer(action) for action in actions]), None, None)
+        policy = agent.policy if self.kind == "run" else POLICY
+        if policy not in made:
+            of_it = [a for a in crew.agents.values() if self.kind != "run" or a.policy == policy]
+            made[policy] = (
+                self._endpoint(of_it, temperature) if self.kind == "openai" else self._model(policy, of_it, temperature)
+            )
+        return made[policy]
 
-            endpoint = from_word(self.word, temperature=temperature, max_tokens=limits.turn_tokens)
-            self.said = endpoint.describe()
-            return PolicyActor(endpoint, None, None)
-        return self._model(prompt, temperature)
+    def _endpoint(self, agents: Sequence[Agent], temperature: float | None) -> PolicyActor:
+        from agentrl.engines.openai import from_word
 
-    def _model(self, prompt: Prompt, temperature: float | None) -> Actor:
-        """A model on disk: the latest checkpoint of a run with its settings, or a plain folder."""
+        most = max(agent.limits.turn_tokens for agent in agents)
+        endpoint = from_word(self.word, temperature=temperature, max_tokens=most)
+        self.said = endpoint.describe()
+        return PolicyActor(endpoint, None, None)
+
+    def _model(self, policy: str, agents: Sequence[Agent], temperature: float | None) -> PolicyActor:
+        """A model on disk: a policy of a run's latest checkpoint with the run's settings, or a plain folder."""
         import torch
 
         from agentrl import models
@@ -122,7 +146,7 @@ class Contestant:
         from agentrl.sampling import Sampling
 
         run = self.kind == "run"
-        path = RunFolder(Path(self.word)).latest() / "policy" if run else Path(self.word)
+        path = RunFolder(Path(self.word)).latest() / policy if run else Path(self.word)
         sampling = Sampling.model_validate(self.tables.get("sampling", {}))
         if temperature is not None:
             sampling = sampling.model_copy(update={"temperature": temperature})
@@ -134,11 +158,11 @@ class Contestant:
         engine = HfEngine(
             loaded.model,
             loaded.tokenizer,
-            stopping(sampling, prompt),
+            stopping(sampling, *(agent.prompt for agent in agents)),
             max_slots=self.tables["engine"]["max_slots"] if run else 64,
             max_context=context,
             actions="admissible" if self._admissible() else "free",
             deterministic=True,
         )
-        self.said = engine.describe()
+        self.said = self.said or engine.describe()
         return PolicyActor(engine, Chat(loaded.tokenizer), context)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from agentrl.appended import appended
 from agentrl.credit import Credit, forked
 from agentrl.forward import Network, network
-from agentrl.graph import PLAYED, StepGraph, Tokens, path_lengths
+from agentrl.graph import StepGraph, Tokens, path_lengths
 from agentrl.minibatch import split
 from agentrl.models import ModelConfig, load
 from agentrl.pack import Batch, microbatches, pack, token_rows
@@ -129,13 +129,12 @@ class Critic:
             hidden = self.network.hidden(part)[torch.from_numpy(part.at).to(self.network.device)]
             yield part, self.values(hidden)
 
-    def columns(self, graph: StepGraph, max_tokens: int) -> dict[str, np.ndarray]:
+    def columns(self, graph: StepGraph, played: np.ndarray, max_tokens: int) -> dict[str, np.ndarray]:
         """`value` [N] (and `value_high`), `next_value` [N] of truncated last rows; per token also `token_value` [S].
 
-        NaN where there is none: on rows that are not trained, and off truncated ends.
+        NaN where there is none: on rows that are not `played` (ascending), and off truncated ends.
         """
         assert graph.tokens is not None, "a critic reads tokens"
-        played = np.flatnonzero((graph.kind == PLAYED) & ~graph.failed())
         tokens, tail_rows, cut = with_tails(graph, played)
         where = first_sampled(tokens) if self.config.at == "turn" else tokens.sampled.copy()
         read = self.read(tokens, np.concatenate([played, tail_rows]), where, max_tokens)  # [S', H]

@@ -14,6 +14,7 @@ Optional hooks, called by name:
     def kind(task: Task) -> str                    # label for per-type tables
     def benchmark(config: Config) -> str           # the name results are reported under
     MEASURES: tuple[str, ...]                      # numeric entries of the last `info` that reports average
+    def agents(config: Config) -> Mapping[str, Mapping] # sections [agents.NAME] of the agents it may call
     commands: Mapping[str, Callable]               # verbs of `agentrl envs NAME ...`
     play: Callable                                 # its own `agentrl play NAME ...`
     check: Callable                                # `agentrl check NAME --games ...`: against a reference engine

@@ -84,9 +84,10 @@ def stops(prompt: Prompt) -> tuple[str, ...]:
     return tuple(getattr(prompt, "stop", ()))
 
 
-def stopping(sampling: Sampling, prompt: Prompt) -> Sampling:
-    """The sampling settings with the environment's stop strings, where they name none themselves."""
-    return sampling if sampling.stop else sampling.model_copy(update={"stop": stops(prompt)})
+def stopping(sampling: Sampling, *prompts: Prompt) -> Sampling:
+    """The sampling settings with the environments' stop strings, where they name none themselves."""
+    found = dict.fromkeys(stop for prompt in prompts for stop in stops(prompt))
+    return sampling if sampling.stop else sampling.model_copy(update={"stop": tuple(found)})
 
 
 class Plain:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from agentrl import checkpoint, critic, models, needs, word_tokenizer, world
+from agentrl.agents import Crew, rows_of
 from agentrl.annotate import Annotator
 from agentrl.chat import Chat, template_report
 from agentrl.collect import Budget, collect
@@ -25,7 +26,7 @@ from agentrl.pool import EnvFault, Pool
 from agentrl.progress import Progress
 from agentrl.prompt import stopping
 from agentrl.records import build_graph
-from agentrl.rollout import Actor, Player, PolicyActor, play
+from agentrl.rollout import Actor, PolicyActor, play
 from agentrl.runfolder import RunFolder
 from agentrl.sampler import ENDLESS
 from agentrl.sampling import Sampling
@@ -33,7 +34,6 @@ from agentrl.settings import Settings
 from agentrl.stream import Stream
 from agentrl.types import Task
 
-POLICY = "policy"  # the learner of a run with one agent
 TRAIN, CLONE, EVALUATE, VOCABULARY = range(4)  # stages of a noise key
 
 
@@ -46,28 +46,36 @@ class Run:
         if tables.run.threads:
             torch.set_num_threads(tables.run.threads)
         torch.manual_seed(tables.run.seed)
-        self.prompt = world.words(settings.env)
+        self.agents = settings.agents
+        self.main = next(iter(self.agents.values()))
         self.tasks = world.tasks(settings.env)
         self.eval_tasks = panel(settings)
         check_disjoint(self.tasks, self.eval_tasks)
         self.folder = RunFolder(settings.folder, complete=lambda stored: Settings(stored).dump())
         self.folder.refuse(settings.dump(), resume=resume)
         self.loop = Loop()
-        self.pools = {name: self._pool(entry) for name, entry in (("train", settings.env), ("eval", settings.eval_env))}
+        pools = {name: self._pool(agent.env) for name, agent in self.agents.items()}
+        self.pools = [*pools.values(), self._pool(settings.eval_env)]
+        admissible, seed = tables.engine.actions == "admissible", tables.run.seed
+        self.crews = {
+            where: Crew(self.agents, {**pools, self.main.name: own}, admissible=admissible, seed=seed)
+            for where, own in (("train", pools[self.main.name]), ("eval", self.pools[-1]))
+        }
         self.state = checkpoint.Progress()
         at = self.folder.checkpoints()[-1] if self.folder.checkpoints() else None
         self.learners = {
-            POLICY: Learner(
-                self._model(at),
-                tables.optim,
+            name: Learner(
+                self._model(at, name),
+                plan.optim,
                 reference=tables.update.kl_coef > 0,
-                critic=critic.maker(tables.critic, tables.model, tables.run.seed),
+                critic=critic.maker(tables.critic, plan.model, tables.run.seed),
             )
+            for name, plan in settings.policies.items()
         }
         self.kept = {"stream": Stream(settings.credit.module, tables.sampling.temperature)} if streams(settings) else {}
         self.gold: dict[str, np.ndarray] = {}  # the answers to the tasks of the last batch
-        self.chat = Chat(self.learner.tokenizer)
-        self.engine = self._engine(tables.sampling)
+        self.chats = {name: Chat(learner.tokenizer) for name, learner in self.learners.items()}
+        self.engines = self._engines(tables.sampling)
         if tables.warmup.updates:
             self.loop.run(self._try_expert())
         self.sampler = settings.sampler.module.make(settings.sampler.config, self.tasks, tables.run.seed)
@@ -81,25 +89,28 @@ class Run:
         except BaseException:
             self.folder.drop_if_nothing_came_of_it()
             raise
-        for line in filter(None, (template_report(self.chat), self.learner.note, leaves_report(settings))):
+        notes = [
+            note for name in self.learners for note in (template_report(self.chats[name]), self.learners[name].note)
+        ]
+        for line in filter(None, (*dict.fromkeys(notes), leaves_report(settings))):
             progress.say(f"note: {line}")
 
     @property
     def learner(self) -> Learner:
-        """The learner of the only policy."""
-        return self.learners[POLICY]
+        """The learner of the agent that tasks are given to."""
+        return self.learners[self.main.policy]
 
     def close(self) -> None:
         """Flush and end what the run holds; a new folder without a result in it goes again."""
         self.metrics.close()
         self.folder.drop_if_nothing_came_of_it()
-        for pool in self.pools.values():
+        for pool in self.pools:
             pool.close()
         self.loop.close()
 
     def rollouts(self, iteration: int) -> tuple[StepGraph, dict[str, float]]:
-        """A batch of training rollouts of the current policy."""
-        player = self.player(PolicyActor(self.engine, self.chat, self.tables.engine.max_context), "train", TRAIN)
+        """A batch of training rollouts of the current policies."""
+        player = self.crews["train"].player(self._actors(self.engines), TRAIN)
         batch = self.tables.batch
         got = self.loop.run(
             collect(
@@ -134,38 +145,35 @@ class Run:
 
     def demonstrations(self, step: int) -> StepGraph:
         """A batch of fresh expert episodes."""
-        warmup = self.tables.warmup
-        actor = ExpertActor(warmup.expert, self.prompt, self.chat, self.tables.engine.max_context)
-        tasks = self.clone_sampler.draw(warmup.episodes)
-        records = self.loop.run(play(self.player(actor, "train", CLONE), tasks, iteration=step))
+        context = self.tables.engine.max_context
+        actors = {
+            name: ExpertActor(agent.expert, agent.prompt, self.chats[agent.policy], context)
+            for name, agent in self.agents.items()
+        }
+        tasks = self.clone_sampler.draw(self.tables.warmup.episodes)
+        records = self.loop.run(play(self.crews["train"].player(actors, CLONE), tasks, iteration=step))
         return build_graph(records)
+
+    def mine(self, graph: StepGraph, policy: str, trained: bool = True) -> np.ndarray | None:
+        """[N] bool, the steps of a policy, only those that train it if `trained`; None where all are."""
+        if len(self.learners) == 1 and (not trained or all(agent.trained for agent in self.agents.values())):
+            return None
+        return rows_of(graph, self.agents, policy, trained)
 
     def evaluation(self, mode: str, tasks: Sequence[Task]) -> Report:
         """The current policy on held-out tasks, each once."""
         sampling, asked = self.tables.sampling, self.tables.eval.temperature
         temperature = 0.0 if mode == "greedy" else asked or sampling.temperature
-        engine = self._engine(sampling.model_copy(update={"temperature": temperature}))
-        player = self.player(PolicyActor(engine, self.chat, self.tables.engine.max_context), "eval", EVALUATE)
-        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, {**engine.describe(), "mode": mode}))
-
-    def player(self, actor: Actor, pool: str, stage: int) -> Player:
-        """How episodes of this run are played."""
-        return Player(
-            actor=actor,
-            pool=self.pools[pool],
-            prompt=self.prompt,
-            context=self.settings.context.module,
-            context_config=self.settings.context.config,
-            limits=self.tables.limits,
-            admissible=self.tables.engine.actions == "admissible",
-            seed=self.tables.run.seed,
-            stage=stage,
-        )
+        engines = self._engines(sampling.model_copy(update={"temperature": temperature}))
+        player = self.crews["eval"].player(self._actors(engines), EVALUATE)
+        said = {**engines[self.main.policy].describe(), "mode": mode}
+        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, said))
 
     def sync(self, version: int) -> None:
-        """Let the engine generate with the learner's weights (shared memory: only its cache is stale)."""
-        self.engine.clear()
-        self.engine.version = version
+        """Let the engines generate with the learners' weights (shared memory: only their caches are stale)."""
+        for engine in self.engines.values():
+            engine.clear()
+            engine.version = version
 
     def save(self) -> None:
         """Write a checkpoint of the run as it stands now: `clone-STEP` in the warm-up, then the number of updates."""
@@ -184,7 +192,8 @@ class Run:
         checkpoint.restore(at, self.learners, self.kept)
         self.sampler.restore(self.state.sampler)
         self.clone_sampler.restore(self.state.warmup_sampler)
-        self.engine.version = self.state.step if self.state.stage == "train" else 0
+        for engine in self.engines.values():
+            engine.version = self.state.step if self.state.stage == "train" else 0
         if (
             self.state.stage == "train"
             and self.state.step < self.tables.run.iterations
@@ -196,11 +205,11 @@ class Run:
 
     def _gold(self, task: Task) -> np.ndarray:
         """[T] ids of the task's answer in the environment's format, without an end token."""
-        return self.chat.encode(self.prompt.answer(self.settings.env.module.gold(task)))
+        return self.chats[self.main.policy].encode(self.main.prompt.answer(self.settings.env.module.gold(task)))
 
     async def _try_expert(self) -> None:
         """One move of the demonstrator, so that a mistake in its words is told before anything is written."""
-        handle = self.pools["train"].acquire()
+        handle = self.pools[0].acquire()
         broken = True
         try:
             await handle.reset(self.tasks[0])
@@ -209,7 +218,7 @@ class Run:
         except EnvFault:  # a rollout tries again, and reports what persists
             pass
         finally:
-            self.pools["train"].release(handle, broken=broken)
+            self.pools[0].release(handle, broken=broken)
 
     def _pool(self, entry: Entry) -> Pool:
         tables, limits = self.tables, self.tables.limits
@@ -222,53 +231,71 @@ class Run:
             limits.output_chars,
         )
 
-    def _engine(self, sampling: Sampling) -> HfEngine:
+    def _engines(self, sampling: Sampling) -> dict[str, HfEngine]:
+        """An engine for each policy."""
         tables = self.tables
-        return HfEngine(
-            self.learner.model,
-            self.learner.tokenizer,
-            stopping(sampling, self.prompt),
-            max_slots=tables.engine.max_slots,
-            max_context=tables.engine.max_context,
-            actions=tables.engine.actions,
-            deterministic=tables.run.deterministic,
-            entropies=getattr(self.settings.rollout.module, "ENTROPY", False),
-        )
+        engines = {}
+        for name, learner in self.learners.items():
+            prompts = [agent.prompt for agent in self.agents.values() if agent.policy == name]
+            engines[name] = HfEngine(
+                learner.model,
+                learner.tokenizer,
+                stopping(sampling, *prompts),
+                max_slots=tables.engine.max_slots,
+                max_context=tables.engine.max_context,
+                actions=tables.engine.actions,
+                deterministic=tables.run.deterministic,
+            )
+        return engines
 
-    def _model(self, at: Path | None) -> models.Loaded:
-        """The model of the last checkpoint, or a new one with a vocabulary from the environment's own words."""
-        config, seed = self.tables.model, self.tables.run.seed
+    def _actors(self, engines: Mapping[str, HfEngine]) -> dict[str, Actor]:
+        """Who answers for each agent."""
+        context = self.tables.engine.max_context
+        return {
+            name: PolicyActor(engines[agent.policy], self.chats[agent.policy], context)
+            for name, agent in self.agents.items()
+        }
+
+    def _model(self, at: Path | None, policy: str) -> models.Loaded:
+        """The model of the last checkpoint, or a new one with a vocabulary from its agents' environments' own words."""
+        config, seed = self.settings.policies[policy].model, self.tables.run.seed
         if at is not None and config.lora is None:
-            stored = models.load(config.model_copy(update={"path": str(at / POLICY), "new": None}), seed)
+            stored = models.load(config.model_copy(update={"path": str(at / policy), "new": None}), seed)
             if config.new is not None:
                 models.check_shape(stored.model, config.new, at)
             return stored
-        vocabulary = self._vocabulary() if config.new is not None else {}
+        vocabulary = self._vocabulary(policy) if config.new is not None else {}
         loaded = models.load(config, seed, **vocabulary)
         if at is not None:
-            models.restore(loaded, at / POLICY)
+            models.restore(loaded, at / policy)
         return loaded
 
-    def _vocabulary(self) -> dict[str, Sequence[str]]:
-        """Texts of some expert episodes, and the entity names that the environment lists."""
-        module, config = self.settings.env.module, self.settings.env.config
-        actor = ExpertActor(self.tables.warmup.expert, self.prompt)
+    def _vocabulary(self, policy: str) -> dict[str, Sequence[str]]:
+        """Texts of some expert episodes of a policy's agents, and the entity names that their environments list."""
+        actors = {name: ExpertActor(agent.expert, agent.prompt) for name, agent in self.agents.items()}
         count = min(200, len(self.tasks))
         sampler = self.settings.sampler.module.make(self.settings.sampler.config, self.tasks, self.tables.run.seed + 2)
-        records = self.loop.run(play(self.player(actor, "train", VOCABULARY), sampler.draw(count)))
+        records = self.loop.run(play(self.crews["train"].player(actors, VOCABULARY), sampler.draw(count)))
+        mine = {name: agent for name, agent in self.agents.items() if agent.policy == policy}
         texts: list[str] = []
-        for record in records:
-            for turn, step in enumerate(record.steps):
+        for chain in (chain for record in records for chain in record.chains() if chain.agent in mine):
+            words = mine[chain.agent].prompt
+            for turn, step in enumerate(chain.steps):
                 seen = step.observation
                 texts += [
-                    self.prompt.turn(seen) if turn else word_tokenizer.opening(self.prompt, seen),
-                    *map(self.prompt.answer, step.observation.actions),
+                    words.turn(seen) if turn else word_tokenizer.opening(words, seen),
+                    *map(words.answer, step.observation.actions),
                     step.generation.text,
                 ]
-        entities = list(module.entities(config)) if hasattr(module, "entities") else []
-        whole = self.tables.model.new is not None and bool(self.tables.model.new.entity_pattern)
+        entities = [
+            name
+            for a in mine.values()
+            if hasattr(a.env.module, "entities")
+            for name in a.env.module.entities(a.env.config)
+        ]
+        new = self.settings.policies[policy].model.new
         known = sorted({*texts, *(f" {name}" for name in entities)})
-        return {"texts": known, "entities": entities if whole else []}
+        return {"texts": known, "entities": list(dict.fromkeys(entities)) if new and new.entity_pattern else []}
 
 
 def leaves_report(settings: Settings) -> str:

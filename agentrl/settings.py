@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from agentrl import needs, rewards, world
+from agentrl import agents, needs, rewards, world
 from agentrl.config import Entry, merge, override, read_toml, resolve, validate
 from agentrl.critic import CriticConfig
 from agentrl.learner import OptimConfig
@@ -146,6 +146,7 @@ class Tables(Section):
     update: UpdateConfig = UpdateConfig()
     critic: CriticConfig = CriticConfig()
     optim: OptimConfig = OptimConfig()
+    agents: dict[str, dict[str, Any]] = Field(default_factory=dict)
     log: LogSection = LogSection()
 
 
@@ -166,6 +167,9 @@ class Settings:
         self.clone_optim: OptimConfig = validate(
             OptimConfig, merge(self.tables.optim.model_dump(), self.tables.warmup.optim), "warmup.optim"
         )
+        self.sections = agents.sections(self.env, self.tables.agents)
+        self.agents = agents.team(self.env, self.context, self.tables.limits, self.tables.warmup.expert, self.sections)
+        self.policies = agents.plans(self.sections, self.tables.model, self.tables.optim, self.clone_optim)
         self._check_stages()
 
     def _check_stages(self) -> None:
@@ -177,7 +181,11 @@ class Settings:
                 "from; set it above 0 (eval.modes=['greedy'] evaluates greedily), or run.iterations=0"
             )
         if tables.warmup.updates or tables.model.new is not None:
-            world.check_expert(self.env, tables.warmup.expert, "warmup.expert")
+            for name, agent in self.agents.items():
+                where = f"agents.{name}.expert" if name in self.sections and name != agents.MAIN else "warmup.expert"
+                world.check_expert(agent.env, agent.expert, where)
+        if not any(agent.trained for agent in self.agents.values()):
+            raise ValueError("no agent is trained: set trained=true for one of [agents]")
         if tables.run.iterations:
             needs.check(self.credit.module, tables.critic, self.env.module, self.rollout.module)
             self._check_rollout()
@@ -217,6 +225,7 @@ class Settings:
         for name in ("env", "context", "sampler", "rollout", "credit", "loss"):
             entry: Entry = getattr(self, name)
             values[name] = entry.dump()
+        values["agents"] = {name: section.model_dump(mode="json") for name, section in self.sections.items()}
         reward = [entry.dump() for entry in self.reward]
         values["reward"] = reward if isinstance(self.tables.reward, list) else dict(*reward)
         plain: dict[str, Any] = _without_none(values)

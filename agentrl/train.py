@@ -1,11 +1,15 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from agentrl import rewards, store
-from agentrl.annotate import annotate
+from agentrl.annotate import Annotated, annotate
 from agentrl.credit import Credit, assign
 from agentrl.critic import beside
 from agentrl.graph import StepGraph
 from agentrl.kl_reward import charge_kl
+from agentrl.learner import Learner
 from agentrl.metrics import Stopwatch
 from agentrl.progress import Progress
 from agentrl.runner import Run
@@ -37,18 +41,19 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
 def warm_up(run: Run) -> None:
     """Behaviour cloning on fresh expert episodes."""
     steps, every = run.tables.warmup.updates, run.tables.run.checkpoint_every
-    if run.state.step == 0:  # else the optimiser goes on from the checkpoint
-        run.learner.restart(run.settings.clone_optim, steps)
+    if run.state.step == 0:  # else the optimisers go on from the checkpoint
+        for name, learner in run.learners.items():
+            learner.restart(run.settings.policies[name].clone_optim, steps)
     bar = run.progress.bar("cloning", steps, run.state.step)
     for step in range(run.state.step, steps):
         watch = Stopwatch()
         with watch.phase("rollout"):
             graph = run.demonstrations(step)
         with watch.phase("update"):
-            metrics = clone(run.learner, graph, run.tables.update, minibatches=run.tables.warmup.minibatches, seed=step)
+            metrics = imitate(run, graph, step)
         run.log("clone", step, metrics, watch)
         run.state.step = step + 1
-        bar.step(f"loss {metrics['loss']:.3f}")
+        bar.step(" ".join(f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("loss")))
         if every and run.state.step % every == 0 and run.state.step < steps:
             run.save()
     bar.close()
@@ -56,8 +61,25 @@ def warm_up(run: Run) -> None:
     if steps:
         evaluate(run, "clone")
     run.state.stage, run.state.step = "train", 0
-    run.learner.restart(run.tables.optim, run.tables.run.iterations)
+    for name, learner in run.learners.items():
+        learner.restart(run.settings.policies[name].optim, run.tables.run.iterations)
     run.save()
+
+
+def imitate(run: Run, graph: StepGraph, step: int) -> dict[str, float]:
+    """One batch of cloning for every policy, frozen agents' included: it is how they come by what they can do."""
+    metrics: dict[str, float] = {}
+    for name, learner in run.learners.items():
+        mine = run.mine(graph, name, trained=False)
+        own = graph if mine is None else graph.with_columns(weight=graph.weight * mine)
+        learned = clone(learner, own, run.tables.update, minibatches=run.tables.warmup.minibatches, seed=step)
+        metrics |= named(run, name, learned)
+    return metrics
+
+
+def named(run: Run, policy: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """A policy's metrics, under its name where there are several."""
+    return {key if len(run.learners) == 1 else f"{policy}/{key}": value for key, value in metrics.items()}
 
 
 def reinforce(run: Run) -> None:
@@ -72,7 +94,7 @@ def reinforce(run: Run) -> None:
         with watch.phase("rollout"):
             graph, metrics = run.rollouts(iteration)
         with watch.phase("annotate"):
-            annotated = annotate(graph, run.learner, tables.update, tables.sampling.temperature, run.annotators())
+            annotated = annotate_all(run, graph)
         with watch.phase("credit"):
             graph, gap = charge_kl(annotated, tables.update)
             gap |= rewards.describe(annotated.graph)
@@ -92,9 +114,32 @@ def reinforce(run: Run) -> None:
     bar.close()
 
 
+def annotate_all(run: Run, graph: StepGraph) -> Annotated:
+    """What every policy has to say of its own steps."""
+    config, temperature = run.tables.update, run.tables.sampling.temperature
+    metrics: dict[str, float] = {}
+    for name, learner in run.learners.items():
+        more = run.annotators() if learner is run.learner else ()
+        mine = run.mine(graph, name, trained=False)
+        graph, found = annotate(graph, learner, config, temperature, more, mine)
+        metrics |= named(run, name, found)
+    return Annotated(graph, metrics)
+
+
 def improve(run: Run, graph: StepGraph, credit: Credit, iteration: int) -> dict[str, float]:
+    """The update of every policy from the same graph, each from its own agents' steps."""
+    metrics: dict[str, float] = {}
+    for name, learner in run.learners.items():
+        mine = run.mine(graph, name)
+        if mine is None or mine.any():
+            own = credit if mine is None else replace(credit, assigned=credit.assigned & mine)
+            metrics |= named(run, name, improve_one(run, learner, graph, own, iteration))
+    return metrics
+
+
+def improve_one(run: Run, learner: Learner, graph: StepGraph, credit: Credit, iteration: int) -> dict[str, float]:
     """The critic's update, if there is one, then, after its warm-up, the policy's."""
-    tables, learner = run.tables, run.learner
+    tables = run.tables
     limits = {"max_tokens": tables.update.max_tokens, "seed": iteration}
     metrics = learner.critic.fit(graph, credit, unit=tables.update.unit, **limits) if learner.critic else {}
     if learner.critic and iteration < tables.critic.warmup:

@@ -49,6 +49,7 @@ def main(words: Sequence[str]) -> int:
         raise ValueError(str(error)) from error
     finally:
         pool.close()
+        contestant.close()
     summary = {**report.summary(), "seed": given.seed}
     print(json.dumps(summary) if given.json else table(summary), flush=True)
     if given.out is not None:

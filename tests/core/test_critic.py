@@ -85,7 +85,7 @@ def cut_graph(continues: bool):
 @pytest.mark.parametrize("continues", [True, False])
 def test_a_truncated_episode_is_bootstrapped_with_its_unplayed_state_and_a_terminated_one_is_not(continues):
     critic = critic_of(tiny_model())
-    columns = critic.columns(cut_graph(continues), 10_000)
+    columns = critic.columns(cut_graph(continues), np.arange(3), 10_000)
     seen = ([4, 5, 6, 7, 8] if continues else []) + [10, 11, 12]
     assert np.isnan(columns["next_value"][:2]).all()
     assert columns["next_value"][2] == pytest.approx(plain_value(critic, np.array(seen)), abs=1e-5)
@@ -140,7 +140,7 @@ def test_loss_and_gradient_equal_the_plain_ones(model_kind, max_tokens):
     critic = critic_of(tiny_model(), model=model_kind, clip=0.2)
     graph = chains(5)
     rng = np.random.default_rng(0)
-    columns = critic.columns(graph, 10_000)
+    columns = critic.columns(graph, np.arange(len(graph)), 10_000)
     old = columns["value"] + rng.normal(size=len(graph)) * 0.3  # as if the critic had moved since
     graph = graph.with_columns(value=old)
     credit = Credit.of(np.ones(len(graph)), returns=rng.normal(size=len(graph)))
@@ -162,7 +162,7 @@ def test_a_head_leaves_the_trunk_alone_unless_asked():
     model = tiny_model()
     critic = critic_of(model)
     graph = chains(2)
-    graph = graph.with_columns(value=critic.columns(graph, 10_000)["value"])
+    graph = graph.with_columns(value=critic.columns(graph, np.arange(len(graph)), 10_000)["value"])
     credit = Credit.of(np.ones(len(graph)), returns=np.ones(len(graph)))
     rows = np.arange(len(graph))
     critic.backward(graph, critic.targets(graph, credit, rows), rows, 10_000)
@@ -260,7 +260,8 @@ def test_resume_is_exact(model_kind):
     fit(second, 2)
     graph = chains(9)
     np.testing.assert_array_equal(
-        through.critic.columns(graph, 1000)["value"], second.critic.columns(graph, 1000)["value"]
+        through.critic.columns(graph, np.arange(len(graph)), 1000)["value"],
+        second.critic.columns(graph, np.arange(len(graph)), 1000)["value"],
     )
 
 
