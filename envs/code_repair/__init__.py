@@ -25,7 +25,7 @@ from agentrl.envs.code_repair.workspace import Config
 
 __all__ = ["EXPERTS", "GYMNASIUM_IDS", "HEAVY", "Config", "commands", "expert", "kind", "make", "prompt", "tasks"]
 
-HEAVY = False
+HEAVY = True  # a call waits for a sandbox: 30 ms to the time-out
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeRepair-v0": {}})
 commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"verify": verify})
 

@@ -1,0 +1,29 @@
+"""Math problems with a Python interpreter as the tool, and answers that are checked.
+
+Generated in four levels, or from files such as GSM8K (arXiv:2110.14168), MATH (arXiv:2103.03874) and DAPO-Math. The
+conventions of ToRL (arXiv:2503.23383) and ReTool (arXiv:2504.11536) are options. A lost sandbox is `env_error`.
+
+| piece | module |
+| --- | --- |
+| problems, and the columns of files | `problems` |
+| is an answer right | `answers` |
+| the tool and the rewards | `problem` |
+| environment, prompts, players | `environment` |
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from agentrl.envs.code_math.environment import EXPERTS, CodeMath, expert, kind, prompt, tasks
+from agentrl.envs.code_math.problem import Config
+
+__all__ = ["EXPERTS", "GYMNASIUM_IDS", "HEAVY", "Config", "expert", "kind", "make", "prompt", "tasks"]
+
+HEAVY = True  # a call waits for a sandbox: 30 ms to the time-out
+GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeMath-v0": {}})
+
+
+def make(config: Config) -> CodeMath:
+    """An instance; ValueError if no sandbox holds on this machine."""
+    return CodeMath(config)

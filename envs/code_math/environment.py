@@ -1,0 +1,237 @@
+"""The environment: the problem's tool through the core's tool calling, a form that lists its actions, and players."""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agentrl import tool_action
+from agentrl.env import Env, Move, Verdict
+from agentrl.envs.code_math.problem import Config, Problem, runner_of
+from agentrl.envs.code_math.problems import generate, read
+from agentrl.prompt import Parsed, Past, Prompt
+from agentrl.rows import read_rows
+from agentrl.tool_env import SnapshotToolEnv, environment
+from agentrl.tool_tasks import RowTasks
+from agentrl.types import Observation, Status, StepResult, Task
+
+SYSTEM = "Solve the problem. You may run Python code. Give the final answer in \\boxed{}."
+EXPERTS = ("expert", "random")
+SIGNS: Mapping[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
+
+hooks = environment(
+    Problem,
+    rows=[],
+    config=Config,
+    system=SYSTEM,
+    weights={"correct": 0.0, "calls": 0.0, "call_errors": 0.0},
+    snapshots=True,
+    module=__name__,
+)
+make = hooks.make  # bound here, where a pickled instance looks for it
+
+
+class CodeMath:
+    """The tool environment; with the compact prompt every observation lists the actions that may be taken."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises ValueError if no sandbox holds on this machine."""
+        runner_of(config)
+        self.config = config
+        self.inner: SnapshotToolEnv = hooks.make(config)  # type: ignore[assignment]
+
+    def reset(self, task: Task) -> Observation:
+        """Ask the task's problem."""
+        return self._listed(self.inner.reset(task))
+
+    def step(self, action: str) -> StepResult:
+        """Run code, or take the answer."""
+        result = self.inner.step(action)
+        return result._replace(observation=self._listed(result.observation))
+
+    def cut(self) -> Verdict:
+        """The reward of an episode without an answer."""
+        return self.inner.cut()
+
+    def close(self) -> None:
+        """End the interpreter."""
+        self.inner.close()
+
+    def snapshot(self) -> Any:
+        """The problem and what was done."""
+        return self.inner.snapshot()
+
+    def restore(self, snapshot: Any) -> Observation:
+        """Go back to it."""
+        return self._listed(self.inner.restore(snapshot))
+
+    def _listed(self, observation: Observation) -> Observation:
+        if self.config.prompt == "chat" or self.inner.over or self.inner.instance is None:
+            return observation
+        return replace(observation, actions=tuple(self.inner.instance._choices()))
+
+
+class Compact:
+    """Few words: `run 12 * 7` and `answer 84`."""
+
+    system = ""
+
+    def first(self, observation: Observation) -> str:
+        """The question."""
+        return observation.text
+
+    def turn(self, observation: Observation) -> str:
+        """The result."""
+        return observation.text
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The question and the last results."""
+        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
+        lines = [f"{self.answer(p.action)} = {text}" for p, text in zip(past, seen, strict=True)]
+        return "\n".join([first.text, *lines])
+
+    def answer(self, action: str) -> str:
+        """The action in words."""
+        turn = tool_action.read(action)
+        if turn.answer is not None:
+            return f"answer {turn.answer}"
+        return f"run {getattr(turn.items[0], 'arguments', {}).get('code', '')}"
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """Any answer and any code may be given in these words."""
+        verb, _, rest = text.strip().partition(" ")
+        if verb == "answer" and rest:
+            return Parsed(tool_action.answer(rest), True, Status.OK)
+        if verb == "run" and rest:
+            return Parsed(tool_action.call("code_interpreter", code=rest), True, Status.OK)
+        return Parsed(text.strip(), False, Status.PARSE_ERROR)
+
+
+def prompt(config: Config) -> Prompt:
+    """How it speaks to a model."""
+    return Compact() if config.prompt == "compact" else hooks.prompt(config)
+
+
+def tasks(config: Config) -> RowTasks:
+    """Generated problems, or those of a file; ValueError for rows that are none."""
+    rows: Sequence[Mapping[str, Any]] = _FileRows(config.rows) if config.rows else _Generated(config)
+    return RowTasks(rows, "code_math", config.split, config.test_share)
+
+
+class _FileRows(Sequence[Mapping[str, Any]]):
+    """Problems of a file, in one form; the first row is read at once."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._rows = path, read_rows(path)
+        self._row(0)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, i: Any) -> Any:
+        return [self._row(j) for j in range(*i.indices(len(self)))] if isinstance(i, slice) else self._row(i)
+
+    def _row(self, i: int) -> Mapping[str, Any]:
+        row = self._rows[i]
+        name = next((row[column] for column in ("key", "id", "unique_id") if row.get(column) is not None), i)
+        return {"key": str(name), **read(row, f"row {i} of {self._path}")}
+
+
+class _Generated(Sequence[Mapping[str, Any]]):
+    """Problems written when asked for."""
+
+    def __init__(self, config: Config) -> None:
+        levels = (1, 2, 3, 4) if config.level == 0 else (config.level,)
+        self._index = [(level, seed) for level in levels for seed in range(config.seed, config.seed + config.count)]
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        level, seed = self._index[i]
+        made = generate(level, seed)
+        return {
+            "key": f"{level}/{seed}",
+            "seed": seed,
+            "kind": f"level {level}, {made.kind}",
+            "question": made.question,
+            "target": made.answer,
+            "expression": made.expression,
+        }
+
+
+def kind(task: Task) -> str:
+    """Level and kind of the problem, for tables."""
+    return str(task.params.get("kind", "math"))
+
+
+def operations(expression: str) -> Iterator[str]:
+    """An expression as operations on two numbers each, in order; itself if it is more than that."""
+
+    def visit(node: ast.expr) -> int:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return node.value
+        if not isinstance(node, ast.BinOp) or type(node.op) not in SIGNS:
+            raise ValueError(expression)
+        left, right, sign = visit(node.left), visit(node.right), SIGNS[type(node.op)]
+        steps.append(f"{left} {sign} {right}")
+        values: Mapping[str, int] = {"+": left + right, "-": left - right, "*": left * right}
+        return values[sign] if sign in values else left // right if sign == "//" else left % right
+
+    steps: list[str] = []
+    try:
+        visit(ast.parse(expression, mode="eval").body)
+    except ValueError:
+        return iter((expression,))
+    return iter(steps)
+
+
+class Solver:
+    """Computes what the problem was made from, then answers with the last result. Knows the expression, or the
+    answer of a file's problem."""
+
+    def __init__(self, config: Config) -> None:
+        self._config, self._left, self._task = config, list[str](), Task(key="", env="code_math")
+
+    def reset(self, task: Task) -> None:
+        """Plan the calls."""
+        expression = str(task.params.get("expression", ""))
+        whole = [f"print({expression})"] if self._config.convention != "plain" else [expression]
+        self._left = list(operations(expression)) if self._config.prompt == "compact" else whole
+        self._left, self._task = self._left if expression else [], task
+
+    def act(self, observation: Observation) -> Move:
+        """The next operation, or the answer."""
+        if self._left:
+            return Move(tool_action.call("code_interpreter", code=self._left.pop(0)))
+        target = str(self._task.params["target"])
+        return Move(tool_action.answer(target if self._config.prompt == "compact" else f"\\boxed{{{target}}}"))
+
+
+class Chance:
+    """An operation on two numbers of the question, or a number of it as the answer."""
+
+    def __init__(self, env: CodeMath, seed: int) -> None:
+        self._env, self._seed, self._rng = env, seed, np.random.default_rng(seed)
+
+    def reset(self, task: Task) -> None:
+        """Seed by the task."""
+        self._rng = np.random.default_rng([self._seed, *task.key.encode()])
+
+    def act(self, observation: Observation) -> Move:
+        """One of the compact form's actions."""
+        instance = self._env.inner.instance
+        offered = instance._choices() if instance is not None else []
+        return Move(offered[int(self._rng.integers(len(offered)))] if offered else tool_action.answer("0"))
+
+
+def expert(env: Env, name: str, seed: int) -> Any:
+    """A player of this instance: expert or random."""
+    assert isinstance(env, CodeMath)
+    if name not in EXPERTS:
+        raise ValueError(f"code_math has no expert {name!r}: known are {', '.join(EXPERTS)}")
+    return Solver(env.config) if name == "expert" else Chance(env, seed)

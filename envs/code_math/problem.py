@@ -1,0 +1,164 @@
+"""A problem and the interpreter to solve it with: options, the tool, the rewards."""
+
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from agentrl import tool_action
+from agentrl.code_session import CodeResult, CodeRunner, CodeSession, fault, open_runner
+from agentrl.code_text import Convention, describe, fenced_code, with_print
+from agentrl.envs.code_math.answers import boxed, final_answer, same
+from agentrl.tool_env import Done
+from agentrl.tool_setup import ToolConfig
+
+NUMBER = re.compile(r"-?\d+")
+OPERATORS = ("+", "-", "*", "//", "%")
+KNOWN = 8  # numbers the compact form combines: the last ones seen
+
+
+class Config(ToolConfig, frozen=True):
+    """level: 1 to 4 (see `problems`), 0 all. count: generated problems of a level, seeds seed to seed + count - 1.
+    rows: a file of problems instead (GSM8K, MATH, DAPO and like columns). convention: the words of results, plain,
+    torl (fenced code and output) or retool. reward: exact 0/1; retool +1, wrong min(-0.6, -1 + 0.1 a turn with calls),
+    boxed answers alone; torl +1/-1, and -0.5 if code was run and none ran well. strict: only a boxed answer counts.
+    stateful: keep variables between calls. print_last: ReTool's rewrite of the last line. max_calls: runs of code in
+    an episode, 0 for any number. prompt: chat, or compact (few words; single operations and answers are listed).
+    sandbox: the tool that runs code. timeout_s: of one run.
+    """
+
+    level: int = Field(1, ge=0, le=4)
+    count: int = Field(2000, ge=1)
+    seed: int = Field(0, ge=0)
+    convention: Convention = "plain"
+    reward: Literal["exact", "retool", "torl"] = "exact"
+    strict: bool = False
+    stateful: bool = False
+    print_last: bool = False
+    max_calls: int = Field(0, ge=0)
+    prompt: Literal["chat", "compact"] = "chat"
+    sandbox: dict[str, Any] = Field(default_factory=lambda: {"name": "python_sandbox"})
+    timeout_s: float = Field(10.0, gt=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _convention_decides(cls, values: Any) -> Any:
+        """ToRL writes calls as fenced code."""
+        if isinstance(values, Mapping) and values.get("convention") == "torl":
+            return {"calls": "fenced", **values}
+        return values
+
+
+@functools.cache
+def _runner(section: str) -> CodeRunner:
+    return open_runner(json.loads(section), "env.sandbox")
+
+
+def runner_of(config: Config) -> CodeRunner:
+    """The sandbox of a configuration, one a process; ValueError if it has none."""
+    return _runner(json.dumps(config.sandbox, sort_keys=True))
+
+
+class Problem:
+    """One problem, and the interpreter to solve it with."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._session: CodeSession | None = None
+        self._ran: list[str] = []  # code of this episode, by which a copy of a stateful interpreter is made
+        self._target, self._question = "", ""
+        self._numbers: list[str] = []
+        self._well = self._badly = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Problem":
+        """A copy has an interpreter of its own, brought to the same state when it is first used."""
+        copy = Problem(self._config)
+        copy.__dict__.update({**self.__getstate__(), "_ran": list(self._ran), "_numbers": list(self._numbers)})
+        return copy
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_session": None}
+
+    def reset(self, question: str, target: str) -> str:
+        """Ask the problem."""
+        self._question, self._target = question, target
+        self._note(question)
+        return question
+
+    def code_interpreter(self, code: str) -> str:
+        """Run Python code and read what it prints, or the value of its last expression.
+
+        Args:
+            code: the code.
+        """
+        config = self._config
+        if config.max_calls and len(self._ran) >= config.max_calls:
+            raise ValueError(f"no more code may be run, {config.max_calls} runs were allowed: give the final answer")
+        if config.convention == "retool":
+            code = fenced_code(code) or code
+        result = self._run(with_print(code) if config.print_last else code)
+        self._ran.append(code)
+        self._well, self._badly = self._well + result.ok, self._badly + (not result.ok)
+        text = describe(result, config.convention)
+        self._note(text)
+        return f"```output\n{text}\n```" if config.convention == "torl" else text
+
+    def _run(self, code: str) -> CodeResult:
+        if self._session is None:
+            self._session = runner_of(self._config).session(stateful=self._config.stateful)
+            for earlier in self._ran if self._config.stateful else ():
+                fault(self._session.run(earlier, self._config.timeout_s))
+        return fault(self._session.run(code, self._config.timeout_s))
+
+    def _note(self, text: str) -> None:
+        """Remember the numbers in a text."""
+        self._numbers = list(dict.fromkeys([*self._numbers, *NUMBER.findall(text[:500])]))
+
+    def _choices(self) -> list[str]:
+        """What the compact form offers: an operation on two of the numbers seen last, or one of them as the answer."""
+        known = self._numbers[-KNOWN:]
+        pairs = [(a, b) for a in known for b in known if a != b]
+        spent = bool(self._config.max_calls and len(self._ran) >= self._config.max_calls)
+        runs = [] if spent else [f"{a} {sign} {b}" for a, b in pairs for sign in OPERATORS]
+        calls = [tool_action.call("code_interpreter", code=code) for code in runs]
+        return [*calls, *(tool_action.answer(value) for value in known)]
+
+    def _correct(self, answer: str) -> bool:
+        """Is it the right answer?"""
+        strict = self._config.strict or self._config.reward == "retool"
+        given = boxed(answer) if strict else final_answer(answer)
+        return given is not None and same(given, self._target)
+
+    def reward(self, answer: str, calls: Sequence[Done], turns: int) -> dict[str, float]:
+        """What the configuration pays; as signals of weight 0, correctness and how calls went."""
+        right = self._correct(answer)
+        with_calls = max(0, turns - 1)
+        match self._config.reward:
+            case "retool":
+                paid = 1.0 if right else min(-0.6, -1.0 + 0.1 * with_calls)
+            case "torl":
+                paid = (1.0 if right else -1.0) - 0.5 * (self._badly > 0 and self._well == 0)
+            case _:
+                paid = float(right)
+        errors = sum(not call.ok for call in calls) + self._badly
+        return {"reward": paid, "correct": float(right), "calls": float(len(calls)), "call_errors": float(errors)}
+
+    def success(self, answer: str) -> bool:
+        """The answer is right."""
+        return self._correct(answer)
+
+    def state_key(self) -> str:
+        """Equal questions and numbers seen are one state (with a stateful interpreter, equal code)."""
+        seen = self._ran if self._config.stateful else sorted(self._numbers)
+        text = json.dumps([self._question, seen, len(self._ran) if self._config.max_calls else 0])
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def close(self) -> None:
+        """End the interpreter."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
