@@ -171,12 +171,15 @@ class StepGraph:
 
     @property
     def succeeded(self) -> np.ndarray:
-        """[N] bool, did the row's episode score more than 0? Charges on top (`agentrl.kl_reward`) do not count."""
-        if not self.has("env_score"):
-            return self.score > 0
+        """[N] bool, did the row's episode succeed: by the environment's word at its end (`info.success`) if it gave
+        one, else by a score above 0. Charges on top (`agentrl.kl_reward`) do not count."""
+        judged = (self.columns["env_score"] if self.has("env_score") else self.score) > 0  # [N]
+        if self.has("info.success"):
+            word = self.columns["info.success"]  # [N]
+            judged = np.where(np.isnan(word), judged, word > 0)
         _, index = np.unique(self.episode, return_inverse=True)
         success = np.zeros(len(self), bool)  # [episodes], and room to spare
-        success[index[self.last]] = self.columns["env_score"][self.last] > 0
+        success[index[self.last]] = judged[self.last]
         return success[index]
 
     @property

@@ -94,8 +94,8 @@ def panel(given: argparse.Namespace, entry: Entry) -> list[Task]:
     if given.panel is not None:
         return world.panel(entry, world.read_panel(given.panel))
     tasks = world.tasks(entry)
-    most = len(tasks) if len(tasks) <= ENDLESS else 200
-    return [tasks[i] for i in range(min(most, given.tasks or most))]
+    count = given.tasks or (len(tasks) if len(tasks) <= ENDLESS else 200)
+    return [tasks[i] for i in range(min(len(tasks), count))]
 
 
 def table(summary: dict[str, Any]) -> str:

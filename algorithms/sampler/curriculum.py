@@ -58,10 +58,10 @@ class Sampler:
         """Count the outcomes of the bins."""
         for counts in self._counts.values():
             counts[:] = [self._config.decay * c for c in counts]
-        ends = np.flatnonzero(graph.first & ~graph.failed())
-        for row in ends:
+        won = graph.succeeded  # [N]
+        for row in np.flatnonzero(graph.first & ~graph.failed()):
             counts = self._counts.setdefault(bin_of(graph.names["group"][graph.group[row]]), [0.0, 0.0])
-            counts[0 if graph.score[row] > 0 else 1] += 1.0
+            counts[0 if won[row] else 1] += 1.0
 
     def state(self) -> Mapping[str, object]:
         """For a checkpoint."""
