@@ -22,12 +22,12 @@ from agentrl.envs.search_qa.config import Config
 from agentrl.envs.search_qa.env import SearchQA
 from agentrl.envs.search_qa.experts import EXPERTS, make_expert
 from agentrl.envs.search_qa.prompts import choose
-from agentrl.envs.search_qa.tasks import benchmark, entities, find, kind, tasks
+from agentrl.envs.search_qa.tasks import benchmark, entities, find, gold, kind, tasks
 from agentrl.prompt import Prompt
 
 __all__ = [
     "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "Config", "benchmark", "commands", "entities", "expert", "find",
-    "kind", "make", "prompt", "tasks",
+    "gold", "kind", "make", "prompt", "tasks",
 ]  # fmt: skip
 
 HEAVY = False

@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -170,7 +171,11 @@ def retriever(config: Config) -> Retriever:
     """The retriever of a configuration, one a process."""
     if not config.retriever:
         return lexicon(config.level, config.world_seed)
-    return _tool(json.dumps(config.retriever, sort_keys=True))
+    with _making:
+        return _tool(json.dumps(config.retriever, sort_keys=True))
+
+
+_making = threading.Lock()  # threads that ask at once must not each build an index
 
 
 @functools.lru_cache(maxsize=8)

@@ -99,3 +99,8 @@ def _task(config: Config, split: str, number: int, one: Question | Row) -> Task:
     key = f"search-gen/{config.level}-{config.world_seed}/{split}/{number:05}"
     ways = {"chain": list(one.chain), "path": list(one.path), "gold": list(one.gold)}
     return Task(key=key, env=ENV, params={"question": one.words, "answers": list(one.answers), **ways})
+
+
+def gold(task: Task) -> str:
+    """The action that gives a right answer, for credit that asks how likely it has become."""
+    return f"<answer>{task.params['answers'][0]}</answer>"

@@ -180,6 +180,12 @@ def test_as_a_gymnasium_environment():
     assert terminated and "em" in info
 
 
+def test_the_gold_action_answers():
+    env, task = tiny()
+    env.reset(task)
+    assert env.step(search_qa.gold(task)).info["success"]
+
+
 # ---------------------------------------------------------------- words
 
 

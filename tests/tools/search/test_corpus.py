@@ -11,6 +11,7 @@ import pytest
 
 from agentrl.config import resolve, validate
 from agentrl.retrieval import Passage, Retriever, write
+from agentrl.tool_schema import tool_spec
 from agentrl.tools import search
 from agentrl.tools.search import msgpack
 from agentrl.tools.search.bm25 import Bm25, Bm25Config, _best
@@ -157,6 +158,12 @@ def test_the_tool_is_a_retriever_and_a_catalogue_entry(corpus):
     tool = entry.module.make(entry.config)
     assert isinstance(tool, Retriever) and tool.name == "search"
     assert tool("fjord") == 'Doc 1(Title: "Oslo") Oslo lies on a fjord\n' and tool("zebra") == "nothing found"
+
+
+def test_its_schema_is_that_of_the_call(corpus):
+    spec = tool_spec(search.make(search.Config(bm25=Bm25Config(corpus=str(corpus)))))
+    assert spec.name == "search" and spec.parameters["required"] == ["query"]
+    assert spec.parameters["properties"]["query"]["type"] == "string"
 
 
 TWO = [Passage("1", '"A"\nfirst\nsecond'), Passage("2", "B")]
