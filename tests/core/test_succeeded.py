@@ -13,7 +13,7 @@ NAN = float("nan")
 
 
 def graph():
-    """Episode 0 (two rows) is paid on the way and fails; 1 (two rows) succeeds at a loss; 2 and 3 are told nothing of."""
+    """Episode 0, of two rows, is paid on the way and fails; 1 succeeds at a loss; 2 and 3 are told nothing of."""
     return build([
         Row([1], [2], columns={"reward": 0.5}),
         Row([3], [4], context=0, parent=0, turn=1),
