@@ -1,0 +1,325 @@
+"""Run model-written Python in E2B's cloud sandboxes (https://e2b.dev), or on a server that speaks their protocol.
+
+A stateful session is one sandbox and its default context; a stateless one takes a new sandbox for every run. A run that
+is out of time is `timed_out` and gives its sandbox up; a sandbox that is gone, refused or unreachable is `infra_error`.
+Needs `pip install 'agentrl-stepgraph[e2b]'` (e2b-code-interpreter 2.11).
+"""
+
+import base64
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from agentrl.code_session import CodeResult, CodeRunner, CodeSession, fault
+from agentrl.code_text import Convention, describe
+
+BACKEND = "e2b"
+FORMATS = ("html", "markdown", "svg", "png", "jpeg", "pdf", "latex", "json", "javascript")
+BINARY = ("png", "jpeg", "pdf")
+WRITE = """
+import base64 as _b, os as _o
+for _path, _data in {files!r}.items():
+    _o.makedirs(_o.path.dirname(_path) or ".", exist_ok=True)
+    with open(_path, "wb") as _file:
+        _file.write(_b.b64decode(_data))
+"""
+READ = """
+import base64 as _b, json as _j
+def _read(path):
+    try:
+        with open(path, "rb") as file:
+            return _b.b64encode(file.read()).decode()
+    except OSError:
+        return None
+print(_j.dumps({{path: _read(path) for path in {paths!r}}}))
+"""
+NO_KEY = (
+    "the e2b sandbox needs a key: set {name} (https://e2b.dev/dashboard?tab=keys), or take the python_sandbox tool,"
+    " which needs none"
+)
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """timeout_s: seconds of one run. lifetime_s: of a sandbox. template: of E2B; empty for its code interpreter.
+    internet: may the code reach the internet. key_variable: the environment variable with the key. api_url,
+    sandbox_url: of a server of your own. output_kb: of stdout and of stderr that is kept. stateful, convention: of
+    the tool.
+    """
+
+    timeout_s: float = Field(30.0, gt=0)
+    lifetime_s: int = Field(600, ge=1)
+    template: str = ""
+    internet: bool = False
+    key_variable: str = "E2B_API_KEY"
+    api_url: str = ""
+    sandbox_url: str = ""
+    output_kb: int = Field(64, ge=1)
+    stateful: bool = True
+    convention: Convention = "plain"
+
+
+def _library() -> ModuleType:
+    try:
+        import e2b_code_interpreter
+    except ImportError:
+        raise ValueError("the e2b sandbox needs its client: pip install 'agentrl-stepgraph[e2b]'") from None
+    return e2b_code_interpreter  # type: ignore[no-any-return]
+
+
+def _options(config: Config) -> dict[str, Any]:
+    """Arguments of `Sandbox.create`.
+
+    Raises:
+        ValueError: there is no key.
+    """
+    key = os.environ.get(config.key_variable, "")
+    if not key and os.environ.get("E2B_DEBUG", "").lower() != "true":
+        raise ValueError(NO_KEY.format(name=config.key_variable))
+    options: dict[str, Any] = {"timeout": config.lifetime_s, "allow_internet_access": config.internet}
+    given = {
+        "template": config.template,
+        "api_key": key,
+        "api_url": config.api_url,
+        "sandbox_url": config.sandbox_url,
+    }
+    return {**options, **{name: value for name, value in given.items() if value}}
+
+
+def converted(execution: Any, limit: int) -> CodeResult:
+    """The result of an `Execution`; texts are capped at `limit` characters."""
+    error = execution.error
+    trace = "" if error is None else error.traceback
+    artifacts = {}
+    for number, result in enumerate(execution.results):
+        for form in FORMATS:
+            value = getattr(result, form, None)
+            if value:
+                artifacts[f"result-{number}.{form}"] = _bytes(value, form)
+    return CodeResult(
+        stdout=_text("".join(execution.logs.stdout), limit),
+        stderr=_text("".join(execution.logs.stderr), limit),
+        result_text=_text(execution.text or "", limit),
+        error_name="" if error is None else _text(error.name, 200),
+        error_value="" if error is None else _text(error.value, limit),
+        traceback=_text("\n".join(trace) if isinstance(trace, list) else trace, limit),
+        exit_code=0 if error is None else 1,
+        artifacts=artifacts,
+        backend=BACKEND,
+    )
+
+
+def _text(value: object, limit: int) -> str:
+    text = str(value).encode("utf-8", "replace").decode()
+    return text if len(text) <= limit else f"{text[:limit]}\n[{len(text) - limit} more characters cut off]"
+
+
+def _bytes(value: object, form: str) -> bytes:
+    if form in BINARY:
+        with suppress(ValueError):
+            return base64.b64decode(str(value))
+    return (value if isinstance(value, str) else json.dumps(value)).encode("utf-8", "replace")
+
+
+def failed(error: Exception, seconds: float, stateful: bool) -> CodeResult:
+    """The result of a run that raised: out of time, or the sandbox's failure.
+
+    The client reports both with `TimeoutException` and its subclasses; only the execution's own says "execution".
+    """
+    late = type(error).__name__ == "TimeoutException" and "xecution timed out" in str(error)
+    if not late:
+        words = " ".join(str(error).split())[:300]
+        return CodeResult(exit_code=None, infra_error=f"{type(error).__name__}: {words}", backend=BACKEND)
+    again = " The next cell starts a new sandbox: variables and files are lost." if stateful else ""
+    return CodeResult(
+        timed_out=True, exit_code=None, error_value=f"stopped after {seconds:g} s.{again}", backend=BACKEND
+    )
+
+
+def _with_input(code: str, stdin: str) -> str:
+    return f"import io as _io, sys as _sys; _sys.stdin = _io.StringIO({stdin!r})\n{code}" if stdin else code
+
+
+def _setup(files: Mapping[str, str | bytes] | None) -> str:
+    """Code that writes the files; empty if there are none."""
+    if not files:
+        return ""
+    raw = {path: content.encode() if isinstance(content, str) else content for path, content in files.items()}
+    return WRITE.format(files={path: base64.b64encode(data).decode() for path, data in raw.items()})
+
+
+def _fetched(printed: str) -> dict[str, bytes]:
+    try:
+        found = json.loads(printed)
+        return {path: base64.b64decode(data) for path, data in found.items() if data is not None}
+    except (ValueError, AttributeError, TypeError):
+        return {}
+
+
+class E2BSession:
+    """A `CodeSession` in the cloud."""
+
+    backend = BACKEND
+
+    def __init__(
+        self, config: Config, *, stateful: bool = True, files: Mapping[str, str | bytes] | None = None
+    ) -> None:
+        """Raises ValueError without the client or a key; the sandbox is made by the first run."""
+        self._library, self._options = _library(), _options(config)
+        self._config, self._stateful, self._files = config, stateful, dict(files or {})
+        self._sandbox: Any = None
+
+    def run(
+        self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
+    ) -> CodeResult:
+        """See CodeSession."""
+        seconds, started = timeout_s or self._config.timeout_s, time.monotonic()
+        try:
+            result = self._run(_with_input(code, stdin), seconds, fetch)
+        except Exception as error:  # noqa: BLE001  the client raises its own and httpx's errors: a lost sandbox is a result
+            self.close()
+            result = failed(error, seconds, self._stateful)
+        except BaseException:
+            self.close()
+            raise
+        if not self._stateful:
+            self.close()
+        return replace(result, wall_s=time.monotonic() - started)
+
+    def _run(self, code: str, seconds: float, fetch: Sequence[str]) -> CodeResult:
+        if self._sandbox is None:
+            self._sandbox = self._library.Sandbox.create(**self._options)
+            if setup := _setup(self._files):
+                self._sandbox.run_code(setup, timeout=self._config.timeout_s)
+        result = converted(self._sandbox.run_code(code, timeout=seconds), self._config.output_kb * 1024)
+        if fetch:
+            told = self._sandbox.run_code(READ.format(paths=list(fetch)), timeout=self._config.timeout_s)
+            result = replace(result, artifacts={**result.artifacts, **_fetched("".join(told.logs.stdout))})
+        return result
+
+    def close(self) -> None:
+        """Give the sandbox back."""
+        sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None:
+            with suppress(Exception):  # it ends with its lifetime anyway
+                sandbox.kill()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has a sandbox of its own, and reads the key from its own environment."""
+        return {"config": self._config, "stateful": self._stateful, "files": self._files}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        E2BSession.__init__(self, state["config"], stateful=state["stateful"], files=state["files"])
+
+
+class AsyncE2BSession:
+    """The same for `asyncio`: `run` and `close` are awaited."""
+
+    backend = BACKEND
+
+    def __init__(
+        self, config: Config, *, stateful: bool = True, files: Mapping[str, str | bytes] | None = None
+    ) -> None:
+        """See E2BSession."""
+        self._library, self._options = _library(), _options(config)
+        self._config, self._stateful, self._files = config, stateful, dict(files or {})
+        self._sandbox: Any = None
+
+    async def run(
+        self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
+    ) -> CodeResult:
+        """See CodeSession."""
+        seconds, started = timeout_s or self._config.timeout_s, time.monotonic()
+        try:
+            result = await self._run(_with_input(code, stdin), seconds, fetch)
+        except Exception as error:  # noqa: BLE001  as in E2BSession
+            await self.close()
+            result = failed(error, seconds, self._stateful)
+        except BaseException:
+            await self.close()
+            raise
+        if not self._stateful:
+            await self.close()
+        return replace(result, wall_s=time.monotonic() - started)
+
+    async def _run(self, code: str, seconds: float, fetch: Sequence[str]) -> CodeResult:
+        if self._sandbox is None:
+            self._sandbox = await self._library.AsyncSandbox.create(**self._options)
+            if setup := _setup(self._files):
+                await self._sandbox.run_code(setup, timeout=self._config.timeout_s)
+        result = converted(await self._sandbox.run_code(code, timeout=seconds), self._config.output_kb * 1024)
+        if fetch:
+            told = await self._sandbox.run_code(READ.format(paths=list(fetch)), timeout=self._config.timeout_s)
+            result = replace(result, artifacts={**result.artifacts, **_fetched("".join(told.logs.stdout))})
+        return result
+
+    async def close(self) -> None:
+        """Give the sandbox back."""
+        sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None:
+            with suppress(Exception):
+                await sandbox.kill()
+
+
+class Runner:
+    """Opens sessions of one configuration; see `agentrl.code_session.CodeRunner`."""
+
+    backend = BACKEND
+
+    def __init__(self, config: Config) -> None:
+        """Raises ValueError without the client or a key."""
+        _library()
+        _options(config)
+        self.config = config
+
+    def session(self, files: Mapping[str, str | bytes] | None = None, *, stateful: bool = True) -> CodeSession:
+        """See CodeRunner."""
+        return E2BSession(self.config, stateful=stateful, files=files)
+
+    def async_session(
+        self, files: Mapping[str, str | bytes] | None = None, *, stateful: bool = True
+    ) -> AsyncE2BSession:
+        """The same, to be awaited."""
+        return AsyncE2BSession(self.config, stateful=stateful, files=files)
+
+
+def runner(config: Config) -> CodeRunner:
+    """What an environment opens sessions with."""
+    return Runner(config)
+
+
+class E2BTool:
+    """The tool: one sandbox an episode, given back by `reset` and `close`. Calls of one turn wait together."""
+
+    name = "python"
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._session = Runner(config).session(stateful=config.stateful)
+
+    def __call__(self, code: str) -> str:
+        """Run Python code and read what it prints.
+
+        Args:
+            code: the code; variables are kept for the next call.
+        """
+        return describe(fault(self._session.run(code)), self._config.convention)
+
+    def reset(self) -> None:
+        """Forget all variables."""
+        self._session.close()
+
+    def close(self) -> None:
+        """Give the sandbox back."""
+        self._session.close()
+
+
+def make(config: Config) -> E2BTool:
+    """The tool; ValueError without the client or a key."""
+    return E2BTool(config)
