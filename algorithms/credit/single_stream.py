@@ -5,7 +5,7 @@ episode's first row is the tracker's estimate *before* the update; A = whiten(sc
 batch of episodes (sample std, (x - mean) / sqrt(variance + 1e-8)); no groups. `Tracker` is the one piece of
 state of the catalogue, and stays outside of credit, which is pure.
 
-Limit: a training run does not keep a tracker yet; whoever makes the steps fills `value` from one.
+A training run keeps the tracker and fills `value` from it (`agentrl.stream`).
 """
 
 from collections.abc import Mapping

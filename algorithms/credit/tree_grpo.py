@@ -64,13 +64,15 @@ def credit(graph: StepGraph, config: Config) -> Credit:
 
 
 def per_token(graph: StepGraph, config: Config, tree: np.ndarray) -> Credit:
-    """Two advantages a step; `advantage` is their mean over the step's tokens.
+    """Two advantages a step; `advantage` is their mean over the step's tokens. A lone token gets 0 whatever
+    `singleton` says, as released.
 
     Raises:
         ValueError: the graph has no tokens.
     """
     if graph.tokens is None:
         raise ValueError("tree_grpo mode=per_token needs n_tokens on each step")
+    config = config.model_copy(update={"singleton": "zero"})
     sampled = np.append(0, np.cumsum(graph.tokens.sampled))  # [S+1]
     n = np.diff(sampled[graph.tokens.offsets])  # [N] sampled tokens of each step
     reward = np.concatenate([graph.reward, np.zeros(len(graph))])  # [2N] last tokens, then those before

@@ -47,6 +47,9 @@ def test_per_token_pools_tokens():
     np.testing.assert_allclose(out["advantage_before_last"], [-1.154700538])
     np.testing.assert_allclose(out["advantage_last"], [2.309401077])
     np.testing.assert_allclose(out["advantage"], [0], atol=1e-12)
+    # a lone token is no group, also where a lone score would pass
+    lone = [row | {"n_tokens": 1, "tree": "t"} for row in chain("g", "a", [1])]
+    assert credit_of("tree_grpo", lone, mode="per_token", singleton="pass")["token_advantage"] == [[0.0]]
 
 
 @pytest.mark.parametrize("seed", range(4))
