@@ -7,6 +7,7 @@ and use `backend = "http"`.)
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,29 +51,27 @@ class Bm25:
         return [self._one(query, k) for query in queries]
 
     def _one(self, query: str, k: int) -> list[Passage]:
-        known = [self._index.vocab_dict[w] for w in self._words([query])[0] if w in self._index.vocab_dict]
+        words = self._split([query], return_ids=False)[0]
+        known = [self._index.vocab_dict[word] for word in words if word in self._index.vocab_dict]
         if not known:
             return []
         scores: np.ndarray = self._index.get_scores_from_ids(known)  # [N]
         rows = _best(scores, k)
         return [self.corpus[row]._replace(score=float(scores[row])) for row in rows.tolist()]
 
-    def _words(self, texts: Any) -> list[list[str]]:
-        words: list[list[str]] = self._library.tokenize(
-            texts,
-            token_pattern=WORD,
-            stopwords="english" if self.config.stopwords else [],
-            return_ids=False,
-            show_progress=False,
+    def _split(self, texts: Iterable[str], *, return_ids: bool) -> Any:
+        """Each text's words, or their ids and the vocabulary."""
+        left_out = "english" if self.config.stopwords else []
+        return self._library.tokenize(
+            texts, token_pattern=WORD, stopwords=left_out, return_ids=return_ids, show_progress=False
         )
-        return words
 
     def _build(self, path: Path) -> None:
         """Index the corpus and put the index beside it, or, where nothing can be written, keep it in memory alone."""
         self.corpus = Corpus.scan(path)
         self._index = self._library.BM25(k1=self.config.k1, b=self.config.b, method="lucene")
-        words = self._words([passage.contents for passage in self.corpus])
-        if not any(words):
+        words = self._split((passage.contents for passage in self.corpus), return_ids=True)
+        if not words.vocab:
             raise ValueError(f"the corpus {path} holds no word that can be searched for")
         self._index.index(words, show_progress=False)
         put_folder(self.folder, self._write)
