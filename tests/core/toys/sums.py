@@ -2,7 +2,9 @@
 
 import asyncio
 import time
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from agentrl import tool_action
 from agentrl.env import Env, Move
@@ -38,7 +40,7 @@ class Sums:
             time.sleep(60)
         raise KeyError("oops")
 
-    async def wait(self, seconds: float, words: str) -> str:
+    async def wait(self, seconds: Annotated[float, Field(ge=0, le=0.3)], words: str) -> str:
         """Wait."""
         await asyncio.sleep(seconds)
         if words == "fail":

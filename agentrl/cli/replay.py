@@ -1,0 +1,133 @@
+"""`agentrl replay RUN [--rescore [reward.key=value ...]]`: play a run's stored rollouts again, or score them anew.
+
+Every stored action goes through the environment again; observations, rewards and named signals are compared, and exit
+code 1 says that something differs (an environment that changed, or one that is not deterministic). With --rescore no
+environment is needed: rewards are computed from the stored signals, by the run's [reward] section and what is given,
+such as reward.name=weighted_sum reward.weights.format=0.5. Nothing stored is changed.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agentrl import rewards, store, world
+from agentrl.cli._parser import Parser, positive
+from agentrl.config import override, read_toml
+from agentrl.graph import StepGraph
+from agentrl.loop import Loop
+from agentrl.replay import Replayed, keys, replay
+from agentrl.settings import Settings
+
+SHOWN = 10  # differences printed
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = Parser("agentrl replay", __doc__)
+    parser.add_argument("run", type=Path, help="a run's folder, such as runs/NAME")
+    parser.add_argument("options", nargs="*", metavar="key=value", help="options that differ, such as env.NAME=value")
+    parser.add_argument("--rescore", action="store_true", help="score the stored signals; no environment")
+    parser.add_argument("--graphs", type=positive, help="the last N stored graphs; default: all")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_intermixed_args(words)
+    settings, files = opened(given)
+    code = 0
+    for file in files:
+        graph = store.read(file)
+        if given.rescore:
+            show(file, rescored(graph, settings), given.json)
+            continue
+        result = played_again(graph, settings)
+        show(file, summary(result), given.json)
+        code = code or int(bool(result.differences))
+    return code
+
+
+def opened(given: argparse.Namespace) -> tuple[Settings, list[Path]]:
+    """The run's settings with the command's options, and its graph files, oldest first."""
+    recipe = given.run / "config.toml"
+    if not recipe.is_file():
+        raise ValueError(f"{given.run} is no run: it has no config.toml")
+    files = sorted((given.run / "graphs").glob("*.safetensors"))
+    if not files:
+        raise ValueError(f"{given.run} has no stored graphs: set run.graphs_every to 1 or more")
+    settings = Settings(override(read_toml(recipe), given.options))
+    return settings, files[-given.graphs :] if given.graphs else files
+
+
+def played_again(graph: StepGraph, settings: Settings) -> Replayed:
+    """The graph's episodes through the run's environment."""
+    if "observation" not in graph.texts:
+        raise ValueError("the stored graph has no words of observations, so there is nothing to compare")
+    entry, limits, tables = settings.env, settings.tables.limits, settings.tables
+    wanted = sorted(set(keys(graph).values()))
+    tasks = dict(zip(wanted, world.panel(entry, wanted), strict=True))
+    pool = world.pool(
+        entry,
+        tables.pool.kind,
+        tables.pool.workers,
+        limits.call_seconds,
+        limits.start_seconds,
+        limits.output_chars,
+    )
+    with Loop() as loop:
+        try:
+            return loop.run(replay(graph, pool, tasks, limits))
+        finally:
+            pool.close()
+
+
+def summary(result: Replayed) -> dict[str, Any]:
+    """A replay for the eye and for programs."""
+    return {
+        "episodes": result.paths,
+        "steps": result.steps,
+        "skipped": result.skipped,
+        "signals": {name: {"stored": _mean(a), "now": _mean(b)} for name, (a, b) in result.signals.items()},
+        "differences": [str(difference) for difference in result.differences],
+    }
+
+
+def rescored(graph: StepGraph, settings: Settings) -> dict[str, Any]:
+    """The rewards of the stored signals, beside those stored."""
+    anew = rewards.rescore(graph, settings.reward)
+    at = rewards.ends(graph)
+    before, now = rewards.totals(graph, graph.reward, at), rewards.totals(graph, anew.reward, at)  # [L]
+    return {
+        "episodes": len(at.row),
+        "signals": {
+            name: _mean(rewards.totals(graph, rewards.signal(graph, name), at)) for name in rewards.signals(graph)
+        },
+        "reward": {"stored": _mean(before), "now": _mean(now)},
+        "changed": int((np.abs(before - now) > 1e-12).sum()),
+    }
+
+
+def _mean(x: np.ndarray) -> float | None:
+    told = x[~np.isnan(x)]
+    return float(told.mean()) if len(told) else None
+
+
+def show(file: Path, values: dict[str, Any], as_json: bool) -> None:
+    """One graph's result."""
+    if as_json:
+        print(json.dumps({"graph": file.name, **values}, ensure_ascii=False))
+        return
+    if "changed" in values:
+        reward = values["reward"]
+        line = f"{values['episodes']} episodes, mean reward {reward['stored']} stored, {reward['now']} now, "
+        print(f"{file.name}: {line}{values['changed']} changed")
+    else:
+        different = values["differences"]
+        line = f"{values['episodes']} episodes, {values['steps']} steps played again, {values['skipped']} skipped, "
+        print(f"{file.name}: {line}{len(different) or 'no'} differences")
+        print("".join(f"  {one}\n" for one in different[:SHOWN]), end="")
+        if len(different) > SHOWN:
+            print(f"  and {len(different) - SHOWN} more; --json lists all")
+    for name, value in values["signals"].items():
+        shown = value if not isinstance(value, dict) else f"{value['stored']} stored, {value['now']} now"
+        print(f"  signal {name}: mean {shown}")
