@@ -72,21 +72,6 @@ def rate(call: Callable[[], None], count: int) -> float:
     return count / (time.perf_counter() - started)
 
 
-def processor(call: Callable[[], None], count: int) -> float:
-    """Processor seconds of a call, its children's included, which other load does not change."""
-    before = os.times()
-    for _ in range(count):
-        call()
-    after = os.times()
-    return sum(b - a for a, b in zip(before[:4], after[:4], strict=True)) / count
-
-
-def exits(backend: str) -> None:
-    """A sandbox whose code ends it, so that the system counts all its time as ours."""
-    with LocalSession(backend, LIMITS) as session:
-        session.run("import os; os._exit(0)")
-
-
 def latencies(backend: str, rounds: int) -> dict[str, float]:
     """The row of one backend: milliseconds and executions a second, each beside the plain subprocess's."""
     bare, start, once = [], [], []
@@ -102,8 +87,6 @@ def latencies(backend: str, rounds: int) -> dict[str, float]:
         "start_ms": 1e3 * median(start),
         "start_ratio": median(start) / median(bare),
         "one_shot_ms": 1e3 * median(once),
-        "cpu_ms": 1e3 * processor(lambda: exits(backend), rounds),
-        "plain_cpu_ms": 1e3 * processor(plain, rounds),
         "cell_ms": 1e3 * cells(backend),
         "per_s": ours,
         "plain_per_s": base,
