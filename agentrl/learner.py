@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from agentrl.critic import Critic
 from agentrl.epo import PastEntropy
 from agentrl.forward import Network, network
+from agentrl.master import Masters
 from agentrl.pack import Sharing
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,8 @@ class StepReport(NamedTuple):
 
 
 class Learner:
-    """Weights and everything that goes with changing them.
+    """Weights and everything that goes with changing them. Weights in half precision are changed through float32
+    copies (`agentrl.master`).
 
     Args:
         loaded: model (transformers, or peft around it) and tokenizer.
@@ -90,6 +92,7 @@ class Learner:
         self._wants_reference = reference
         self._make_critic = critic
         self.critic: Critic | None = None
+        self._masters: Masters | None = None
         self._reference: Network | None = None
         self.restart(optim, 0)
 
@@ -111,7 +114,10 @@ class Learner:
         """
         self.optim, self.total_updates, self.updates = optim, updates, 0
         self.past_entropy = PastEntropy()
-        self.optimisers = _optimisers(self.network.model, optim)
+        if self._masters is not None:
+            self._masters.close()
+        self._masters = Masters(self.network.model)
+        self.optimisers = _optimisers(self.network.model, optim, self._masters)
         self.critic = self._make_critic(self.network) if self._make_critic else None
         if self._wants_reference and not self._adapter:
             model = copy.deepcopy(self.network.model).requires_grad_(False).eval()
@@ -129,7 +135,7 @@ class Learner:
 
     @property
     def trained(self) -> list[nn.Parameter]:
-        """Parameters that the optimiser changes."""
+        """What the optimiser changes: parameters, or their float32 copies where the model is in half precision."""
         return [p for optimiser in self.optimisers for group in optimiser.param_groups for p in group["params"]]
 
     @property
@@ -147,6 +153,7 @@ class Learner:
 
         A gradient that is not finite changes nothing: the step is skipped and told.
         """
+        assert self._masters is not None
         norm = torch.nn.utils.clip_grad_norm_(self.trained, self.optim.grad_clip or math.inf)
         value = float(norm)
         if math.isfinite(value):
@@ -154,6 +161,7 @@ class Learner:
                 for group in optimiser.param_groups:
                     group["lr"] = group["base_lr"] * self.rate
                 optimiser.step()
+            self._masters.write_back()
         else:
             log.error("gradient norm is %s in update %d: optimiser step skipped", value, self.updates)
         for optimiser in self.optimisers:
@@ -168,6 +176,7 @@ class Learner:
             "total_updates": self.total_updates,
             "past_entropy": self.past_entropy.state_dict(),
             "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
+            "masters": self._masters.state() if self._masters else [],
             "reference": None if self._reference is None else self._reference.model.state_dict(),
             "critic": None if self.critic is None else self.critic.state_dict(),
         }
@@ -184,6 +193,8 @@ class Learner:
         try:
             for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
                 optimiser.load_state_dict(saved)
+            if self._masters is not None:
+                self._masters.load(state.get("masters", []))
             if self._reference is not None and state["reference"] is not None:
                 self._reference.model.load_state_dict(state["reference"])
         except (ValueError, RuntimeError, KeyError) as error:
@@ -196,7 +207,7 @@ class Learner:
             raise ValueError("the checkpoint has no reference model: resume with the kl_coef it was started with")
 
 
-def _optimisers(model: nn.Module, config: OptimConfig) -> list[torch.optim.Optimizer]:
+def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list[torch.optim.Optimizer]:
     """AdamW over everything, or Muon over hidden matrices and AdamW over the rest."""
     muon: list[Tensor] = []
     decayed: list[Tensor] = []
@@ -206,9 +217,9 @@ def _optimisers(model: nn.Module, config: OptimConfig) -> list[torch.optim.Optim
         if not parameter.requires_grad:
             continue
         if config.name == "muon" and parameter.ndim == 2 and id(parameter) not in embedded:
-            muon.append(parameter)
+            muon.append(masters.of(parameter))
         else:
-            (decayed if parameter.ndim >= 2 else plain).append(parameter)
+            (decayed if parameter.ndim >= 2 else plain).append(masters.of(parameter))
     groups = [(decayed, config.weight_decay), (plain, 0.0)]
     optimisers: list[torch.optim.Optimizer] = []
     adamw = [{"params": p, "lr": config.lr, "base_lr": config.lr, "weight_decay": decay} for p, decay in groups if p]

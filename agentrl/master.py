@@ -1,0 +1,60 @@
+"""float32 weights behind a model in half precision: what the optimiser changes.
+
+bfloat16 has 8 bits of mantissa, so a step of less than 1/256 of a weight is rounded away: at a learning rate of 1e-6 a
+model trained in place would never move (Micikevicius et al., arXiv:1710.03740, section 3.1).
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+HALF = (torch.bfloat16, torch.float16)
+
+
+class Masters:
+    """float32 copies of the trained weights that a model holds in half precision; none for any other model.
+
+    Gradients are collected in float32 as each micro-batch gives them, so many micro-batches lose nothing either.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        trained = [p for p in model.parameters() if p.requires_grad and p.dtype in HALF]
+        self._pairs = [(p, p.detach().float().requires_grad_()) for p in trained]
+        self._of = {id(p): master for p, master in self._pairs}
+        self._hooks = [p.register_post_accumulate_grad_hook(self._collect) for p in trained]  # type: ignore[no-untyped-call]
+
+    def of(self, parameter: Tensor) -> Tensor:
+        """What the optimiser takes for a parameter: its copy, or itself."""
+        return self._of.get(id(parameter), parameter)
+
+    def _collect(self, parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        master, gradient = self._of[id(parameter)], parameter.grad.float()
+        master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+        parameter.grad = None
+
+    @torch.no_grad()
+    def write_back(self) -> None:
+        """Round the copies into the model."""
+        for parameter, master in self._pairs:
+            parameter.copy_(master)
+
+    def close(self) -> None:
+        """Leave the model's gradients alone from now on."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def state(self) -> list[Tensor]:
+        """The copies, in the order of the model's parameters."""
+        return [master.detach() for _, master in self._pairs]
+
+    @torch.no_grad()
+    def load(self, state: Sequence[Tensor]) -> None:
+        """Go on from `state`; ValueError if it is of another model."""
+        if [tuple(x.shape) for x in state] != [tuple(master.shape) for _, master in self._pairs]:
+            raise ValueError(
+                f"it keeps {len(state)} float32 weights, this model has {len(self._pairs)} of other shapes"
+            )
+        for (_, master), x in zip(self._pairs, state, strict=True):
+            master.copy_(x)
