@@ -120,11 +120,18 @@ def player(given: argparse.Namespace, rl: Path, name: str) -> dict[str, Any]:
     panel.write_text("".join(f"{o['task']}\n" for o in report(rl, "end", "greedy")["outcomes"]))
     out = given.folder / f"{name}.json"
     env = {**config["env"], **config["eval"]["env"]}
-    options = [f"{k}={json.dumps(v)}" for k, v in env.items() if k != "name"]
+    options = [word for key, value in env.items() if key != "name" for word in overrides(key, value)]
     words = ["eval", env["name"], *options, "--policy", name, "--panel", str(panel), "--json"]
     command = [sys.executable, "-m", "agentrl", *words, "--turns", str(config["limits"]["turns"]), "--out", str(out)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return dict(json.loads(out.read_text()))
+
+
+def overrides(key: str, value: Any) -> list[str]:
+    """A value as words of the command line; tables key by key."""
+    if isinstance(value, dict):
+        return [word for name, inner in value.items() for word in overrides(f"{key}.{name}", inner)]
+    return [f"{key}={json.dumps(value)}"]
 
 
 def figures(shown: dict[str, Any]) -> dict[str, Any]:
