@@ -1,0 +1,169 @@
+"""`agentrl branch RUN --episode E --turn T [-n 8] [--policy P]`: play a stored step again n times and see its value.
+
+The episode is played again up to turn T from its task's seed, compared with what is stored, and goes on from there n
+times, each time with another answer at turn T. The continuations are added to the stored graph (kind probe: no credit
+method and no training sees them), their mean return as column mc_value of the step. P is the run itself, as it was
+checkpointed last, or what `agentrl eval` takes. Branch turn T + 1 too, and the step's Monte Carlo advantage is shown
+beside the one its credit method gave.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agentrl.cli._parser import Parser, positive, seed, temperature
+from agentrl.types import Status
+
+if TYPE_CHECKING:
+    from agentrl.branch_stored import Place
+    from agentrl.graph import StepGraph
+    from agentrl.records import EpisodeRecord
+
+STAGE = 4  # of the noise keys, after those of `agentrl.runner`
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = Parser("agentrl branch", __doc__)
+    parser.add_argument("run", type=Path, help="a run folder with stored graphs")
+    parser.add_argument("--episode", type=seed, required=True, help="its number (`agentrl view` lists them)")
+    parser.add_argument("--turn", type=seed, required=True, help="the turn to play anew; 0 is the first")
+    parser.add_argument("-n", type=positive, default=8, help="continuations (default 8)")
+    parser.add_argument("--policy", help="who plays on (default: the run)")
+    parser.add_argument("--iteration", type=seed, help="whose graph (default: the newest)")
+    parser.add_argument("--temperature", type=temperature, help="default: the run's own")
+    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(words)
+    path = stored(given.run, given.iteration)
+    from agentrl import store
+    from agentrl.branch_graft import graft
+    from agentrl.branch_stored import find, returns
+
+    place = find(store.read(path), given.episode, given.turn)
+    exact = given.policy is None or Path(given.policy).resolve() == given.run.resolve()
+    records = play(given, place, exact=exact)
+    told = returns(records)
+    marks = {"mc_value": float(told.mean()), "mc_count": float(len(told))} if len(told) else {}
+    graph = graft(place, records, exact=exact, **marks)
+    store.write(graph, path)
+    report = summary(replace(place, graph=graph), records, told, path)
+    print(json.dumps(report) if given.json else table(report))
+    return 0
+
+
+def stored(run: Path, iteration: int | None) -> Path:
+    """The graph file of a run's iteration, or its newest."""
+    from agentrl.runfolder import RunFolder
+
+    if not (run / "config.toml").is_file():
+        raise ValueError(f"{run} is no run folder: it has no config.toml")
+    found = sorted((run / "graphs").glob("*.safetensors"))
+    if not found:
+        raise ValueError(f"{run} has no stored graphs: train with run.graphs_every of 1 or more")
+    if iteration is None:
+        return found[-1]
+    path = RunFolder(run).graph_path(iteration)
+    if path not in found:
+        raise ValueError(f"{run} stored no graph of iteration {iteration}: it has {found[0].stem} to {found[-1].stem}")
+    return path
+
+
+def play(given: Any, place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
+    """The continuations, under the run's environment, limits and context, by whoever is to play them."""
+    from agentrl import world
+    from agentrl.branch_stored import play_on
+    from agentrl.config import read_toml
+    from agentrl.contestant import Contestant
+    from agentrl.loop import Loop
+    from agentrl.settings import Settings
+
+    settings = Settings(read_toml(given.run / "config.toml"))
+    tables, entry = settings.tables, settings.env
+    limits = tables.limits
+    (task,) = world.panel(entry, [place.task_key])
+    contestant = Contestant.of(str(given.run) if exact else given.policy, entry.name)
+    pool = world.pool(
+        entry,
+        tables.pool.kind,
+        tables.pool.workers,
+        limits.call_seconds,
+        start_s=limits.start_seconds,
+        output_chars=limits.output_chars,
+    )
+    try:
+        player = contestant.player(entry, pool, seed=given.seed, temperature=given.temperature, limits=limits)
+        player = replace(player, context=settings.context.module, context_config=settings.context.config, stage=STAGE)
+        with Loop() as loop:
+            return loop.run(play_on(place, task, player, given.n, exact=exact))
+    finally:
+        pool.close()
+
+
+def summary(place: "Place", records: "Sequence[EpisodeRecord]", told: np.ndarray, path: Path) -> dict[str, Any]:
+    """The object that --json prints."""
+    graph, row = place.graph, place.row
+    known = {name: float(graph.columns[name][row]) for name in ("advantage", "value") if graph.has(name)}
+    spread = float(told.std(ddof=1) / math.sqrt(len(told))) if len(told) > 1 else None
+    return {
+        "graph": str(path),
+        "task": place.task_key,
+        "episode": int(graph.episode[place.after[-1]]),
+        "turn": int(graph.turn[row]),
+        "observation": graph.texts["observation"][row],
+        "action": graph.names["action"][graph.action[row]],
+        "return": float(graph.reward[place.after].sum()),
+        **{name: None if math.isnan(x) else x for name, x in known.items()},
+        "mc_value": float(told.mean()) if len(told) else None,
+        "mc_error": spread,
+        "mc_advantage": mc_advantage(graph, place),
+        "branches": [
+            {
+                "action": record.own[0].action if record.own else None,
+                "return": sum(step.reward for step in record.own),
+                "steps": len(record.own),
+                "success": record.success,
+                "ending": record.ending.name.lower(),
+                **({"fault": record.fault} if record.ending == Status.ENV_ERROR else {}),
+            }
+            for record in records
+        ],
+    }
+
+
+def mc_advantage(graph: "StepGraph", place: "Place") -> float | None:
+    """r + V(next) - V of the step by Monte Carlo values, where both states have one; 0 follows a terminated step."""
+    row, following = place.row, place.after[1:2]
+    values = graph.columns.get("mc_value")
+    if values is None:
+        return None
+    after = float(values[following[0]]) if following else 0.0 if graph.terminated[row] else math.nan
+    gain = float(graph.reward[row]) + after - float(values[row])
+    return None if math.isnan(gain) else gain
+
+
+def table(report: dict[str, Any]) -> str:
+    """The report for the eye."""
+    lines = [f"{report['task']}, episode {report['episode']}, turn {report['turn']}", report["observation"], ""]
+    lines.append(f"{'':10} {'return':>8} {'steps':>5} {'ending':16} action")
+    for number, branch in enumerate(report["branches"]):
+        said = branch["action"] or branch.get("fault", "")
+        lines.append(f"{number:10} {branch['return']:8.3f} {branch['steps']:5} {branch['ending']:16} {said}")
+    lines.append(f"{'stored':10} {report['return']:8.3f} {'':5} {'':16} {report['action']}")
+    error = "" if report["mc_error"] is None else f" +- {report['mc_error']:.3f}"
+    value = "none: every continuation was lost" if report["mc_value"] is None else f"{report['mc_value']:.3f}{error}"
+    lines += ["", f"Monte Carlo value of the state: {value}"]
+    if report.get("value") is not None:
+        lines.append(f"value the run had for it:       {report['value']:.3f}")
+    if report.get("advantage") is not None:
+        lines.append(f"credit of the stored step:      {report['advantage']:.3f}")
+    if report["mc_advantage"] is not None:
+        lines.append(f"Monte Carlo advantage of it:    {report['mc_advantage']:.3f}")
+    else:
+        lines.append(f"(branch turn {report['turn'] + 1} too for the stored step's Monte Carlo advantage)")
+    return "\n".join(lines)
