@@ -1,0 +1,198 @@
+"""Run model-written Python on a SandboxFusion server (https://github.com/bytedance/SandboxFusion), over HTTP.
+
+Source: its `POST /run_code`: `{code, language, run_timeout, memory_limit_MB, stdin, files {path: base64}, fetch_files}`
+gives `{status: Success | Failed | SandboxError, message, run_result: {status: Finished | Error | TimeLimitExceeded,
+execution_time, return_code, stdout, stderr} or null, files}`. Every run is a fresh sandbox: the server keeps no state,
+so sessions are stateless whatever is asked for, unless `replay` repeats the earlier cells before each new one.
+"""
+
+import base64
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from agentrl.code_session import CodeResult, CodeRunner, CodeSession, fault
+from agentrl.code_text import Convention, describe
+
+BACKEND = "sandbox_fusion"
+RETRIED = (429, 502, 503, 504)
+MARK = "agentrl-replayed-until-here"
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """url: of the server, such as http://localhost:8080. timeout_s: seconds of one run. memory_mb: -1 for the server's
+    own limit. tries: how often a lost or busy server is asked. replay: a stateful session repeats its earlier cells
+    before each new one (off: stateful sessions are refused). output_kb: of stdout and of stderr that is kept.
+    convention: of the tool.
+    """
+
+    url: str
+    timeout_s: float = Field(10.0, gt=0)
+    memory_mb: int = -1
+    tries: int = Field(3, ge=1)
+    replay: bool = False
+    output_kb: int = Field(64, ge=1)
+    convention: Convention = "plain"
+
+
+class FusionSession:
+    """A `CodeSession` on the server."""
+
+    backend = BACKEND
+
+    def __init__(
+        self, config: Config, *, stateful: bool = False, files: Mapping[str, str | bytes] | None = None
+    ) -> None:
+        """Raises ValueError for a stateful session without `replay`."""
+        if stateful and not config.replay:
+            raise ValueError(
+                "sandbox_fusion keeps no variables between runs: set stateful = false, or replay = true to repeat the"
+                " earlier cells before each new one"
+            )
+        self._config, self._stateful, self._cells = config, stateful, list[str]()
+        raw = {path: data.encode() if isinstance(data, str) else bytes(data) for path, data in (files or {}).items()}
+        self._files = {path: base64.b64encode(data).decode() for path, data in raw.items()}
+
+    def run(
+        self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
+    ) -> CodeResult:
+        """See CodeSession. The server names no exception: its last line of stderr is read for one."""
+        seconds, started = timeout_s or self._config.timeout_s, time.monotonic()
+        marked = f"import sys as _s\nfor _f in (_s.stdout, _s.stderr):\n    print({MARK!r}, file=_f, flush=True)\n"
+        program = "\n".join([*self._cells, marked, code]) if self._cells else code
+        asked = {
+            "code": program,
+            "language": "python",
+            "compile_timeout": seconds,
+            "run_timeout": seconds,
+            "memory_limit_MB": self._config.memory_mb,
+            "stdin": stdin,
+            "files": self._files,
+            "fetch_files": list(fetch),
+        }
+        try:
+            result = self._converted(self._post(asked, seconds), seconds)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            result = CodeResult(exit_code=None, infra_error=f"{type(error).__name__}: {error}"[:300])
+        if self._stateful and result.ok:
+            self._cells.append(code)
+        return replace(result, wall_s=time.monotonic() - started, backend=BACKEND)
+
+    def _post(self, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+        """The server's answer; OSError if it has none after all tries."""
+        request = urllib.request.Request(
+            self._config.url.rstrip("/") + "/run_code",
+            data=json.dumps(asked).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        for attempt in range(self._config.tries):
+            try:
+                with urllib.request.urlopen(request, timeout=2 * seconds + 10) as response:
+                    answer: Mapping[str, Any] = json.loads(response.read())
+                    return answer
+            except urllib.error.HTTPError as error:
+                if error.code not in RETRIED or attempt == self._config.tries - 1:
+                    raise
+            except urllib.error.URLError:
+                if attempt == self._config.tries - 1:
+                    raise
+            time.sleep(0.1 * 2**attempt)
+        raise OSError("no answer")
+
+    def _converted(self, answer: Mapping[str, Any], seconds: float) -> CodeResult:
+        ran = answer.get("run_result")
+        if answer["status"] == "SandboxError" or ran is None:
+            return CodeResult(exit_code=None, infra_error=str(answer.get("message") or "the server ran nothing")[:300])
+        limit = self._config.output_kb * 1024
+        stdout, stderr = (_text(ran.get(name), limit) for name in ("stdout", "stderr"))
+        files = {path: base64.b64decode(data) for path, data in (answer.get("files") or {}).items()}
+        if ran["status"] == "TimeLimitExceeded":
+            words = f"stopped after {seconds:g} s."
+            return CodeResult(stdout=stdout, stderr=stderr, timed_out=True, exit_code=None, error_value=words)
+        name, value, trace, before = _error(stderr) if ran.get("return_code") else ("", "", "", stderr)
+        return CodeResult(
+            stdout=stdout,
+            stderr=before,
+            error_name=name,
+            error_value=value,
+            traceback=trace,
+            exit_code=int(ran.get("return_code") or 0),
+            artifacts=files,
+        )
+
+    def close(self) -> None:
+        """Forget the cells; the server holds nothing."""
+        self._cells.clear()
+
+
+def _text(value: object, limit: int) -> str:
+    """A stream without what replayed cells wrote."""
+    text = str(value or "").rpartition(f"{MARK}\n")[2].encode("utf-8", "replace").decode()
+    return text if len(text) <= limit else f"{text[:limit]}\n[{len(text) - limit} more characters cut off]"
+
+
+def _error(stderr: str) -> tuple[str, str, str, str]:
+    """(name, message, traceback, what stood before it) of an uncaught exception."""
+    before, found, trace = stderr.rpartition("Traceback (most recent call last):")
+    if not found:
+        before, trace = "", stderr
+    last = (trace.rstrip("\n").splitlines() or [""])[-1]
+    name, _, value = last.partition(": ")
+    if not name.replace(".", "").isidentifier():
+        return "", "", "", stderr
+    return name, value, found + trace, before
+
+
+class Runner:
+    """Opens sessions of one configuration; see `agentrl.code_session.CodeRunner`."""
+
+    backend = BACKEND
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def session(self, files: Mapping[str, str | bytes] | None = None, *, stateful: bool = True) -> CodeSession:
+        """See CodeRunner; ValueError for a stateful one without `replay`."""
+        return FusionSession(self.config, stateful=stateful, files=files)
+
+
+def runner(config: Config) -> CodeRunner:
+    """What an environment opens sessions with."""
+    return Runner(config)
+
+
+class FusionTool:
+    """The tool; with `replay` variables are kept for the episode."""
+
+    name = "python"
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._session = FusionSession(config, stateful=config.replay)
+
+    def __call__(self, code: str) -> str:
+        """Run Python code and read what it prints.
+
+        Args:
+            code: the whole program.
+        """
+        return describe(fault(self._session.run(code)), self._config.convention)
+
+    def reset(self) -> None:
+        """Forget all cells."""
+        self._session.close()
+
+    def close(self) -> None:
+        """Nothing is held."""
+        self._session.close()
+
+
+def make(config: Config) -> FusionTool:
+    """The tool."""
+    return FusionTool(config)
