@@ -31,7 +31,8 @@ def main(words: Sequence[str]) -> int:
         return code
     from agentrl.check_env import check_env
 
-    entry = resolve("envs", override({"name": given.env}, given.options), "env")
+    options = [option.removeprefix("env.") for option in given.options]
+    entry = resolve("envs", override({"name": given.env}, options), "env")
     findings = check_env(entry, tasks=given.tasks)
     for finding in findings:
         print(finding, file=sys.stderr)

@@ -82,7 +82,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def environment(given: argparse.Namespace, base: dict[str, Any]) -> Entry:
     """The environment under the run's options, then the command's."""
-    options = override({}, given.options)
+    options = override({}, [option.removeprefix("env.") for option in given.options])
     for key in ("split", "games"):
         if getattr(given, key) is not None:
             options[key] = getattr(given, key)

@@ -34,7 +34,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--actions", type=Path)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_intermixed_args(words)
-    options = override({"name": given.env}, given.options)
+    options = override({"name": given.env}, [option.removeprefix("env.") for option in given.options])
     if given.game is not None:
         options["games"] = given.game
     module = catalogue.load("envs", given.env)

@@ -1,0 +1,280 @@
+"""Any Gymnasium environment that can be put in words, by its id: `agentrl eval gymnasium_text env.id=...`.
+
+`id` is what `gymnasium.make` takes, such as FrozenLake-v1, Blackjack-v1 or package:Name-v0. Actions of a Discrete
+space are its names or numbers, listed with each observation (of `action_mask` in `info`, if there); those of a
+Text space are sent as they are. Observations are words (Text), numbers (Discrete, MultiDiscrete, MultiBinary, small
+Box), or Tuple and Dict of these; an environment that renders as text shows its picture too. A task is a seed.
+"""
+
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from pydantic import BaseModel, Field
+
+from agentrl.catalogue import nearest
+from agentrl.types import Observation, Status, StepResult, Task
+
+HELD_OUT = 1 << 30  # first seed of the test split
+MOST_NUMBERS = 1000  # of a Box that is put in words
+SUPPORTED = f"Text, Discrete, MultiDiscrete, MultiBinary, Box of at most {MOST_NUMBERS} numbers, Tuple or Dict of these"
+_COLOURED = re.compile(r"\x1b\[[\d;]*m(.*?)\x1b\[0?m", re.DOTALL)
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """Which environment.
+
+    Attributes:
+        id: of gymnasium.make.
+        kwargs: its options, such as env.kwargs.is_slippery=false.
+        actions: names of the actions of a Discrete space, in order; empty: the environment's own, else numbers.
+        task: the instruction; None is the beginning of the environment's documentation.
+        count: tasks of a split; their seeds are split's own.
+        split: train and test have different seeds.
+        max_steps: replaces the environment's own limit.
+        picture: show the text rendering with each observation, where there is one.
+    """
+
+    id: str = "FrozenLake-v1"
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    actions: tuple[str, ...] = ()
+    task: str | None = None
+    count: int = Field(1000, ge=1, le=HELD_OUT)
+    split: Literal["train", "test"] = "train"
+    max_steps: int | None = Field(None, ge=1)
+    picture: bool = True
+
+
+def make(config: Config) -> "GymnasiumText":
+    """An instance."""
+    return GymnasiumText(config)
+
+
+def tasks(config: Config) -> Sequence[Task]:
+    """One task a seed; ValueError if the environment cannot be made or put in words."""
+    _examine(config.model_dump_json())
+    first = HELD_OUT if config.split == "test" else 0
+    return [
+        Task(key=f"{config.id}/{seed}", env="gymnasium_text", seed=seed) for seed in range(first, first + config.count)
+    ]
+
+
+def kind(task: Task) -> str:
+    """The environment's id."""
+    return task.key.rpartition("/")[0]
+
+
+def benchmark(config: Config) -> str:
+    """The name results are reported under."""
+    return f"gymnasium {config.id}"
+
+
+@functools.lru_cache(maxsize=64)
+def _examine(options: str) -> None:
+    env = GymnasiumText(Config.model_validate_json(options))
+    env.close()
+
+
+def _open(config: Config) -> Any:
+    """The Gymnasium environment; every mistake a ValueError of one sentence."""
+    if config.id.startswith("agentrl/"):
+        raise ValueError(f"env.id = {config.id!r} is an environment of ours: name it directly, see agentrl envs")
+    options = dict(config.kwargs)
+    if config.max_steps is not None:
+        options["max_episode_steps"] = config.max_steps
+    package, colon, name = config.id.rpartition(":")
+    try:
+        if colon:
+            importlib.import_module(package)
+        spec = gymnasium.spec(name)
+        renders = config.picture and "render_mode" not in options and "ansi" in _render_modes(spec)
+        if renders:
+            options["render_mode"] = "ansi"
+        return gymnasium.make(name, disable_env_checker=True, **options)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise ValueError(f"env.id = {config.id!r} cannot be made: {_line(error)}") from None
+    except gymnasium.error.UnregisteredEnv:
+        raise ValueError(f"unknown Gymnasium environment {config.id!r}{_like(config.id)}") from None
+    except gymnasium.error.Error as error:
+        raise ValueError(f"env.id = {config.id!r}: {_line(error)}{_like(config.id)}") from None
+    except (ImportError, TypeError, ValueError) as error:
+        raise ValueError(f"env.id = {config.id!r} cannot be made with {options}: {_line(error)}") from None
+
+
+def _render_modes(spec: Any) -> Sequence[str]:
+    """What the environment's class says it can render, without making it."""
+    entry = spec.entry_point
+    creator = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+    modes: Sequence[str] = getattr(creator, "metadata", {}).get("render_modes", ())
+    return modes
+
+
+def _like(name: str) -> str:
+    """The end of a sentence about an unknown id."""
+    known = [one for one in gymnasium.registry if not one.startswith("agentrl/")]
+    meant = nearest(name, known)
+    return meant if "did you mean" in meant else ": gymnasium.registry lists what is installed; write package:Name-v0"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+class GymnasiumText:
+    """One Gymnasium environment in words. An instance is pickled as its task and its actions, and played again."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises ValueError if the environment cannot be made, or its spaces cannot be put in words."""
+        self.config = config
+        self._env = _open(config)
+        self._names = self._action_names()
+        odd = next(_unsupported(self._env.observation_space), None)
+        if odd is not None:
+            raise ValueError(
+                f"env.id = {config.id!r} observes {odd}, which is not put in words: supported are {SUPPORTED}"
+            )
+        self._task: Task | None = None
+        self._sent: list[str] = []
+        self._last = Observation(text="")
+        self._over = False
+
+    def reset(self, task: Task) -> Observation:
+        """Start from the task's seed."""
+        self._task, self._sent, self._over = task, [], False
+        seen, info = self._env.reset(seed=task.seed)
+        self._last = self._observe(seen, info)
+        return self._last
+
+    def step(self, action: str) -> StepResult:
+        """Carry out an action; one that is not in the action space is answered in words and changes nothing."""
+        self._sent.append(action)
+        if self._over:
+            return self._words("The episode is over.", terminated=True)
+        choice = self._choice(action)
+        if choice is None:
+            return self._words(self._refusal(action))
+        seen, reward, terminated, truncated, info = self._env.step(choice)
+        self._over = bool(terminated or truncated)
+        self._last = self._observe(seen, info)
+        return StepResult(self._last, float(reward), bool(terminated), bool(truncated), _plain(info))
+
+    def close(self) -> None:
+        """Release what the environment holds."""
+        self._env.close()
+
+    def _words(self, text: str, *, terminated: bool = False) -> StepResult:
+        info = {} if terminated else {"status": Status.PARSE_ERROR}
+        last = self._last
+        seen = Observation(text=text, state_key=last.state_key or last.text, actions=last.actions, task=last.task)
+        return StepResult(seen, 0.0, terminated, False, info)
+
+    def _action_names(self) -> tuple[str, ...]:
+        """A name for each action of a Discrete space; empty for a Text space."""
+        space, config = self._env.action_space, self.config
+        if isinstance(space, spaces.Text):
+            return ()
+        if not isinstance(space, spaces.Discrete):
+            raise ValueError(f"env.id = {config.id!r} acts in {space}: supported are Text and Discrete action spaces")
+        own = getattr(self._env.unwrapped, "get_action_meanings", None)
+        names = config.actions or (tuple(map(str, own())) if own else ())
+        names = names or tuple(str(i) for i in range(int(space.start), int(space.start + space.n)))
+        if len(names) != space.n or len(set(names)) != len(names):
+            raise ValueError(f"env.actions names {len(names)} actions, {config.id} has {space.n}: give each one name")
+        return names
+
+    def _choice(self, action: str) -> Any:
+        """The action for Gymnasium; None if there is no such one."""
+        space = self._env.action_space
+        if isinstance(space, spaces.Text):
+            return action if space.contains(action) else None
+        return self._names.index(action) + int(space.start) if action in self._names else None
+
+    def _refusal(self, action: str) -> str:
+        space = self._env.action_space
+        if isinstance(space, spaces.Text):
+            return f"An action is {space.min_length} to {space.max_length} of the characters {space.characters!r:.200}."
+        listed = ", ".join(self._last.actions or self._names)
+        return f"There is no action {action[:80]!r}; the actions are: {listed}."
+
+    def _observe(self, seen: Any, info: Mapping[str, Any]) -> Observation:
+        parts = [in_words(self._env.observation_space, seen)]
+        if self.config.picture and getattr(self._env, "render_mode", None) == "ansi":
+            picture = self._env.render()
+            parts.append(_COLOURED.sub(r"[\1]", picture).strip("\n") if isinstance(picture, str) else "")
+        return Observation(text="\n".join(p for p in parts if p), actions=self._listed(info), task=self._instruction())
+
+    def _listed(self, info: Mapping[str, Any]) -> tuple[str, ...]:
+        """The actions that may be taken now."""
+        mask = info.get("action_mask")
+        if self._names and mask is not None and len(mask) == len(self._names):
+            return tuple(name for name, allowed in zip(self._names, mask, strict=True) if allowed)
+        for key in ("admissible_commands", "admissible_actions", "actions"):
+            given = info.get(key)
+            if not self._names and isinstance(given, list | tuple) and all(isinstance(a, str) for a in given):
+                return tuple(given)
+        return self._names
+
+    def _instruction(self) -> str:
+        if self.config.task is not None:
+            return self.config.task
+        document = inspect.getdoc(type(self._env.unwrapped)) or ""
+        prose = [part for part in document.split("\n\n") if part.strip() and not part.lstrip().startswith("#")]
+        return " ".join(prose[0].split()) if prose else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _revive, (self.config, self._task, tuple(self._sent))
+
+
+def _revive(config: Config, task: Task | None, sent: Sequence[str]) -> GymnasiumText:
+    env = GymnasiumText(config)
+    if task is not None:
+        env.reset(task)
+        for action in sent:
+            env.step(action)
+    return env
+
+
+def _unsupported(space: Any) -> Iterator[str]:
+    """The parts of an observation space that have no words."""
+    if isinstance(space, spaces.Dict):
+        for part in space.spaces.values():
+            yield from _unsupported(part)
+    elif isinstance(space, spaces.Tuple):
+        for part in space.spaces:
+            yield from _unsupported(part)
+    elif (isinstance(space, spaces.Box) and int(np.prod(space.shape)) > MOST_NUMBERS) or not isinstance(
+        space, spaces.Text | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Box
+    ):
+        yield str(space)
+
+
+def in_words(space: Any, value: Any) -> str:
+    """An observation as text: words as they are, numbers at 4 significant digits, a part a line."""
+    if isinstance(space, spaces.Dict):
+        return "\n".join(f"{name}: {in_words(part, value[name])}" for name, part in space.spaces.items())
+    if isinstance(space, spaces.Tuple):
+        return ", ".join(in_words(part, one) for part, one in zip(space.spaces, value, strict=True))
+    if isinstance(space, spaces.Text | spaces.Discrete):
+        return str(value)
+    array = np.asarray(value)
+    return " ".join(f"{x:.4g}" if array.dtype.kind == "f" else str(x) for x in array.ravel().tolist())
+
+
+def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of `info` that are single values; what Gymnasium calls is_success is `success` here."""
+    kept: dict[str, Any] = {}
+    for name, value in info.items():
+        plain = value.item() if isinstance(value, np.generic) else value
+        if isinstance(name, str) and isinstance(plain, bool | int | float | str):
+            kept["env_status" if name == "status" else name] = plain
+    success = kept.pop("is_success", kept.get("success"))
+    kept.pop("success", None)
+    if isinstance(success, bool | int | float):
+        kept["success"] = bool(success)
+    return kept
