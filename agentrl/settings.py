@@ -117,10 +117,10 @@ class LogSection(Section):
 
 
 class PoolSection(Section):
-    """kind: where environments run; auto takes worker processes for heavy ones. workers: processes, 0 for one a
-    core."""
+    """kind: where environments run; auto takes worker processes for heavy ones and threads for those that wait.
+    workers: processes, 0 for one a core."""
 
-    kind: Literal["auto", "inline", "processes"] = "auto"
+    kind: Literal["auto", "inline", "threads", "processes"] = "auto"
     workers: int = Field(0, ge=0)
 
 

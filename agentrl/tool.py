@@ -35,6 +35,11 @@ class Toolbox(Protocol):
         ...
 
 
+class ToolError(Exception):
+    """What a tool raises to tell the model in its own words that a call failed; of other exceptions the type is told
+    too."""
+
+
 class ToolFault(RuntimeError):
     """What a tool raises when its service is lost (no retriever, no sandbox): nobody's doing.
 

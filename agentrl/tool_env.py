@@ -22,7 +22,7 @@ from agentrl import calls, tool_action
 from agentrl.calls import Call, Calls, Malformed
 from agentrl.catalogue import nearest
 from agentrl.env import Verdict
-from agentrl.tool import ToolFault
+from agentrl.tool import ToolError, ToolFault
 from agentrl.tool_action import Turn
 from agentrl.tool_rewards import STEP, TERMINAL, Scored, pick, score, takes
 from agentrl.tool_schema import ToolSpec, as_words
@@ -376,4 +376,6 @@ def _complaint(call: Call, why: str) -> Done:
 def _raised(call: Call, error: BaseException) -> Done:
     words = str(error)
     shown = words if len(words) <= ERROR_CHARS else words[:ERROR_CHARS] + "..."
+    if isinstance(error, ToolError) and shown:
+        return _complaint(call, shown)
     return _complaint(call, f"{type(error).__name__}: {shown}" if shown else type(error).__name__)

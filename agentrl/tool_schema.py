@@ -78,7 +78,7 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     return ToolSpec(
         name=name,
         schema={"type": "function", "function": schema},
-        parameters=_inlined(model.model_json_schema()),
+        parameters=inlined(model.model_json_schema()),
         check=_Check(name, model),
         function=function,
         waits=inspect.iscoroutinefunction(called),
@@ -212,7 +212,7 @@ def shape(hint: Any) -> dict[str, Any]:
     try:
         return _known(hint)
     except ValueError:
-        return _inlined(TypeAdapter(hint, config=None).json_schema())
+        return inlined(TypeAdapter(hint, config=None).json_schema())
 
 
 def _known(hint: Any) -> dict[str, Any]:
@@ -266,7 +266,7 @@ def _union(arguments: Sequence[Any]) -> dict[str, Any]:
     return {**union, "nullable": True} if type(None) in arguments else union
 
 
-def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A pydantic schema without titles and references; a type that holds itself keeps its references."""
     definitions = schema.get("$defs", {})
 

@@ -13,6 +13,7 @@ from agentrl.config import Entry, read_text
 from agentrl.env import Env
 from agentrl.pool import START_S, InlinePool, Pool
 from agentrl.prompt import Plain, Prompt
+from agentrl.threads import ThreadPool
 from agentrl.types import Task
 from agentrl.workers import WorkerPool
 
@@ -75,7 +76,8 @@ def pool(
     start_s: float = START_S,
     output_chars: int | None = None,
 ) -> Pool:
-    """Instances of the environment, in this process or in workers (`where` = auto, inline, processes).
+    """Instances of the environment: in this process, in its threads or in workers (`where` = auto, inline, threads,
+    processes; auto goes by the module's `HEAVY` and `WAITS`).
 
     timeout_s, start_s: seconds that a call, and the making of an instance, may take. output_chars: see `Limits`.
     """
@@ -84,6 +86,8 @@ def pool(
     heavy = where == "processes" or (where == "auto" and bool(getattr(entry.module, "HEAVY", False)))
     if heavy:
         return WorkerPool(make, expert, timeout_s, workers, start_s, output_chars)
+    if where == "threads" or (where == "auto" and bool(getattr(entry.module, "WAITS", False))):
+        return ThreadPool(make, expert, timeout_s, start_s, output_chars)
     return InlinePool(make, expert, timeout_s, start_s, output_chars)
 
 

@@ -1,0 +1,154 @@
+"""Tools of real MCP server processes: strict arguments, rubbish, failures, deaths, time-outs."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agentrl.tool import ToolError, ToolFault
+from agentrl.tool_env import environment
+from agentrl.waiting import run_all
+
+pytest.importorskip("mcp")
+from agentrl.tools.mcp import Config, closed, make
+
+SERVER = (sys.executable, str(Path(__file__).with_name("mcp_server.py")))
+PATIENT = {"start_s": 120.0, "timeout_s": 60.0}
+
+
+@pytest.fixture(scope="module")
+def box():
+    made = make(Config(command=SERVER, **PATIENT))
+    yield made
+    made.close()
+
+
+def call(box, name: str, **arguments):
+    (spec,) = [spec for spec in box.specs() if spec.name == name]
+    (value,) = run_all([spec.function(**spec.check(arguments))])
+    return value
+
+
+def test_the_servers_tools_are_ours_with_their_schemas(box):
+    specs = {spec.name: spec for spec in box.specs()}
+    assert list(specs) == ["add", "rubbish", "fail", "die", "sleep"] and specs["add"].waits
+    shown = specs["add"].schema["function"]
+    assert shown["description"] == "Add two numbers."
+    assert shown["parameters"] == {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    }
+    assert call(box, "add", a=1, b=2) == "3"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"a": "1", "b": 2}, "add: argument 'a': '1' is not of type 'integer'"),
+        ({"a": 1, "b": 2, "c": 3}, "'c' was unexpected"),
+        ({"a": 1}, "'b' is a required property"),
+    ],
+)
+def test_arguments_are_checked_strictly_on_our_side(box, arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call(box, "add", **arguments)
+
+
+def test_rubbish_on_stdout_is_passed_over(box):
+    assert call(box, "rubbish") == "printed" and call(box, "add", a=2, b=2) == "4"
+
+
+def test_a_tool_that_fails_tells_the_model(box):
+    error = call(box, "fail")
+    assert isinstance(error, ToolError) and "Error executing tool fail" in str(error)  # the SDK hides the rest
+
+
+def test_a_server_that_dies_costs_that_call_and_is_started_again(box):
+    fault = call(box, "die")
+    assert isinstance(fault, ToolFault) and "was lost during a call: its last words: dying now" in str(fault)
+    assert call(box, "add", a=5, b=5) == "10"
+
+
+def test_a_call_that_takes_too_long_is_a_fault_and_the_others_go_on(box):
+    quick = box.server.config
+    box.server.config = quick.model_copy(update={"timeout_s": 0.5})
+    try:
+        fault = call(box, "sleep", seconds=300.0)
+        box.server.config = quick.model_copy(update={"timeout_s": 0.5, "on_timeout": "message"})
+        told = call(box, "sleep", seconds=300.0)
+    finally:
+        box.server.config = quick
+    assert isinstance(fault, ToolFault) and "no answer in 0.5 s" in str(fault)
+    assert isinstance(told, ToolError) and call(box, "add", a=1, b=1) == "2"
+
+
+def test_calls_of_one_turn_run_at_once_in_a_tool_environment(box):
+    hooks = environment(tools=list(box.specs()), reward=lambda answer: 1.0, rows=[{"prompt": "?"}], module=__name__)
+    env = hooks.make(hooks.Config())
+    env.reset(hooks.tasks(hooks.Config())[0])
+    call_of = '{"name": "sleep", "arguments": {"seconds": 1.0}}'
+    started = time.monotonic()
+    result = env.step(f'{{"calls": [{", ".join([call_of] * 4)}]}}')
+    assert [m.content for m in result.observation.messages] == ["slept"] * 4
+    assert time.monotonic() - started < 4.0
+    assert env.step("add(1, '2')").observation.text == "error: add: argument 'b': '2' is not of type 'integer'"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"command": ("no-such-program",)}, "no-such-program does not start: .*No such file"),
+        ({"command": ("false",)}, "false does not start: Connection closed"),
+        (
+            {"command": (sys.executable, "-c", "import time; print('rubbish'); time.sleep(60)"), "start_s": 2.0},
+            "told nothing in 2 s|timed out",
+        ),
+        ({"url": "http://127.0.0.1:9/mcp", "start_s": 20.0}, "127.0.0.1:9/mcp does not start"),
+        ({}, "name the server"),
+        ({"command": ("x",), "url": "http://x"}, "name the server"),
+    ],
+)
+def test_what_is_no_server_is_one_sentence(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make(Config(**options))
+
+
+@pytest.mark.slow
+def test_a_tool_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="has no tool 'ad': did you mean add"):
+        make(Config(command=SERVER, only=("ad",), **PATIENT))
+
+
+def test_schemas_are_closed_unless_they_say_they_are_open():
+    assert closed({})["additionalProperties"] is False
+    assert closed({"additionalProperties": True})["additionalProperties"] is True
+
+
+@pytest.mark.slow
+def test_a_server_over_http():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen([*SERVER, "http"], env={**os.environ, "PORT": str(port)})
+    try:
+        until = time.monotonic() + 120
+        while True:
+            try:
+                box = make(Config(url=f"http://127.0.0.1:{port}/mcp", only=("add", "fail"), prefix="x_", **PATIENT))
+                break
+            except ValueError:
+                assert time.monotonic() < until and process.poll() is None
+                time.sleep(0.5)
+        assert [spec.name for spec in box.specs()] == ["x_add", "x_fail"]
+        assert call(box, "x_add", a=1, b=2) == "3" and isinstance(call(box, "x_fail"), ToolError)
+        process.kill()
+        process.wait()
+        assert isinstance(call(box, "x_add", a=1, b=2), ToolFault)
+        box.close()
+    finally:
+        process.kill()

@@ -1,0 +1,366 @@
+"""Any MCP server as a source of tools, over stdio or HTTP (extra `mcp`).
+
+    {"name": "mcp", "command": ["python", "my_server.py"]}
+    {"name": "mcp", "url": "http://127.0.0.1:8000/mcp", "only": ["search"]}
+
+What a model writes is checked here against the server's own schema, strictly: the SDK's servers take unknown arguments
+and turn "2" into 2. A server that dies or hangs is started anew; the call it was at is a `ToolFault`, since nobody
+knows whether it was carried out. What a server prints to stdout beside the protocol is passed over.
+"""
+
+import asyncio
+import atexit
+import logging
+import re
+import tempfile
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from agentrl.catalogue import nearest
+from agentrl.tool import ToolError, ToolFault
+from agentrl.tool_schema import ToolSpec, inlined
+from agentrl.waiting import run_all, shared_loop
+
+CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
+PING_S = 5.0  # for a server to show that it is alive, after a call that took too long
+SAID_CHARS = 300  # of a server's stderr, in the sentence about its end
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """Where the server is and how patient to be.
+
+    Attributes:
+        command: the program and its words, for a server on stdio.
+        env: variables it gets besides the few that are always passed on.
+        cwd: its working folder; empty for this one.
+        url: the address, for a server over HTTP; headers: sent with every request.
+        only: the tools to offer; empty for all.
+        prefix: put before each tool's name, where two servers have tools of one name.
+        start_s: seconds until it must have told its tools. timeout_s: of one call.
+        on_timeout: a call that takes too long is a fault (the episode is retried, never scored), or is told the model.
+        restarts: times a lost server is started again without a call answered in between.
+    """
+
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = Field(default_factory=dict)
+    only: tuple[str, ...] = ()
+    prefix: str = ""
+    start_s: float = Field(30.0, gt=0)
+    timeout_s: float = Field(30.0, gt=0)
+    on_timeout: Literal["fault", "message"] = "fault"
+    restarts: int = Field(3, ge=0)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "Config":
+        if bool(self.command) == bool(self.url):
+            raise ValueError('name the server: either command = ["program", "word"] or url = "http://..."')
+        return self
+
+    @property
+    def where(self) -> str:
+        """The server in words."""
+        return self.url or " ".join(self.command)
+
+
+class Server:
+    """A connection that is made again when it is lost. Everything runs on the shared loop; one task owns the session,
+    since the SDK wants it entered and left in one task."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._client: Any = None
+        self._owner: asyncio.Task[None] | None = None
+        self._over: asyncio.Event | None = None
+        self._lock: asyncio.Lock | None = None
+        self._lost = 0
+        self._said: Any = None
+        atexit.register(self.close)
+
+    async def client(self) -> Any:
+        """The connected client, started (again) if need be.
+
+        Raises:
+            ToolFault: it does not start, or was lost too often.
+        """
+        self._lock = self._lock or asyncio.Lock()
+        async with self._lock:
+            if self._client is None:
+                if self._lost > self.config.restarts:
+                    raise ToolFault(f"the MCP server {self.config.where} was lost {self._lost} times: {self.words()}")
+                await self._start()
+        return self._client
+
+    async def _start(self) -> None:
+        await self.stop()
+        ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._over = asyncio.Event()
+        self._owner = asyncio.create_task(self._own(ready, self._over))
+        try:
+            self._client = await asyncio.wait_for(ready, self.config.start_s)
+        except TimeoutError:
+            self._lost += 1
+            await self.stop()
+            why = f"told nothing in {self.config.start_s:g} s; is it an MCP server? {self.words()}"
+            raise ToolFault(f"the MCP server {self.config.where} {why}") from None
+        except Exception as error:  # noqa: BLE001  the SDK and its transports raise many kinds
+            self._lost += 1
+            await self.stop()
+            raise ToolFault(
+                f"the MCP server {self.config.where} does not start: {_one_line(error)}; {self.words()}"
+            ) from None
+
+    async def _own(self, ready: "asyncio.Future[Any]", over: asyncio.Event) -> None:
+        """Hold the session open until `over`."""
+        try:
+            async with _client(self.config, self._stderr()) as client:
+                await client.list_tools()
+                ready.set_result(client)
+                await over.wait()
+        except BaseException as error:
+            if not ready.done():
+                ready.set_exception(_innermost(error))
+            if isinstance(error, asyncio.CancelledError):
+                raise
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """One call.
+
+        Raises:
+            ToolError: the tool says that it failed.
+            ToolFault: the server was lost.
+        """
+        client = await self.client()
+        try:
+            result = await client.call_tool(name, dict(arguments), read_timeout_seconds=self.config.timeout_s)
+        except Exception as error:  # noqa: BLE001  the SDK and its transports raise many kinds
+            await self._answer_for(error, client)
+        self._lost = 0
+        words = content(result)
+        if result.is_error:
+            raise ToolError(words)
+        return words
+
+    async def _answer_for(self, error: Exception, client: Any) -> None:
+        """Raise what an exception of a call means."""
+        code = getattr(error, "code", None)
+        if code is not None and code not in (CLOSED, TIMED_OUT):
+            raise ToolError(_one_line(error)) from None  # the server's word on this call
+        if code == TIMED_OUT and await _alive(client):
+            said = f"no answer in {self.config.timeout_s:g} s"
+            raise (ToolError if self.config.on_timeout == "message" else ToolFault)(said) from None
+        if self._client is client:
+            self._client = None
+            self._lost += 1
+        raise ToolFault(f"the MCP server {self.config.where} was lost during a call: {self.words()}") from None
+
+    async def stop(self) -> None:
+        """End the session and the process."""
+        self._client = None
+        if self._over is not None:
+            self._over.set()
+        if self._owner is not None:
+            owner, self._owner = self._owner, None
+            done, _ = await asyncio.wait([owner], timeout=10.0)
+            if not done:
+                owner.cancel()
+
+    def close(self) -> None:
+        """End the server from ordinary code."""
+        atexit.unregister(self.close)
+        if self._owner is not None:
+            with suppress(Exception):
+                asyncio.run_coroutine_threadsafe(self.stop(), shared_loop()).result(12.0)
+
+    def _stderr(self) -> Any:
+        if self._said is None:
+            self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  kept open
+        return self._said
+
+    def words(self) -> str:
+        """The end of what it wrote to stderr."""
+        if self._said is None or self.config.url:
+            return "nothing more is known"
+        self._said.seek(0)
+        lines = [line.strip() for line in self._said.read().splitlines() if line.strip()]
+        said = lines[-1][-SAID_CHARS:] if lines else ""
+        return f"its last words: {said}" if said else "it said nothing on stderr"
+
+
+def _library() -> Any:
+    try:
+        import mcp
+    except ImportError:
+        raise ValueError("tools of MCP servers need the mcp package: pip install 'agentrl-stepgraph[mcp]'") from None
+    # A line of stdout that is no message is logged with a traceback; it is passed over here.
+    logging.getLogger("mcp.client.stdio").addFilter(lambda record: "parse JSONRPC" not in record.getMessage())
+    return mcp
+
+
+def _client(config: Config, stderr: Any) -> Any:
+    """The SDK's client, not yet connected."""
+    _library()
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+    from mcp.client.streamable_http import streamable_http_client
+
+    transport: Any
+    if config.url:
+        transport = streamable_http_client(config.url, http_client=_http(config)) if config.headers else config.url
+    else:
+        program, *words = config.command
+        parameters = StdioServerParameters(
+            command=program,
+            args=words,
+            env=config.env or None,
+            cwd=config.cwd or None,
+            encoding_error_handler="replace",
+        )
+        transport = stdio_client(parameters, errlog=stderr)
+    return Client(transport, read_timeout_seconds=config.start_s)
+
+
+def _http(config: Config) -> Any:
+    import httpx2
+
+    return httpx2.AsyncClient(headers=config.headers, timeout=config.timeout_s)
+
+
+async def _alive(client: Any) -> bool:
+    try:
+        await asyncio.wait_for(client.list_tools(cache_mode="bypass"), PING_S)
+    except Exception:  # noqa: BLE001  any failure says no
+        return False
+    return True
+
+
+def _innermost(error: BaseException) -> Exception:
+    """The cause inside the groups that task groups raise."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _one_line(error: BaseException) -> str:
+    words = str(getattr(error, "message", "") or error)
+    return " ".join(words.split())[:SAID_CHARS] or type(error).__name__
+
+
+def content(result: Any) -> str:
+    """The words of a result: texts as they are, other contents by kind and size, else its structured content."""
+    parts = []
+    for item in result.content:
+        if hasattr(item, "text"):
+            parts.append(str(item.text))
+        elif hasattr(item, "resource"):
+            parts.append(str(getattr(item.resource, "text", f"[resource {item.resource.uri}]")))
+        elif hasattr(item, "data"):
+            parts.append(f"[{item.type} {item.mime_type}, {len(item.data)} base64 characters]")
+        else:
+            parts.append(f"[{item.type}]")
+    if not parts and result.structured_content is not None:
+        import json
+
+        return json.dumps(result.structured_content, ensure_ascii=False)
+    return "\n".join(parts)
+
+
+class Toolbox:
+    """The tools of one server; see `agentrl.tool.Toolbox`."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises ValueError if the server cannot be used."""
+        _library()
+        self.config, self.server = config, Server(config)
+        listed = self._listed()
+        missing = [name for name in config.only if name not in {tool.name for tool in listed}]
+        if missing:
+            self.server.close()
+            known = nearest(missing[0], [tool.name for tool in listed])
+            raise ValueError(f"the MCP server {config.where} has no tool {missing[0]!r}{known}")
+        self._specs = [self._spec(tool) for tool in listed if not config.only or tool.name in config.only]
+
+    def specs(self) -> Sequence[ToolSpec]:
+        """The tools."""
+        return self._specs
+
+    def close(self) -> None:
+        """End the server."""
+        self.server.close()
+
+    def _listed(self) -> list[Any]:
+        (found,) = run_all([self._pages()])
+        if isinstance(found, BaseException):
+            raise ValueError(str(found)) from None
+        tools: list[Any] = found
+        return tools
+
+    async def _pages(self) -> list[Any]:
+        client = await self.server.client()
+        page = await client.list_tools()
+        tools = list(page.tools)
+        while page.next_cursor:
+            page = await client.list_tools(cursor=page.next_cursor)
+            tools += page.tools
+        return tools
+
+    def _spec(self, tool: Any) -> ToolSpec:
+        name = self.config.prefix + re.sub(r"[^A-Za-z0-9_.-]", "_", tool.name)
+        parameters = inlined(tool.input_schema)
+        shown = {"name": name, "description": tool.description or "", "parameters": parameters}
+        return ToolSpec(
+            name=name,
+            schema={"type": "function", "function": shown},
+            parameters=closed(parameters),
+            check=checker(name, closed(parameters)),
+            function=self._function(tool.name),
+            waits=True,
+        )
+
+    def _function(self, name: str) -> Callable[..., Coroutine[Any, Any, str]]:
+        async def call(**arguments: Any) -> str:
+            return await self.server.call(name, arguments)
+
+        return call
+
+
+def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object that takes no argument it does not name."""
+    return {
+        "type": "object",
+        "properties": {},
+        **schema,
+        "additionalProperties": schema.get("additionalProperties", False),
+    }
+
+
+def checker(tool: str, schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """A strict check of arguments against a JSON schema; ValueError with a sentence for the model."""
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(schema)
+
+    def check(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        wrong = []
+        for error in sorted(validator.iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))[:5]:
+            argument = ".".join(str(part) for part in error.absolute_path)
+            wrong.append(f"argument {argument!r}: {error.message}" if argument else error.message)
+        if wrong:
+            raise ValueError(f"{tool}: {'; '.join(wrong)}")
+        return dict(arguments)
+
+    return check
+
+
+def make(config: Config) -> Toolbox:
+    """The tools of a server, which is started here.
+
+    Raises:
+        ValueError: it does not start, tells nothing in time, or lacks a tool; the mcp package is missing.
+    """
+    return Toolbox(config)
