@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from agentrl import world
+from agentrl.actor import Actor
 from agentrl.config import Entry, merge, resolve, validate
 from agentrl.graph import StepGraph
 from agentrl.learner import OptimConfig
@@ -19,7 +20,7 @@ from agentrl.limits import Limits
 from agentrl.models import ModelConfig
 from agentrl.pool import Pool
 from agentrl.prompt import Prompt
-from agentrl.rollout import Actor, Player
+from agentrl.rollout import Player
 
 POLICY = "policy"  # whose weights are [model]'s
 MAIN, ALONE = "main", "agent"  # the name of the agent that tasks are given to, with others and without

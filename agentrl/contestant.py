@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from agentrl import catalogue, world
+from agentrl.actor import Actor, PolicyActor
 from agentrl.agents import POLICY, Agent, Crew, sections, team
 from agentrl.config import Entry, read_toml, resolve
 from agentrl.limits import Limits
 from agentrl.policies import ExpertActor, Random, Scripted, read_actions
 from agentrl.pool import Pool
 from agentrl.prompt import stopping
-from agentrl.rollout import Actor, Player, PolicyActor
+from agentrl.rollout import Player
 
 CONTEXT = 4096  # most tokens of context for a model folder, which has no recipe to say
 

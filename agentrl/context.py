@@ -1,6 +1,11 @@
 """What a context policy is: history -> prompt. A file in `algorithms/context/` offers a frozen `Config` and
 
 def ask(config: Config, prompt: Prompt, history: History) -> Ask
+
+One that has the model rewrite what it knows (`Ask.rewrites`) also offers
+
+    def rewritten(config: Config, history: History, text: str) -> None   # takes the model's text into the history
+    def words(config: Config) -> Sequence[str]                           # its own words, for a tokenizer made anew
 """
 
 from collections.abc import Sequence
@@ -11,7 +16,7 @@ import numpy as np
 
 from agentrl.chat import Chat
 from agentrl.prompt import Past, Prompt, Shown
-from agentrl.types import Message, Observation
+from agentrl.types import Message, Observation, Rewrite
 
 
 @dataclass
@@ -25,6 +30,10 @@ class History:
         past: the turns played.
         messages: the messages of the last prompt and the answer to it.
         path: [T] int64 ids of the last prompt and the answer to it.
+        memory: what the model last rewrote of it; empty if it never did.
+        rewrites: how often it did.
+        since: turns that were over when it last did.
+        read: pieces of the current observation that it has taken into its memory.
     """
 
     chat: Chat | None
@@ -33,18 +42,26 @@ class History:
     past: list[Past] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     path: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    memory: str = ""
+    rewrites: int = 0
+    since: int = 0
+    read: int = 0
 
 
 class Ask(NamedTuple):
     """One turn's prompt.
 
     `token_ids` [T] is all the model reads; the last `added` of them are new, the ones before are the path of
-    the previous turn (`added` = T for a fresh prompt). Both are empty without a tokenizer.
+    the previous turn (`added` = T for a fresh prompt). Both are empty without a tokenizer. With `rewrites` the answer
+    is not for the environment: it takes the place of what it was written from. `max_tokens`: of the answer, None for
+    the limits' own.
     """
 
     messages: Sequence[Message]
     token_ids: np.ndarray
     added: int
+    rewrites: Rewrite | None = None
+    max_tokens: int | None = None
 
 
 def fresh(prompt: Prompt, history: History, user: str | Sequence[Message]) -> Ask:

@@ -106,3 +106,12 @@ class Expert(Protocol):
     def act(self, observation: Observation) -> Move:
         """The action to take now."""
         ...
+
+
+@runtime_checkable
+class Writes(Protocol):
+    """An expert that can also show how to keep a memory, for context policies that have one."""
+
+    def write(self, memory: str, text: str) -> Move:
+        """What to remember of a memory and a text to be forgotten; as `Move.action`."""
+        ...

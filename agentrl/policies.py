@@ -104,8 +104,12 @@ class ExpertActor(Wordless):
     async def answer(self, request: Request, handle: Handle) -> Generation:
         """The expert's move as a generation of log-probability 0."""
         seed = int(np.random.SeedSequence(request.noise_key[:-1]).generate_state(1)[0])
-        move = await handle.act(self.name, seed)
-        text = self._prompt.answer(move.action)
+        if request.rewrites is None:
+            move = await handle.act(self.name, seed)
+            text = self._prompt.answer(move.action)
+        else:
+            move = await handle.write(self.name, seed, request.rewrites)
+            text = move.action
         if self.chat is None:
             return Generation(text=text, weight=move.weight)
         ids = self.chat.answer(text, end=not continues(self._prompt))

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from agentrl.env import Env, Judges, Move, Snapshots, Verdict
-from agentrl.types import Action, Errand, Message, Observation, Status, StepResult, Task
+from agentrl.types import Action, Errand, Message, Observation, Rewrite, Status, StepResult, Task
 
 STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # what an environment may say of a step
 
@@ -41,6 +41,10 @@ class Handle(Protocol):
 
     async def act(self, expert: str, seed: int) -> Move:
         """What the named expert would do now, its own randomness seeded by `seed` and the task."""
+        ...
+
+    async def write(self, expert: str, seed: int, rewrite: Rewrite) -> Move:
+        """What the named expert would remember."""
         ...
 
     async def cut(self) -> Verdict | None:
@@ -236,16 +240,28 @@ class Slot:
         return Verdict(_checked_reward(verdict[0]), _checked_info(verdict[1]))
 
     def act(self, name: str, seed: int) -> Move:
-        """Ask the expert, made on its first move of the episode."""
+        """Ask the expert what to do."""
+        player = self._player(name, seed)
+        return _checked_move(self._guard(lambda: player.act(self._last)))
+
+    def write(self, name: str, seed: int, rewrite: Rewrite) -> Move:
+        """Ask the expert what to remember."""
+        player = self._player(name, seed)
+        if not hasattr(player, "write"):
+            raise ValueError(
+                f"expert {name!r} has no write(memory, text), so it cannot show how to keep a memory: choose another "
+                "warmup.expert, or a context that rewrites nothing"
+            )
+        return _checked_move(self._guard(lambda: player.write(*rewrite)))
+
+    def _player(self, name: str, seed: int) -> Any:
+        """The expert, made on its first move of the episode."""
         if self._make_expert is None:
             raise ValueError("this environment has no expert: its file has no expert(env, name, seed)")
         if self._expert is None:
             self._expert = self._make_expert(self._instance(), name, seed)  # ValueError: no such expert
             self._guard(lambda: self._expert.reset(self._task))
-        move = self._guard(lambda: self._expert.act(self._last))
-        if not isinstance(move, Move) or not isinstance(move.action, str):
-            raise EnvFault(f"the expert returned {type(move).__name__}, not a Move")
-        return move
+        return self._expert
 
     def snapshot(self) -> Any:
         """The episode's state, or None."""
@@ -289,6 +305,12 @@ class Slot:
             raise EnvFault(f"{type(error).__name__}: {error}") from error
 
 
+def _checked_move(move: object) -> Move:
+    if not isinstance(move, Move) or not isinstance(move.action, str):
+        raise EnvFault(f"the expert returned {type(move).__name__}, not a Move")
+    return move
+
+
 def _carry_out(env: Env, action: Action) -> StepResult:
     if isinstance(action, str):
         return env.step(action)
@@ -319,6 +341,10 @@ class InlineHandle:
     async def cut(self) -> Verdict | None:
         """See Handle."""
         return self.slot.cut()
+
+    async def write(self, expert: str, seed: int, rewrite: Rewrite) -> Move:
+        """See Handle."""
+        return self.slot.write(expert, seed, rewrite)
 
     async def snapshot(self) -> Any:
         """See Handle."""

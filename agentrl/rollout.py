@@ -10,10 +10,11 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from agentrl.actor import Actor
 from agentrl.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.chat import Chat
 from agentrl.context import Ask, History
@@ -21,41 +22,9 @@ from agentrl.errands import reply_of, session_below
 from agentrl.graph import PLAYED
 from agentrl.limits import Limits
 from agentrl.pool import EnvFault, Handle, Pool
-from agentrl.prompt import Past, Prompt, continues
+from agentrl.prompt import Parsed, Past, Prompt, continues
 from agentrl.records import EpisodeRecord, StepRecord
-from agentrl.types import Errand, Generation, Message, Reply, Request, Status, Task
-
-
-class Actor(Protocol):
-    """Who answers: a policy, or an expert that sits beside the environment."""
-
-    name: str
-    chat: Chat | None
-    context_limit: int | None  # tokens of prompt and answer together
-
-    async def answer(self, request: Request, handle: Handle) -> Generation:
-        """One turn."""
-        ...
-
-    def open(self, session: int) -> None:
-        """See Policy."""
-        ...
-
-    def fork(self, session: int, of: int, tokens: int) -> None:
-        """See Policy; asked for on branches only."""
-        ...
-
-    def rest(self, session: int) -> None:
-        """The session waits for other agents and asks nothing meanwhile."""
-        ...
-
-    def wake(self, session: int) -> None:
-        """It goes on."""
-        ...
-
-    def release(self, session: int) -> None:
-        """See Policy."""
-        ...
+from agentrl.types import Errand, Message, Observation, Reply, Request, Status, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,6 +212,7 @@ class _Episode:
         self.session, self.limits = start.session, player.limits
         self.sampled = 0
         self.was_cut = False
+        self.reached = True
         self.ends_at = time.monotonic() + (self.limits.seconds or float("inf"))
 
     async def run(self) -> None:
@@ -265,8 +235,7 @@ class _Episode:
         self.record.ending = ending
         self.record.final = history.now
         # An answer that was cut off has no observation after it: `history` still holds the one before.
-        reached = len(history.past) == len(self.record.steps)
-        if history.chat is not None and self.record.steps and reached:
+        if history.chat is not None and self.record.steps and self.reached:
             ask = self.ask(history)
             self.record.tail = ask.token_ids[len(ask.token_ids) - ask.added :]
             self.record.tail_continues = ask.added < len(ask.token_ids)
@@ -283,7 +252,7 @@ class _Episode:
 
     async def remember(self, history: History) -> None:
         """Keep the point before this turn, if the chain is to be branched."""
-        turn = len(history.past)
+        turn = len(self.record.steps)
         if self.start.remember and turn not in self.record.points:
             self.record.points[turn] = await Point.mark(self.handle, history, self.session, self.sampled)
 
@@ -299,7 +268,7 @@ class _Episode:
             room = min(room, self.limits.episode_tokens - self.sampled)
         if self.player.actor.context_limit is not None:
             room = min(room, self.player.actor.context_limit - len(ask.token_ids))
-        return room
+        return room if ask.max_tokens is None else min(room, ask.max_tokens)
 
     def no_room(self, ask: Ask) -> Status:
         """The prompt leaves no token to answer with: the end of an episode, or a setting that cannot work."""
@@ -327,12 +296,15 @@ class _Episode:
             step.info = joined(step.info, verdict.info)
 
     async def turn(self, history: History, ask: Ask, room: int) -> Status | None:
-        """One answer and one environment step; the status that ends the episode, if it ends."""
+        """One answer, and one environment step if it is for the environment; the status that ends the episode, if it
+        ends."""
         observation = history.now
         generation = await self.player.actor.answer(self.request(history, ask, room), self.handle)
         self.sampled += len(generation.token_ids)
         self.record.spend(generation)
-        parsed = self.player.prompt.parse(generation.text, observation)
+        history.messages = [*ask.messages, Message("assistant", generation.text)]
+        history.path = np.concatenate([ask.token_ids, generation.token_ids])
+        parsed = self.parse(generation.text, observation, ask)
         step = StepRecord(
             observation=observation,
             added=ask.token_ids[len(ask.token_ids) - ask.added :],
@@ -344,11 +316,16 @@ class _Episode:
             calls=parsed.calls,
         )
         self.record.steps.append(step)
+        if ask.rewrites is not None:
+            self.player.context.rewritten(self.player.context_config, history, parsed.action)
+            return self.ended(step)
         cut_off = generation.finish == "length"
         if cut_off and self.limits.cut_turn == "end":
+            self.reached = False
             self.cut()
             return Status.TURN_TOKEN_LIMIT if room == self.limits.turn_tokens else Status.TOKEN_LIMIT
         if self.limits.calls is not None and sum(s.calls for s in self.record.steps) > self.limits.calls:
+            self.reached = False
             self.cut()
             return Status.CALL_LIMIT
         self.record.calls += max(1, parsed.calls)
@@ -364,9 +341,7 @@ class _Episode:
         if "status" in result.info and step.status == Status.OK:
             step.status = Status(result.info["status"])
         history.past.append(Past(observation, parsed.action, replies))
-        history.messages = [*ask.messages, Message("assistant", generation.text)]
-        history.path = np.concatenate([ask.token_ids, generation.token_ids])
-        history.now = result.observation
+        history.now, history.read = result.observation, 0
         if replies and self.start.depth >= self.limits.depth and not step.terminated:
             self.cut()
             return Status.DEPTH_LIMIT
@@ -376,7 +351,7 @@ class _Episode:
         """The question to the policy."""
         choices: list[np.ndarray] | None = None
         texts: tuple[str, ...] = ()
-        if self.player.admissible and history.now.actions:
+        if self.player.admissible and history.now.actions and ask.rewrites is None:
             texts = tuple(map(self.player.prompt.answer, history.now.actions))
             choices = answers(self.player.prompt, history.chat, texts)
         return Request(
@@ -388,7 +363,15 @@ class _Episode:
             choice_texts=texts,
             max_tokens=room,
             noise_key=(*self.key, len(self.record.steps)),
+            rewrites=ask.rewrites,
         )
+
+    def parse(self, text: str, observation: Observation, ask: Ask) -> Parsed:
+        """What an answer means; one that rewrites the model's memory is itself what is remembered."""
+        if ask.rewrites is None:
+            return self.player.prompt.parse(text, observation)
+        words = text.strip()
+        return Parsed(words, bool(words), Status.OK if words else Status.PARSE_ERROR)
 
     def ended(self, step: StepRecord) -> Status | None:
         """How the episode ended with this step, or None."""
@@ -454,39 +437,3 @@ def answers(prompt: Prompt, chat: Chat | None, texts: Sequence[str]) -> list[np.
         return None
     end = not continues(prompt)
     return [chat.answer(text, end=end) for text in texts]
-
-
-class PolicyActor:
-    """A policy as an actor."""
-
-    def __init__(self, policy: Any, chat: Chat | None, context_limit: int | None) -> None:
-        self.policy, self.chat, self.context_limit = policy, chat, context_limit
-        self.name: str = policy.name
-
-    async def answer(self, request: Request, handle: Handle) -> Generation:
-        """See Actor."""
-        generation: Generation = await self.policy.generate(request)
-        return generation
-
-    def open(self, session: int) -> None:
-        """See Actor."""
-        self.policy.open(session)
-
-    def fork(self, session: int, of: int, tokens: int) -> None:
-        """See Actor; a policy that keeps no cache has no `fork`."""
-        if hasattr(self.policy, "fork"):
-            self.policy.fork(session, of, tokens)
-
-    def rest(self, session: int) -> None:
-        """See Actor; a policy that waits for no session has no `rest`."""
-        if hasattr(self.policy, "rest"):
-            self.policy.rest(session)
-
-    def wake(self, session: int) -> None:
-        """See Actor."""
-        if hasattr(self.policy, "wake"):
-            self.policy.wake(session)
-
-    def release(self, session: int) -> None:
-        """See Actor."""
-        self.policy.release(session)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from agentrl import checkpoint, critic, models, needs, word_tokenizer, world
+from agentrl.actor import Actor, PolicyActor
 from agentrl.agents import Crew, rows_of
 from agentrl.annotate import Annotator
 from agentrl.chat import Chat, template_report
@@ -26,7 +27,7 @@ from agentrl.pool import EnvFault, Pool
 from agentrl.progress import Progress
 from agentrl.prompt import stopping
 from agentrl.records import build_graph
-from agentrl.rollout import Actor, PolicyActor, play
+from agentrl.rollout import play
 from agentrl.runfolder import RunFolder
 from agentrl.sampler import ENDLESS
 from agentrl.sampling import Sampling
@@ -293,6 +294,8 @@ class Run:
             if hasattr(a.env.module, "entities")
             for name in a.env.module.entities(a.env.config)
         ]
+        for agent in mine.values():
+            texts += agent.context.module.words(agent.context.config) if hasattr(agent.context.module, "words") else ()
         new = self.settings.policies[policy].model.new
         known = sorted({*texts, *(f" {name}" for name in entities)})
         return {"texts": known, "entities": list(dict.fromkeys(entities)) if new and new.entity_pattern else []}

@@ -148,6 +148,13 @@ class Message(NamedTuple):
     name: str = ""
 
 
+class Rewrite(NamedTuple):
+    """What a model is to write anew: its memory so far, and the text that is to go into it."""
+
+    memory: str
+    text: str
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Request:
     """One turn's question to a policy.
@@ -162,6 +169,7 @@ class Request:
         max_tokens: most tokens to sample.
         noise_key: integers that name this turn, (seed, iteration, task, copy, turn); sampling noise is a
             function of the key and the token's index alone.
+        rewrites: set if the answer is not for the environment but for the model's own memory.
     """
 
     session: int
@@ -172,3 +180,4 @@ class Request:
     choice_texts: Sequence[str] = ()
     max_tokens: int = 512
     noise_key: tuple[int, ...] = (0,)
+    rewrites: Rewrite | None = None

@@ -30,6 +30,7 @@ from agentrl.minibatch import split
 from agentrl.pack import Aggregation, microbatches, pack, token_rows
 from agentrl.regularizers import KlForm, LldsConfig, kl_term, likelihood_guard
 from agentrl.sampling import fold
+from agentrl.types import Status
 
 
 class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
@@ -48,6 +49,7 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
             its steps.
         max_tokens: packed tokens of a micro-batch; at least the longest path.
         train_invalid: also train steps whose answer was not in the right format.
+        train_unfinished: also train rollouts that a limit ended (SUPO does not; they stay in the statistics).
         old_logprob: recomputed by the trainer before the update, or the engine's.
         importance_cap: cap of the correction for tokens sampled under other log-probs than the trainer's; 0
             for none.
@@ -67,6 +69,7 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     unit: Literal["group", "rollout"] = "group"
     max_tokens: int = Field(16384, ge=1)
     train_invalid: bool = True
+    train_unfinished: bool = True
     old_logprob: Literal["trainer", "engine"] = "trainer"
     importance_cap: float = Field(2.0, ge=0)
     mismatch_tolerance: float = Field(1e-3, ge=0)
@@ -129,6 +132,8 @@ def update(
         Metrics of the whole update; means are over decisions, each weighted as in the loss.
     """
     trained = credit.assigned & (graph.valid | config.train_invalid)  # [N]
+    if not config.train_unfinished:
+        trained = trained & ~unfinished(graph)
     whole_episodes = getattr(loss_config, "whole_episodes", False)
     copies = _copies(graph, credit, graph.weight * trained, config, whole_episodes)
     epo = None
@@ -159,6 +164,13 @@ def _copies(
     over_episodes = config.sequence == "episode" and config.aggregation != "token-mean"
     per_path = (whole_episodes or over_episodes) and forked(graph)
     return of_paths(graph, credit, use) if per_path else of_rows(graph, credit, use)
+
+
+def unfinished(graph: StepGraph) -> np.ndarray:
+    """[N] bool, rows of rollouts whose first agent's chain a limit ended."""
+    limited = (graph.ending > Status.DONE) & (graph.ending < Status.ENV_ERROR) & (graph.caller < 0)
+    rows: np.ndarray = np.isin(graph.rollout, graph.rollout[limited])
+    return rows
 
 
 def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: ModuleType) -> np.ndarray:

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from agentrl.env import Env, Move, Verdict
 from agentrl.pool import START_S, EnvFault, Slot
-from agentrl.types import Action, Observation, StepResult, Task
+from agentrl.types import Action, Observation, Rewrite, StepResult, Task
 
 LOSSES = 10  # workers an episode may lose to its siblings during one call
 PATIENCE_S = 2.0  # for the processes of a closed pool to end by themselves
@@ -288,6 +288,11 @@ class WorkerHandle:
         """See Handle."""
         verdict: Verdict | None = await self._try("cut", ())
         return verdict
+
+    async def write(self, expert: str, seed: int, rewrite: Rewrite) -> Move:
+        """See Handle."""
+        move: Move = await self._try("write", (expert, seed, rewrite))
+        return move
 
     async def snapshot(self) -> Any:
         """See Handle."""

@@ -161,7 +161,7 @@ class HfEngine:
 
     async def generate(self, request: Request) -> Generation:
         """See Policy. A prompt that fills the context returns no token and finish "length"."""
-        if self.actions == "admissible" and not request.choices:
+        if self.actions == "admissible" and not request.choices and request.rewrites is None:
             raise ValueError("actions=admissible needs a step's choices, and this request has none")
         if self.deterministic and request.session not in self._open:
             raise ValueError(

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentrl import world
+from agentrl.actor import PolicyActor
 from agentrl.config import Entry, resolve
 from agentrl.policies import Random, Scripted
 from agentrl.pool import Pool
 from agentrl.records import EpisodeRecord
-from agentrl.rollout import Limits, Player, PolicyActor, play
+from agentrl.rollout import Limits, Player, play
 from agentrl.types import Task
 
 WALK, FAULTY = "tests.core.toys.walk", "tests.core.toys.faulty"

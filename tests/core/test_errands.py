@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from agentrl import models, world
+from agentrl.actor import PolicyActor
 from agentrl.branch import Point, go_back
 from agentrl.chat import Chat
 from agentrl.config import resolve
@@ -16,7 +17,7 @@ from agentrl.models import NewModel
 from agentrl.policies import Random, Scripted
 from agentrl.prompt import Past
 from agentrl.records import build_graph
-from agentrl.rollout import Player, PolicyActor, TooManyFaults, play
+from agentrl.rollout import Player, TooManyFaults, play
 from agentrl.sampling import Sampling
 from agentrl.types import Reply, Status
 from tests.core.playing import FAULTY, WALK, entry

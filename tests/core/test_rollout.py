@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from agentrl import world
+from agentrl.actor import PolicyActor
 from agentrl.chat import Chat
 from agentrl.policies import ExpertActor, Random, Wordless
 from agentrl.pool import InlinePool
 from agentrl.records import build_graph
-from agentrl.rollout import Limits, PolicyActor, TooManyFaults, play
+from agentrl.rollout import Limits, TooManyFaults, play
 from agentrl.types import Generation, Status, Task
 from tests.core.chats import chat
 from tests.core.playing import FAULTY, entry, play_all, player, right, script

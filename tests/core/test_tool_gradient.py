@@ -10,13 +10,14 @@ import torch
 from transformers import Qwen3Config
 
 from agentrl import world
+from agentrl.actor import PolicyActor
 from agentrl.chat import Chat
 from agentrl.credit import Credit
 from agentrl.forward import Network
 from agentrl.learner import Learner, OptimConfig
 from agentrl.policies import Wordless
 from agentrl.records import EpisodeRecord, build_graph
-from agentrl.rollout import Limits, PolicyActor
+from agentrl.rollout import Limits
 from agentrl.types import Generation, Request
 from agentrl.update import UpdateConfig, clone, update
 from tests.core.chats import tokenizer

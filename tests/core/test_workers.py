@@ -9,9 +9,10 @@ import signal
 import pytest
 
 from agentrl import workers, world
+from agentrl.actor import PolicyActor
 from agentrl.policies import ExpertActor, Random
 from agentrl.pool import EnvFault, InlinePool
-from agentrl.rollout import Limits, PolicyActor
+from agentrl.rollout import Limits
 from agentrl.types import Status, Task
 from agentrl.workers import WorkerPool
 from tests.core.playing import FAULTY, WALK, entry, play_all, player, right, script

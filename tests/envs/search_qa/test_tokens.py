@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from agentrl import models, world
+from agentrl.actor import PolicyActor
 from agentrl.chat import Chat
 from agentrl.config import resolve
 from agentrl.engines.hf import HfEngine
@@ -16,7 +17,7 @@ from agentrl.policies import ExpertActor, Wordless
 from agentrl.pool import InlinePool
 from agentrl.prompt import stopping
 from agentrl.records import build_graph
-from agentrl.rollout import Limits, Player, PolicyActor, TooManyFaults, play
+from agentrl.rollout import Limits, Player, TooManyFaults, play
 from agentrl.sampling import Sampling
 from agentrl.types import Generation, Status
 from tests.core.chats import chat

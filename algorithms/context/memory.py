@@ -1,0 +1,72 @@
+"""A memory of fixed size that is overwritten: one conversation a chunk of what is read, one for each action.
+
+Source: MemAgent, arXiv:2507.02259. An observation is read in chunks; for each the model sees the task, its memory and
+the chunk, and writes its memory anew. It then acts on the task and the memory alone. Every conversation is a step of
+its own with a prompt of its own; `credit.name=multi_conversation` gives all of them their episode's advantage.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pydantic import BaseModel, Field
+
+from agentrl.chat import Chat
+from agentrl.context import Ask, History, fresh
+from agentrl.prompt import Prompt
+from agentrl.types import Rewrite
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """chunk_tokens: read at once (words, for a policy without a tokenizer). memory_tokens: of the memory. The rest are
+    the words around memory and chunk; `empty` is the memory before anything was read."""
+
+    chunk_tokens: int = Field(5000, ge=1)
+    memory_tokens: int = Field(1024, ge=1)
+    memory: str = "Memory:"
+    section: str = "Section:"
+    instruction: str = (
+        "Update the memory with what the section says about the problem. Keep what is still needed. "
+        "Write the new memory only."
+    )
+    empty: str = "Nothing yet."
+
+
+def ask(config: Config, prompt: Prompt, history: History) -> Ask:
+    """The next chunk's conversation; after the last one that of the action."""
+    chunks = split(config, history.chat, history.now.text)
+    held = history.memory or config.empty
+    if history.read >= len(chunks):
+        return fresh(prompt, history, prompt.first(replace(history.now, text=f"{config.memory} {held}")))
+    chunk = chunks[history.read]
+    task = history.now.task or history.first.task
+    parts = [task, config.memory, held, config.section, chunk, config.instruction]
+    asked = fresh(prompt, history, "\n".join(part for part in parts if part))
+    return asked._replace(rewrites=Rewrite(history.memory, chunk), max_tokens=config.memory_tokens)
+
+
+def split(config: Config, chat: Chat | None, text: str) -> list[str]:
+    """The text in chunks of whole lines where they fit, else of whole words; at least one."""
+    chunks: list[str] = []
+    current: list[str] = []
+    for line in text.splitlines(keepends=True):
+        pieces = [line] if _size(chat, line) <= config.chunk_tokens else [f"{word} " for word in line.split()]
+        for piece in pieces:
+            if current and _size(chat, "".join([*current, piece])) > config.chunk_tokens:
+                chunks.append("".join(current).strip())
+                current = []
+            current.append(piece)
+    return [*chunks, "".join(current).strip()]
+
+
+def _size(chat: Chat | None, text: str) -> int:
+    return len(text.split()) if chat is None else len(chat.encode_plain(text))
+
+
+def rewritten(config: Config, history: History, text: str) -> None:
+    """The memory is what the model wrote; one more chunk is read."""
+    history.memory, history.read, history.rewrites = text, history.read + 1, history.rewrites + 1
+
+
+def words(config: Config) -> Sequence[str]:
+    """Its own words."""
+    return (config.memory, config.section, config.instruction, config.empty)

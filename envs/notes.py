@@ -1,0 +1,192 @@
+"""Notes too long to be held in view: many lines say who has which key, keys change hands, one key is asked for.
+
+A small synthetic task for context policies that rewrite what they know. The notes come page by page (`pages`: the
+action `next` turns one), or all in one observation (`whole`). The last line about a person counts. It is a benchmark of
+its own, `notes-gen`.
+"""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from random import Random
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, Field
+
+from agentrl.env import Env, Move
+from agentrl.types import Observation, Status, StepResult, Task
+
+EXPERTS = ("expert", "forgetful")
+GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/Notes-v0": {}}
+ENDLESS = 1 << 40
+NAMES = (
+    *("Ada", "Ben", "Cora", "Dan", "Eva", "Finn", "Gus", "Hana", "Ivo", "Jana", "Karl", "Lena"),
+    *("Max", "Nora", "Otto", "Pia", "Quin", "Rosa", "Sven", "Tara", "Ugo", "Vera", "Wim", "Xenia"),
+)
+KEYS = ("red", "blue", "green", "black", "white", "brown", "pink", "grey", "gold", "silver")
+SPLITS = {"train": (0, 8), "valid": (8, 9), "test": (9, 10)}  # tenths of the hashes of notes
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """show: `pages` one at a time, or the `whole` at once. pages, lines: how many, and lines on each. split: train,
+    valid or test (no set of notes is in two). seed: another stream of notes. size: how many; None for no end. terse:
+    fewer words, for small models."""
+
+    show: Literal["pages", "whole"] = "pages"
+    pages: int = Field(8, ge=1, le=1000)
+    lines: int = Field(6, ge=1, le=1000)
+    split: Literal["train", "valid", "test"] = "train"
+    seed: int = Field(0, ge=0)
+    size: int | None = Field(None, ge=1)
+    terse: bool = False
+
+
+class Notes(NamedTuple):
+    """Who is asked for, the right key, and the pages: (name, key) lines."""
+
+    name: str
+    key: str
+    pages: list[list[tuple[str, str]]]
+
+
+def make_notes(task: Task) -> Notes:
+    """The notes of a task; the person asked for is on one to three of the lines, others on all the rest."""
+    pages, lines, split = task.params["pages"], task.params["lines"], task.params["split"]
+    for attempt in range(1000):
+        name = f"{task.key}/{attempt}".encode()
+        random = Random(int.from_bytes(sha256(name).digest()[:8], "big")).random
+        asked = NAMES[int(random() * len(NAMES))]
+        others = [one for one in NAMES if one != asked]
+        total = pages * lines
+        told = [(others[int(random() * len(others))], KEYS[int(random() * len(KEYS))]) for _ in range(total)]
+        for _ in range(1 + int(random() * 3)):
+            told[int(random() * total)] = (asked, KEYS[int(random() * len(KEYS))])
+        key = next(k for who, k in reversed(told) if who == asked)
+        notes = Notes(asked, key, [told[i * lines : (i + 1) * lines] for i in range(pages)])
+        low, high = SPLITS[split]
+        if low <= sha256(repr(notes).encode()).digest()[0] * 10 // 256 < high:
+            return notes
+    raise AssertionError("no split is that rare")
+
+
+class NotesEnv:
+    """One set of notes a task."""
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.notes, self.page, self.task = config, Notes("", "", []), 0, Task(key="", env="")
+
+    def reset(self, task: Task) -> Observation:
+        """Open the notes."""
+        self.task, self.notes, self.page = task, make_notes(task), 0
+        return self.observation()
+
+    def step(self, action: str) -> StepResult:
+        """`next` turns the page, a key is the answer."""
+        action = action.strip()
+        last = self.page == len(self.notes.pages) - 1
+        if action in KEYS:
+            right = action == self.notes.key
+            info = {"success": right, "answer": action}
+            return StepResult(self.observation(), float(right), True, False, info)
+        turned = action == "next" and not last and self.config.show == "pages"
+        self.page += turned
+        info = {"success": False, "status": Status.OK if turned else Status.PARSE_ERROR}
+        return StepResult(self.observation(), 0.0, False, False, info)
+
+    def observation(self) -> Observation:
+        """The page, or all of them."""
+        whole = self.config.show == "whole"
+        shown = self.notes.pages if whole else self.notes.pages[self.page : self.page + 1]
+        lines = [self._line(name, key) for page in shown for name, key in page]
+        text = "\n".join(lines if whole else [f"Page {self.page + 1} of {len(self.notes.pages)}", *lines])
+        asked = f"{self.notes.name} ?" if self.config.terse else f"Which key does {self.notes.name} have now?"
+        on = not whole and self.page < len(self.notes.pages) - 1
+        return Observation(text=text, task=asked, actions=("next",) if on else KEYS)
+
+    def _line(self, name: str, key: str) -> str:
+        return f"{name} {key}" if self.config.terse else f"{name} was given the key {key}."
+
+    def snapshot(self) -> tuple[Task, int]:
+        """Task and page."""
+        return self.task, self.page
+
+    def restore(self, snapshot: tuple[Task, int]) -> Observation:
+        """Back to a page."""
+        self.reset(snapshot[0])
+        self.page = snapshot[1]
+        return self.observation()
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class Reader:
+    """Knows the last key it read of the person asked for, and writes that down; a forgetful one writes it down only
+    half of the time."""
+
+    def __init__(self, seed: int, forgetful: bool) -> None:
+        self.seed, self.forgetful, self.random, self.key, self.name = seed, forgetful, Random(0), "", ""
+
+    def reset(self, task: Task) -> None:
+        """New notes."""
+        name = f"notes\n{self.seed}\n{task.key}".encode()
+        self.random, self.key = Random(int.from_bytes(sha256(name).digest()[:8], "big")), ""
+        self.name = make_notes(task).name
+
+    def act(self, observation: Observation) -> Move:
+        """Turn the page, or answer with the last key read."""
+        self.key = _last_key(self.name, observation.text) or self.key
+        return Move("next" if observation.actions == ("next",) else self.key or KEYS[int(self.random.random() * 10)])
+
+    def write(self, memory: str, text: str) -> Move:
+        """The name and the last key that text or memory tell of."""
+        found = _last_key(self.name, text) or _last_key(self.name, memory)
+        if self.forgetful and self.random.random() < 0.5:
+            found = ""
+        return Move(f"{self.name} {found}" if found else "nothing")
+
+
+def _last_key(name: str, text: str) -> str:
+    lines = [line.replace(".", " ").split() for line in text.splitlines()]
+    return next((words[-1] for words in reversed(lines) if words and words[0] == name and words[-1] in KEYS), "")
+
+
+class Tasks(Sequence[Task]):
+    """Notes made when they are opened."""
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.size = config, config.size or ENDLESS
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self.size))]
+        if not -self.size <= index < self.size:
+            raise IndexError(f"notes {index} of {self.size}")
+        c = self.config
+        params = {"pages": c.pages, "lines": c.lines, "split": c.split}
+        key = f"notes-gen/{c.pages}x{c.lines}/{c.split}/{c.seed}-{index % self.size}"
+        return Task(key=key, env="notes", params=params)
+
+
+def make(config: Config) -> NotesEnv:
+    """An instance."""
+    return NotesEnv(config)
+
+
+def tasks(config: Config) -> Sequence[Task]:
+    """Sets of notes."""
+    return Tasks(config)
+
+
+def expert(env: Env, name: str, seed: int) -> Reader:
+    """`expert`, or `forgetful`, an imperfect one."""
+    if name not in EXPERTS:
+        raise ValueError(f"unknown notes player {name!r}: use one of {', '.join(EXPERTS)}")
+    return Reader(seed, name == "forgetful")
+
+
+def benchmark(config: Config) -> str:
+    """`notes-gen`."""
+    return "notes-gen"

@@ -1,0 +1,267 @@
+"""Contexts that the model rewrites itself: summaries and memories are steps, and make room."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from agentrl import models, world
+from agentrl.actor import PolicyActor
+from agentrl.branch import own_copy
+from agentrl.chat import Chat
+from agentrl.check_env import check_env
+from agentrl.cli import main
+from agentrl.config import Entry, resolve
+from agentrl.context import History
+from agentrl.credit import assign
+from agentrl.engines.hf import HfEngine
+from agentrl.envs.notes import KEYS, NotesEnv, make_notes, tasks
+from agentrl.limits import Limits
+from agentrl.models import NewModel
+from agentrl.policies import ExpertActor
+from agentrl.prompt import Plain
+from agentrl.records import build_graph
+from agentrl.rollout import Player, play
+from agentrl.sampling import Sampling
+from agentrl.types import Observation, Status
+from agentrl.update import unfinished
+
+TERSE = {"terse": True, "pages": 6, "lines": 6}
+SHORT = {"instruction": "sum up", "heading": "so far"}
+
+
+def loaded():
+    """A tiny model whose words are those of the notes."""
+    on = resolve("envs", {"name": "notes", **TERSE})
+    texts = ["Page 1 2 3 4 5 6 of", "so far", "sum up nothing Memory: Section: Nothing yet. ? next", *KEYS]
+    texts += [world.words(on).first(NotesEnv(on.config).reset(task)) for task in world.tasks(on)[:40]]
+    new = NewModel(layers=1, hidden=16, heads=2, kv_heads=1, intermediate=16, max_positions=1024)
+    return models.load(models.ModelConfig(new=new), 0, texts=texts)
+
+
+MODEL = loaded()
+CHAT = Chat(MODEL.tokenizer)
+
+
+def played(on: Entry, context: dict, actor, count: int = 4, **limits):
+    """Records of some notes."""
+    chosen = resolve("context", context)
+    pool = world.pool(on, "inline")
+    player = Player(
+        actor=actor,
+        pool=pool,
+        prompt=world.words(on),
+        context=chosen.module,
+        context_config=chosen.config,
+        limits=Limits(**{"turns": 40, "turn_tokens": 16, **limits}),
+        admissible=True,
+    )
+    return asyncio.run(play(player, world.tasks(on)[:count]))
+
+
+def expert(limit: int, name: str = "expert") -> ExpertActor:
+    """The reader, with a window of so many tokens."""
+    return ExpertActor(name, Plain(), CHAT, limit)
+
+
+def test_the_notes_do_not_fit_the_window_unless_they_are_summed_up():
+    on = resolve("envs", {"name": "notes", **TERSE})
+    assert all(r.ending == Status.TOKEN_LIMIT for r in played(on, {"name": "full"}, expert(100)))
+    records = played(on, {"name": "summary", "max_tokens": 70, **SHORT}, expert(100))
+    assert all(r.ending == Status.DONE and r.success for r in records)
+    graph = build_graph(records)
+    lengths = graph.tokens.context_tokens + np.diff(graph.tokens.offsets)
+    assert lengths.max() <= 100
+    for record in records:
+        rewrites = [i for i, step in enumerate(record.steps) if step.action not in ("next", *KEYS)]
+        assert rewrites  # summaries were written
+        for i in rewrites:
+            assert record.steps[i].continues  # a summary is written at the end of the chat it sums up
+            assert not record.steps[i + 1].continues  # and what follows begins anew
+
+
+def test_the_prompt_after_a_summary_is_the_task_the_summary_and_the_page():
+    on = resolve("envs", {"name": "notes", **TERSE})
+    (record,) = played(on, {"name": "summary", "max_tokens": 70, **SHORT}, expert(100), count=1)
+    at = next(i for i, step in enumerate(record.steps) if step.action not in ("next", *KEYS))
+    told = record.steps[at].action
+    page = record.steps[at].observation
+    seen = CHAT.tokenizer.decode(record.steps[at + 1].added)
+    for part in (page.task, told, "so far", page.text.splitlines()[1]):
+        assert part in seen
+    assert record.steps[0].observation.text.splitlines()[1] not in seen  # the first page is forgotten
+
+
+def test_a_memory_reads_what_no_window_holds():
+    on = resolve("envs", {"name": "notes", "show": "whole", **TERSE})
+    with pytest.raises(ValueError, match="raise it, or shorten"):
+        played(on, {"name": "full"}, expert(60))
+    context = {"name": "memory", "chunk_tokens": 30, "memory_tokens": 8, "instruction": "", "empty": "nothing"}
+    records = played(on, context, expert(60))
+    assert all(r.ending == Status.DONE and r.success for r in records)
+    graph = build_graph(records)
+    assert (graph.tokens.context == -1).all()  # every conversation is a prompt of its own
+    assert (np.diff(graph.tokens.offsets) <= 60).all()
+    record = records[0]
+    chunks = len(record.steps) - 1
+    assert chunks >= 3
+    notes = make_notes(record.task)
+    assert record.steps[-2].action == f"{notes.name} {notes.key}"
+
+
+def test_a_chunk_is_whole_lines_where_they_fit():
+    from agentrl.algorithms.context import memory
+
+    config = memory.Config(chunk_tokens=4)
+    assert memory.split(config, None, "a b\nc d\ne f") == ["a b\nc d", "e f"]
+    joined = " ".join(" ".join(memory.split(config, None, "a b c d e f\ng h i j k")).split())
+    assert joined == "a b c d e f g h i j k"
+    assert memory.split(config, None, "") == [""]
+
+
+@pytest.mark.parametrize("show", ["pages", "whole"])
+def test_a_model_writes_its_own_memory_freely_and_acts_under_the_mask(show):
+    on = resolve("envs", {"name": "notes", "show": show, **TERSE})
+    engine = HfEngine(
+        MODEL.model,
+        MODEL.tokenizer,
+        Sampling(temperature=1.0),
+        max_slots=8,
+        max_context=300,
+        actions="admissible",
+        deterministic=True,
+    )
+    context = {
+        "pages": {"name": "summary", "max_tokens": 70, "summary_tokens": 6, **SHORT},
+        "whole": {"name": "memory", "chunk_tokens": 30, "memory_tokens": 6},
+    }[show]
+    records = played(on, context, PolicyActor(engine, CHAT, 300), turns=20)
+    graph = build_graph(records)
+    row = np.repeat(np.arange(len(graph)), np.diff(graph.tokens.offsets))
+    masked = np.bincount(row, np.diff(graph.tokens.allowed_offsets) > 0, len(graph)) > 0
+    acts = np.array([step.action in ("next", *KEYS) for r in records for step in r.steps])
+    written = ~masked
+    assert written.any() and masked.any()
+    assert acts[masked].all()
+    sampled = np.bincount(row, graph.tokens.sampled, len(graph))
+    assert (sampled[written] <= 6).all()
+
+
+def test_credit_is_the_rollouts_copied_to_every_part():
+    on = resolve("envs", {"name": "notes", "show": "whole", **TERSE})
+    context = {"name": "memory", "chunk_tokens": 30, "instruction": ""}
+    good, bad = (played(on, context, expert(80, name), count=3) for name in ("expert", "forgetful"))
+    records = [*good, *bad]
+    for number, record in enumerate(records):
+        record.group, record.copy = number % 3, number // 3
+    graph = build_graph(records)
+    method = resolve("credit", {"name": "multi_conversation"})
+    credit = assign(method.module, graph, method.config)
+    for episode in np.unique(graph.episode):
+        rows = graph.episode == episode
+        assert len(np.unique(credit.advantage[rows])) == 1
+        others = np.unique(graph.score[graph.group == graph.group[rows][0]])
+        # no std: the score less the mean of the two rollouts of these notes
+        assert credit.advantage[rows][0] == pytest.approx(graph.score[rows][0] - np.mean([others.min(), others.max()]))
+
+
+def test_unfinished_rollouts_are_told_apart():
+    on = resolve("envs", {"name": "notes", **TERSE})
+    done = played(on, {"name": "summary", "max_tokens": 70, **SHORT}, expert(100), count=2)
+    cut = played(on, {"name": "summary", "max_tokens": 70, **SHORT}, expert(100), count=2, turns=4)
+    graph = build_graph([*done, *cut])
+    late = np.isin(graph.episode, graph.episode[graph.ending == Status.TURN_LIMIT])
+    np.testing.assert_array_equal(unfinished(graph), late)
+    assert late.any() and not late.all()
+
+
+def test_most_summaries_and_then_the_context_ends_it():
+    on = resolve("envs", {"name": "notes", "terse": True, "pages": 12, "lines": 6})
+    context = {"name": "summary", "max_tokens": 70, "most": 1, **SHORT}
+    assert all(r.ending == Status.TOKEN_LIMIT for r in played(on, context, expert(100)))
+
+
+def test_an_expert_that_keeps_no_memory_is_named():
+    on = resolve("envs", {"name": "sokoban", "prompt": "compact"})
+    with pytest.raises(ValueError, match=r"no write\(memory, text\)"):
+        played(on, {"name": "memory", "chunk_tokens": 30}, expert(500), count=1)
+
+
+def test_a_history_copied_for_a_branch_keeps_its_memory():
+    now = Observation(text="x")
+    history = History(chat=None, first=now, now=now, memory="m", rewrites=2, since=3, read=1)
+    copy = own_copy(history)
+    assert (copy.memory, copy.rewrites, copy.since, copy.read) == ("m", 2, 3, 1)
+
+
+@pytest.mark.parametrize("show", ["pages", "whole"])
+def test_notes_keep_the_promises_of_an_environment(show):
+    assert check_env(resolve("envs", {"name": "notes", "show": show}), tasks=2, steps=12) == []
+
+
+def test_splits_share_no_notes_and_a_key_names_them_for_good():
+    from agentrl.envs.notes import Config
+
+    seen = {
+        split: {repr(make_notes(t)) for t in tasks(Config(split=split, pages=1, lines=2))[:80]}
+        for split in ("train", "test")
+    }
+    assert not seen["train"] & seen["test"]
+    task = tasks(Config())[7]
+    assert make_notes(task) == make_notes(tasks(Config())[7])
+
+
+def test_the_answer_is_the_last_key_told():
+    for task in tasks(resolve("envs", {"name": "notes", **TERSE}).config)[:30]:
+        notes = make_notes(task)
+        told = [key for page in notes.pages for who, key in page if who == notes.name]
+        assert told[-1] == notes.key
+
+
+def test_a_run_clones_and_trains_with_a_memory(tmp_path):
+    (tmp_path / "r.toml").write_text(
+        """
+[run]
+iterations = 2
+[env]
+name = "notes"
+show = "whole"
+terse = true
+pages = 3
+lines = 4
+[eval]
+tasks = 4
+env = { split = "test" }
+[model.new]
+layers = 1
+hidden = 16
+heads = 2
+kv_heads = 1
+intermediate = 16
+max_positions = 256
+[engine]
+actions = "admissible"
+max_context = 256
+[context]
+name = "memory"
+chunk_tokens = 16
+memory_tokens = 6
+[limits]
+turns = 12
+turn_tokens = 8
+[warmup]
+updates = 2
+episodes = 4
+[batch]
+tasks = 2
+copies = 4
+[credit]
+name = "multi_conversation"
+[update]
+train_unfinished = false
+[optim]
+lr = 1e-3
+"""
+    )
+    assert main(["train", str(tmp_path / "r.toml"), f"run.folder={tmp_path}", "run.name=x"]) == 0
+    assert (tmp_path / "x" / "checkpoints" / "000002").is_dir()
