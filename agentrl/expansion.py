@@ -138,6 +138,15 @@ class Expansion:
         stop_on_faults(self.played, self._player.limits.fault_share)
 
 
+def adopt(kept: Sequence[EpisodeRecord], left_out: Sequence[EpisodeRecord]) -> None:
+    """What agents called by a shared step did stays with the step: it goes to the first kept record that has it."""
+    for record in left_out:
+        for chain in record.called:
+            owner = next((k for k in kept if any(step is chain.caller for step in k.steps)), None)
+            if owner is not None:
+                owner.called.append(chain)
+
+
 def lost(record: EpisodeRecord) -> bool:
     """Did the environment fail in it? Such a record is reported and counts in no statistic."""
     return record.ending == Status.ENV_ERROR

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.expansion import Branch, Expansion, lost
+from agentrl.expansion import Branch, Expansion, adopt, lost
 from agentrl.graph import CANDIDATE
 from agentrl.records import EpisodeRecord
 from agentrl.types import Status
@@ -37,8 +37,9 @@ def leaves(config: Config, copies: int) -> int:
 
 async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
     """See `agentrl.expansion`. Each chain is followed by the candidates of its states."""
-    done: dict[int, list[EpisodeRecord]] = {}  # by number of chain: the chain, then its candidates
-    others: dict[int, list[EpisodeRecord]] = {}
+    done: dict[int, EpisodeRecord] = {}  # by number of chain, as what follows
+    others: dict[int, list[EpisodeRecord]] = {}  # its candidates
+    passed: dict[int, list[EpisodeRecord]] = {}  # what it was before its latest step
     tried = await batch.begin(copies * config.actions, turns=1, remember=True)
     going = list(range(len(tried) // config.actions))
     while going:
@@ -49,18 +50,20 @@ async def rollout(config: Config, batch: Expansion, copies: int) -> list[Episode
             for record in own:
                 record.tree = own[0].tree
             rest = [record for record in own if record is not best and record.own]
-            for record in rest:
+            for record in (chained for rival in rest for chained in rival.chains()):
                 record.kind = CANDIDATE
             others.setdefault(chain, []).extend(rest)
             if best.ending == Status.OK:
                 ahead.append((chain, best))
+                passed.setdefault(chain, []).append(best)
             else:
                 best.inherited = 0  # all its steps were executed in this chain
-                done[chain] = [best]
+                adopt([best], passed.get(chain, []))
+                done[chain] = best
         going = [chain for chain, _ in ahead]
         at = [Branch(record, len(record.steps)) for _, record in ahead for _ in range(config.actions)]
         tried = await batch.go_on(at, turns=1, remember=True)
-    return [record for chain in sorted(done) for record in (*done[chain], *others[chain])]
+    return [record for chain in sorted(done) for record in (done[chain], *others[chain])]
 
 
 def choose(candidates: list[EpisodeRecord], config: Config) -> EpisodeRecord:

@@ -7,7 +7,8 @@ and from each a new chain is played to its end; all new chains of all trees and 
 leaves k are kept at random, and what no longer leads to a kept leaf is left out. As in the released code, whose options
 for other ways to choose nodes have no effect.
 
-A chain that the environment failed in gives no nodes, and is reported beside the kept leaves.
+A chain that the environment failed in gives no nodes, and is reported beside the kept leaves. `limits.turns` ends every
+path alike; the released code adds one forced answer without tools to paths that reach it.
 
 Cost: M + M N L f chains a task, f = (T + 1) / (2 T) for chains of T steps at L = 1; the paper says 1/2.
 """
@@ -17,7 +18,7 @@ from itertools import groupby
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
-from agentrl.expansion import Branch, Expansion, lost
+from agentrl.expansion import Branch, Expansion, adopt, lost
 from agentrl.records import EpisodeRecord
 
 FILLS = ("tree",)
@@ -84,4 +85,6 @@ def kept(tree: list[EpisodeRecord], count: int, batch: Expansion) -> list[Episod
     scored = [record for record in tree if not lost(record)]
     rng = batch.rng(tree[0].group, tree[0].copy, -1 % 2**32)
     chosen = np.sort(rng.permutation(len(scored))[:count]).tolist()
-    return [scored[i] for i in chosen] + [record for record in tree if lost(record)]
+    found = [scored[i] for i in chosen]
+    adopt(found, [record for i, record in enumerate(scored) if i not in chosen])
+    return found + [record for record in tree if lost(record)]

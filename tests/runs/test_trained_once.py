@@ -13,10 +13,11 @@ from agentrl import catalogue, store
 from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.credit import Credit, assign, forked
-from agentrl.graph import StepGraph, Tokens, paths
+from agentrl.graph import StepGraph, paths
 from agentrl.learner import Learner, OptimConfig
 from agentrl.pack import decisions, token_rows
 from agentrl.update import UpdateConfig, update
+from benchmarks.trees import expanded
 from tests.core.graphs import gradient, loaded
 from tests.runs.test_branching import RECIPE
 
@@ -45,32 +46,6 @@ def noisy(graph: StepGraph) -> StepGraph:
         for name in ("old_logprob", "ref_logprob")
     }
     return graph.with_columns(reward=rng.choice([0.0, 0.0, 1.0, -0.5], len(graph)), **off)
-
-
-def expanded(graph: StepGraph) -> StepGraph:
-    """Each root-to-leaf path as an episode of its own rows, token by token."""
-    on, tokens = paths(graph), graph.tokens
-    assert tokens is not None
-    start = np.append(True, on.leaf[1:] != on.leaf[:-1])  # [P]
-    above = np.where(start, -1, np.arange(len(on.row)) - 1)  # [P]
-    columns = {k: x[on.row] for k, x in graph.columns.items() if len(x) == len(graph)}
-    columns |= {"parent": above, "episode": on.leaf, "rollout": on.leaf, "caller": np.full(len(on.row), -1)}
-    place = np.concatenate([np.arange(*tokens.offsets[row : row + 2]) for row in on.row])  # [S']
-    sets = [tokens.allowed_ids[slice(*tokens.allowed_offsets[s : s + 2])] for s in place]
-    columns |= {k: x[place] for k, x in graph.columns.items() if len(x) == len(tokens.ids)}
-    return StepGraph(
-        columns=columns,
-        tokens=Tokens(
-            offsets=np.append(0, np.cumsum(np.diff(tokens.offsets)[on.row])),
-            ids=tokens.ids[place],
-            sampled=tokens.sampled[place],
-            logprobs=tokens.logprobs[place],
-            allowed_offsets=np.append(0, np.cumsum([len(s) for s in sets])).astype(np.int64),
-            allowed_ids=np.concatenate(sets).astype(np.int64),
-            context=np.where(tokens.context[on.row] >= 0, above, -1),
-            context_tokens=tokens.context_tokens[on.row],
-        ),
-    )
 
 
 def trained(folder: Path, graph: StepGraph, credit: Credit, config: UpdateConfig, loss: Any) -> tuple[float, Any]:
