@@ -341,7 +341,7 @@ def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def checker(tool: str, schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """A strict check of arguments against a JSON schema; ValueError with a sentence for the model."""
-    import jsonschema
+    import jsonschema  # type: ignore[import-untyped]  # comes with mcp
 
     validator = jsonschema.Draft202012Validator(schema)
 
