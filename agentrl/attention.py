@@ -21,6 +21,7 @@ from agentrl.layout import Layout
 
 NAME = "agentrl_tree"
 BLOCK = 128  # tokens of a FlexAttention block
+VARIANTS = 64  # of the compiled kernel in one process
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -195,8 +196,14 @@ _compiled: list[Callable[..., Tensor]] = []
 
 
 def _flex() -> Callable[..., Tensor]:
-    """FlexAttention, compiled once a process: uncompiled it would build the [T, T] scores."""
+    """FlexAttention, compiled once a process: uncompiled it would build the [T, T] scores.
+
+    It is compiled anew for one block and for many, with and without gradients, and for each model's heads and types; at
+    torch's usual limit of 8 such variants a run with a critic and a reference would quietly go on uncompiled.
+    """
     if not _compiled:
+        config: Any = torch._dynamo.config
+        config.recompile_limit = max(VARIANTS, config.recompile_limit)
         _compiled.append(torch.compile(flex_attention))
     return _compiled[0]
 

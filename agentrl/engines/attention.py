@@ -206,8 +206,11 @@ def attend(
     for part, own in zip(plan.parts, torch.split(query, plan.queries, 2), strict=True):
         if isinstance(part, Alone):
             k, v = next(alone)
+            share = grouped
+            if share and part.mask is not None:
+                k, v, share = _apart(k, v, query.shape[1])
             out = scaled_dot_product_attention(
-                own, k, v, attn_mask=part.mask, is_causal=part.triangle, scale=scaling, enable_gqa=grouped
+                own, k, v, attn_mask=part.mask, is_causal=part.triangle, scale=scaling, enable_gqa=share
             )
         else:
             out = _attend_block(part, own, key, value, slots, scaling)
@@ -230,14 +233,22 @@ def _attend_block(block: Block, query: Tensor, key: Tensor, value: Tensor, slots
     else:
         q = given.view(-1, block.size, heads, width).transpose(1, 2)  # [r, H, Q, D]
         grouped = heads != groups
-        if grouped and key.is_cuda:  # the fast CUDA kernels take a mask only without shared heads
-            k, v = (x.repeat_interleave(heads // groups, 1) for x in (k, v))
-            grouped = False
+        if grouped:
+            k, v, grouped = _apart(k, v, heads)
         out = scaled_dot_product_attention(q, k, v, attn_mask=block.mask, scale=scaling, enable_gqa=grouped)
         out = out.transpose(1, 2).reshape(-1, heads, width)  # [r * Q, H, D]
     if block.real is not None:
         out = out.index_select(0, block.real)
     return out.transpose(0, 1)[None]
+
+
+def _apart(key: Tensor, value: Tensor, heads: int) -> tuple[Tensor, Tensor, bool]:
+    """Keys and values for attention under a mask, and whether heads still share them: the fast CUDA kernels take a mask
+    only where they do not."""
+    if not key.is_cuda:
+        return key, value, True
+    times = heads // key.shape[1]
+    return key.repeat_interleave(times, 1), value.repeat_interleave(times, 1), False
 
 
 def _rows(spread: Tensor, block: Block, slots: int) -> Tensor:
