@@ -9,7 +9,7 @@ from agentrl.branch import Point, StateMismatch
 from agentrl.context import Ask, History
 from agentrl.graph import PROBE, StepGraph
 from agentrl.pool import Handle
-from agentrl.prompt import Past
+from agentrl.prompt import Past, continues
 from agentrl.records import EpisodeRecord, StepRecord, same_state
 from agentrl.rollout import Player, Start, play_starts
 from agentrl.types import Generation, Message, Observation, Status, Task
@@ -84,12 +84,15 @@ async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exa
         ask: Ask = player.context.ask(player.context_config, player.prompt, history)
         step = recorded(graph, row, history.now, ask, exact=exact)
         steps.append(step)
-        result = await handle.step(step.action)
-        history.past.append(Past(history.now, step.action))
         history.messages = [*ask.messages, Message("assistant", step.generation.text)]
         answer = step.generation.token_ids if exact else said(player, step.generation.text)
         history.path = np.concatenate([ask.token_ids, answer])
-        history.now = result.observation
+        if ask.rewrites is not None:  # the step was for the model's memory, not for the environment
+            player.context.rewritten(player.context_config, history, step.action)
+            continue
+        result = await handle.step(step.action)
+        history.past.append(Past(history.now, step.action))
+        history.now, history.read = result.observation, 0
         if result.terminated or result.truncated:
             raise ValueError(f"played again, the episode ends at turn {len(steps)}: the environment has changed")
     agree(graph, place.row, history.now)
@@ -100,7 +103,9 @@ async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exa
 
 def said(player: Player, text: str) -> np.ndarray:
     """[T] ids of an answer given in words; none without a tokenizer."""
-    return np.zeros(0, np.int64) if player.actor.chat is None else player.actor.chat.answer(text)
+    if player.actor.chat is None:
+        return np.zeros(0, np.int64)
+    return player.actor.chat.answer(text, end=not continues(player.prompt))
 
 
 def agree(graph: StepGraph, row: int, seen: Observation) -> None:
