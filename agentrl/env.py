@@ -10,7 +10,8 @@ Optional hooks, called by name:
     def expert(env: Env, name: str, seed: int) -> Expert   # baseline or demonstrator of this instance
     EXPERTS: tuple[str, ...]                       # the names `expert` takes, best known first
     HEAVY: bool                                    # True: episodes run in worker processes
-    WAITS: bool                                    # True: its steps wait (network, processes): they run in threads
+    WAITS: bool                                    # True: its steps wait (network, processes): they run in threads;
+                                                   # or a function of the configuration that says so
     def gold(task: Task) -> str                    # the action that gives the right answer, for credit that asks for it
     def kind(task: Task) -> str                    # label for per-type tables
     def benchmark(config: Config) -> str           # the name results are reported under

@@ -86,7 +86,8 @@ def pool(
     heavy = where == "processes" or (where == "auto" and bool(getattr(entry.module, "HEAVY", False)))
     if heavy:
         return WorkerPool(make, expert, timeout_s, workers, start_s, output_chars)
-    if where == "threads" or (where == "auto" and bool(getattr(entry.module, "WAITS", False))):
+    waits = getattr(entry.module, "WAITS", False)
+    if where == "threads" or (where == "auto" and bool(waits(entry.config) if callable(waits) else waits)):
         return ThreadPool(make, expert, timeout_s, start_s, output_chars)
     return InlinePool(make, expert, timeout_s, start_s, output_chars)
 

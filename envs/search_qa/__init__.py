@@ -26,11 +26,19 @@ from agentrl.envs.search_qa.tasks import benchmark, entities, find, gold, kind, 
 from agentrl.prompt import Prompt
 
 __all__ = [
-    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "Config", "benchmark", "commands", "entities", "expert", "find",
-    "gold", "kind", "make", "prompt", "tasks",
+    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "WAITS", "Config", "benchmark", "commands", "entities", "expert",
+    "find", "gold", "kind", "make", "prompt", "tasks",
 ]  # fmt: skip
 
 HEAVY = False
+
+
+def WAITS(config: Config) -> bool:
+    """Do its steps wait for a server? Those of a world's own index and of BM25 in this process do not."""
+    own = config.retriever.get("name") == "search" and config.retriever.get("backend", "bm25") == "bm25"
+    return bool(config.retriever) and not own
+
+
 MEASURES = ("em", "sub_em", "f1", "retrieved", "searches", "invalid", "empty")
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/SearchQA-v0": {}})
 commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"": about, "write": write})

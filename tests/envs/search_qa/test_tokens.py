@@ -1,6 +1,7 @@
 """The running turn token by token: what is stored is what the model saw, and nothing but sampled tokens is trained."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -224,3 +225,28 @@ def test_the_pool_makes_one_retriever_a_process():
     made = InlinePool(partial(entry.module.make, entry.config))
     one, other = made.acquire(), made.acquire()
     assert one is not other and retriever(entry.config) is retriever(entry.config)
+
+
+def test_episodes_that_wait_for_a_server_run_in_threads():
+    """20 episodes search a slow server side by side, not in turn."""
+    asking, most = [], []
+
+    def watched(url, queries, k):
+        asking.append(url)
+        most.append(len(asking))
+        try:
+            return once(url, queries, k)
+        finally:
+            asking.pop()
+
+    with server(how="slow:0.5") as url:
+        entry = remote(url, connections=20, max_batch=1)
+        client = retriever(entry.config).retriever
+        once, client._try = client._try, watched
+        pool = world.pool(entry)
+        assert type(pool).__name__ == "ThreadPool" and type(world.pool(on())).__name__ == "InlinePool"
+        by = replace(player(entry, PolicyActor(Searcher(), None, None)), pool=pool)
+        records = asyncio.run(play(by, [world.tasks(entry)[0]], copies=20))
+        pool.close()
+    assert [len(record.steps) for record in records if record.ending == Status.DONE] == [3] * 20
+    assert max(most) >= 10
