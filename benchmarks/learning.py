@@ -164,7 +164,9 @@ def summarise(given: argparse.Namespace, runs: dict[tuple[int, str], Path], show
         result[mode]["differences"] = differences(won)
         if graded(shown):
             score = outcomes(given, runs, shown, mode, scores)
-            means = {name: {s: float(x.mean()) for s, x in by_seed.items()} for name, by_seed in score.items()}
+            means = {
+                name: {s: float(x.mean()) for s, x in by_seed.items()} for name, by_seed in score.items() if by_seed
+            }
             result[mode]["score"] = {"by_seed": means, "differences": differences(score)}
         result[mode]["per_type"] = {
             name: by_type([report(runs[s, kind], at, mode) for s in given.seeds if (s, kind) in runs])
