@@ -114,7 +114,7 @@ def left() -> dict[str, int]:
 def _is_ours(pid: str) -> bool:
     """Does a process run the sandbox's first line?"""
     try:
-        return b"exec(os.read(0,n)" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"exec(marshal.loads(d)if" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

@@ -18,9 +18,10 @@ from typing import Any
 from agentrl.envs.code_math.environment import EXPERTS, CodeMath, expert, kind, prompt, tasks
 from agentrl.envs.code_math.problem import Config
 
-__all__ = ["EXPERTS", "GYMNASIUM_IDS", "HEAVY", "Config", "expert", "kind", "make", "prompt", "tasks"]
+__all__ = ["EXPERTS", "GYMNASIUM_IDS", "HEAVY", "WAITS", "Config", "expert", "kind", "make", "prompt", "tasks"]
 
-HEAVY = True  # a call waits for a sandbox: 30 ms to the time-out
+HEAVY = False
+WAITS = True  # for a sandbox: 30 ms to the time-out
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeMath-v0": {}})
 
 

@@ -23,9 +23,22 @@ from agentrl.envs.code_repair.tasks import kind, tasks
 from agentrl.envs.code_repair.verify import verify
 from agentrl.envs.code_repair.workspace import Config
 
-__all__ = ["EXPERTS", "GYMNASIUM_IDS", "HEAVY", "Config", "commands", "expert", "kind", "make", "prompt", "tasks"]
+__all__ = [
+    "EXPERTS",
+    "GYMNASIUM_IDS",
+    "HEAVY",
+    "WAITS",
+    "Config",
+    "commands",
+    "expert",
+    "kind",
+    "make",
+    "prompt",
+    "tasks",
+]
 
-HEAVY = True  # a call waits for a sandbox: 30 ms to the time-out
+HEAVY = False
+WAITS = True  # for a sandbox: 30 ms to the time-out
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeRepair-v0": {}})
 commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"verify": verify})
 

@@ -4,9 +4,9 @@ A deny list on top of namespaces or Landlock: what reaches into the kernel's rar
 namespaces, or holds memory that no limit counts (memfd, System V shared memory, message queues).
 """
 
+import functools
 import platform
 import struct
-from collections.abc import Sequence
 
 # name: (x86-64, aarch64); None where the architecture has no such call
 DENIED = {
@@ -47,7 +47,8 @@ def supported() -> bool:
     return platform.machine() in ARCHITECTURES
 
 
-def program(families: Sequence[int]) -> bytes:
+@functools.cache
+def program(families: tuple[int, ...]) -> bytes:
     """The filter as bytes of struct sock_filter.
 
     Args:

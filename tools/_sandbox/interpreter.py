@@ -32,6 +32,11 @@ class Interpreter(NamedTuple):
     stdlib: str
 
 
+def own() -> str:
+    """The executable that runs now, outside any virtual environment."""
+    return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+
+
 def find(python: str, for_others: bool) -> Interpreter:
     """The interpreter to run inside.
 
@@ -47,8 +52,7 @@ def find(python: str, for_others: bool) -> Interpreter:
 
 @functools.cache
 def _find(python: str, for_others: bool, uid: int) -> Interpreter:
-    own = getattr(sys, "_base_executable", "") or sys.executable
-    candidates = [python] if python else [own, "/usr/bin/python3", "/usr/local/bin/python3", shutil.which("python3")]
+    candidates = [python] if python else [own(), "/usr/bin/python3", "/usr/local/bin/python3", shutil.which("python3")]
     for candidate in candidates:
         path = os.path.realpath(shutil.which(candidate) or "") if candidate else ""
         if not os.access(path, os.X_OK) or (for_others and not open_to_all(path)):
@@ -61,7 +65,7 @@ def _find(python: str, for_others: bool, uid: int) -> Interpreter:
 
 
 def _facts(path: str) -> Interpreter | None:
-    if path == os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable):
+    if path == own():
         return Interpreter(path, sys.base_prefix, sysconfig.get_path("stdlib"))
     try:
         told = subprocess.run([path, "-I", "-S", "-c", FACTS], capture_output=True, text=True, timeout=30, check=True)

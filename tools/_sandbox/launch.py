@@ -1,14 +1,18 @@
 """What each backend starts: a command line, and the rules by which the process inside confines itself."""
 
+import fcntl
 import functools
+import glob
 import os
 import secrets
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -17,6 +21,7 @@ from agentrl.tools._sandbox.interpreter import Interpreter
 
 BACKENDS = ("bwrap", "unshare", "landlock", "unsafe-host")
 MIB = 1 << 20
+SCRATCH = "agentrl-sandbox-"
 FIRST_SPARE_UID = 1 << 30  # far above any account; each sandbox of root takes one of 2**29 at random
 LANDLOCK_READ = 1 | 4 | 8  # execute, read files, list folders
 LANDLOCK_ALL = (1 << 16) - 1
@@ -29,7 +34,10 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-BOOT = "import os,sys;f=int(sys.argv[1]);n=int.from_bytes(os.read(0,4),'big');exec(os.read(0,n),{'REPLIES':f})"
+BOOT = (  # the interpreter's first line: read so many bytes and run them, compiled or as text
+    "import os,sys,marshal\nd=b''\nn=int(sys.argv[2])\nwhile len(d)<n:d+=os.read(0,n-len(d))or sys.exit(1)\n"
+    "exec(marshal.loads(d)if sys.argv[3]=='c'else d,{'REPLIES':int(sys.argv[1])})"
+)
 
 
 class Limits(BaseModel, frozen=True, extra="forbid"):
@@ -56,12 +64,15 @@ class Plan:
     """One start of a sandbox.
 
     Attributes:
-        command: the command line; `{replies}`, `{filter}` and `{info}` stand for descriptors.
+        command: the command line; `{replies}`, `{filter}` and `{info}` stand for descriptors, `{size}` for the bytes
+            of the program it reads first.
+        compiled: it is of our own Python version, which spares it compiling that program.
         environment: all of it.
         rules: what `jail.confine` gets.
         folder: the working folder as the code sees it.
         path: entries for `sys.path`.
         scratch: a folder of this machine to remove at the end, or empty.
+        lock: a descriptor that holds a lock on it while its sandbox may run, or -1.
         wants_filter: the launcher reads the system call filter from a descriptor.
         wants_info: it tells its child's process id on one.
         supervised: it ends on SIGTERM after killing all it started.
@@ -73,7 +84,9 @@ class Plan:
     rules: dict[str, Any]
     folder: str
     path: list[str] = field(default_factory=list)
+    compiled: bool = False
     scratch: str = ""
+    lock: int = -1
     wants_filter: bool = False
     wants_info: bool = False
     supervised: bool = False
@@ -119,7 +132,12 @@ def _rules(limits: Limits, **more: Any) -> dict[str, Any]:
 
 
 def _python(inside: Interpreter) -> list[str]:
-    return [inside.executable, "-s", "-S", "-B", "-X", "utf8", "-c", BOOT, "{replies}"]
+    return [inside.executable, "-s", "-S", "-B", "-X", "utf8", "-c", BOOT, "{replies}", "{size}", _form(inside)]
+
+
+def _form(inside: Interpreter) -> str:
+    """How the first program is sent: "c" compiled, "t" as text."""
+    return "c" if inside.executable == interpreter.own() else "t"
 
 
 @functools.lru_cache(maxsize=64)
@@ -171,6 +189,7 @@ def _bwrap(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
         command=[*_walls(_program("bwrap"), limits, inside, packages, root), *_python(inside)],
         environment={**ENVIRONMENT, "HOME": "/work", "TMPDIR": "/tmp"},
         rules=_rules(limits),
+        compiled=_form(inside) == "c",
         folder="/work",
         path=["/packages"] if packages else [],
         wants_filter=True,
@@ -199,18 +218,50 @@ def _allowed(inside: Interpreter, packages: tuple[str, ...], writable: Sequence[
     return list(rules.items())
 
 
-def _scratch(packages: tuple[str, ...], uid: int) -> tuple[str, str, str]:
-    """A folder of ours with the working folder and links to the packages in it: (scratch, work, packages)."""
-    scratch = os.path.realpath(tempfile.mkdtemp(prefix="agentrl-sandbox-"))
-    os.chmod(scratch, 0o711)
-    work, links = f"{scratch}/work", f"{scratch}/packages"
+class Scratch(NamedTuple):
+    """A folder of ours with the working folder and links to the packages in it, and the lock on it."""
+
+    folder: str
+    work: str
+    links: str
+    lock: int
+
+
+def _scratch(packages: tuple[str, ...], uid: int) -> Scratch:
+    _sweep(tempfile.gettempdir())
+    folder = os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH))
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    os.chmod(folder, 0o711)
+    work, links = f"{folder}/work", f"{folder}/packages"
     os.mkdir(work, 0o700)
     os.mkdir(links, 0o755)
     for path in interpreter.entries(packages):
         os.symlink(path, f"{links}/{os.path.basename(path)}")
     if uid:
         os.chown(work, uid, uid)
-    return scratch, work, links
+    return Scratch(folder, work, links, lock)
+
+
+@functools.cache
+def _sweep(parent: str) -> None:
+    """Remove, once a process, the folders whose owner was killed: nobody holds their lock, and they are not new."""
+    for path in glob.glob(f"{parent}/{SCRATCH}*"):
+        with suppress(OSError):
+            if os.lstat(path).st_uid != os.getuid() or time.time() - os.lstat(path).st_mtime < 60:
+                continue
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove(path)
+            finally:
+                os.close(handle)
+
+
+def remove(folder: str) -> None:
+    """Remove a folder that hostile code could write to: rm descends by open folders, so neither links nor a thousand
+    nested folders mislead it."""
+    subprocess.run(["rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
 
 
 def _need_landlock() -> None:
@@ -223,7 +274,7 @@ def _unshare(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
     root = os.getuid() == 0
     program, inside = _program("unshare"), interpreter.find(python, root)
     rules = _rules(limits, tmpfs=limits.disk_mb * MIB, inodes=limits.files, seccomp=bpf.program(bpf.INTERNET))
-    scratch, work, links = _scratch(packages, rules["uid"])
+    scratch, work, links, lock = _scratch(packages, rules["uid"])
     rules["folder"] = work
     rules["landlock"] = [*_allowed(inside, packages, [work]), (links, LANDLOCK_READ), ("/proc", 4 | 8)]
     options = ["--ipc", "--pid", "--net", "--mount", "--uts", "--fork", "--mount-proc", "--kill-child"]
@@ -233,9 +284,11 @@ def _unshare(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
         command=[_program("setpriv"), "--pdeathsig", "KILL", program, *options, "--", *_python(inside)],
         environment={**ENVIRONMENT, "HOME": work, "TMPDIR": work},
         rules=rules,
+        compiled=_form(inside) == "c",
         folder=work,
         path=[links] if packages else [],
         scratch=scratch,
+        lock=lock,
     )
 
 
@@ -243,16 +296,18 @@ def _landlock(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
     _need_landlock()
     inside = interpreter.find(python, os.getuid() == 0)
     rules = _rules(limits, sweep=True, seccomp=bpf.program(()))
-    scratch, work, links = _scratch(packages, rules["uid"])
+    scratch, work, links, lock = _scratch(packages, rules["uid"])
     rules["folder"] = work
     rules["landlock"] = [*_allowed(inside, packages, [work]), (links, LANDLOCK_READ)]
     return Plan(
         command=_python(inside),
         environment={**ENVIRONMENT, "HOME": work, "TMPDIR": work},
         rules=rules,
+        compiled=_form(inside) == "c",
         folder=work,
         path=[links] if packages else [],
         scratch=scratch,
+        lock=lock,
         supervised=True,
     )
 
@@ -260,15 +315,17 @@ def _landlock(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
 def _unsafe_host(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
     """No walls at all: the code can do what this user can."""
     inside = interpreter.find(python, False)
-    scratch, work, links = _scratch(packages, 0)
+    scratch, work, links, lock = _scratch(packages, 0)
     rules = {**_rules(limits), "limits": {"CORE": 0}, "uid": 0, "folder": work}
     return Plan(
         command=_python(inside),
         environment={**os.environ, **ENVIRONMENT, "HOME": work, "TMPDIR": work},
         rules=rules,
+        compiled=_form(inside) == "c",
         folder=work,
         path=[links] if packages else [],
         scratch=scratch,
+        lock=lock,
         tamed=False,
     )
 

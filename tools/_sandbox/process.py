@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from agentrl.tools._sandbox import bpf
 from agentrl.tools._sandbox.family import Family
-from agentrl.tools._sandbox.launch import Limits, Plan
+from agentrl.tools._sandbox.launch import Limits, Plan, remove
 
 LINE_LIMIT = 1 << 25  # bytes of one reply; beyond it the code is flooding the channel
 POLL_S = 0.05  # between two looks at memory
@@ -118,6 +118,7 @@ def _source() -> bytes:
 
 
 SOURCE = _source()
+COMPILED = marshal.dumps(compile(SOURCE, "<sandbox>", "exec", optimize=2))
 
 
 def _frame(data: bytes) -> bytes:
@@ -129,6 +130,7 @@ class Process:
 
     def __init__(self, plan: Plan, limits: Limits, files: Mapping[str, bytes]) -> None:
         self._plan, self._limits = plan, limits
+        self._program = COMPILED if plan.compiled else SOURCE
         self._popen: subprocess.Popen[bytes] | None = None
         self._pipes: list[int] = []
         self._line = bytearray()
@@ -150,7 +152,8 @@ class Process:
         if self._plan.wants_info:
             info, given["info"] = os.pipe()
         self._pipes += [replies] + ([info] if info >= 0 else [])
-        command = [part.format(**given) if part.startswith("{") else part for part in self._plan.command]
+        given_texts = {**given, "size": len(self._program)}
+        command = [part.format(**given_texts) if part.startswith("{") else part for part in self._plan.command]
         try:
             self._popen = popen = _launch(lambda: self._spawn(command, tuple(given.values())))
         finally:
@@ -185,7 +188,7 @@ class Process:
         plan = self._plan
         setup = {"rules": plan.rules, "path": plan.path, "folder": plan.folder, "files": dict(files), "nonce": nonce}
         try:
-            self._ask(_frame(SOURCE) + _frame(marshal.dumps(setup, 2)), nonce, START_S)
+            self._ask(self._program + _frame(marshal.dumps(setup, 2)), nonce, START_S)
         except Stopped as stopped:
             words = " ".join((stopped.stderr or stopped.words).split())[-400:]
             raise Lost(f"it did not start: {words or stopped.reason}") from None
@@ -326,8 +329,11 @@ class Process:
             with suppress(OSError):
                 os.close(pipe)
         scratch, self._plan.scratch = self._plan.scratch, ""
-        if scratch:  # rm descends by open folders: neither links nor a thousand nested folders mislead it
-            subprocess.run(["rm", "-rf", "--", scratch], check=False, stderr=subprocess.DEVNULL)
+        if scratch:
+            remove(scratch)
+        lock, self._plan.lock = self._plan.lock, -1
+        if lock >= 0:
+            os.close(lock)
 
 
 def _parse(line: bytes | bytearray) -> Mapping[str, Any] | None:
