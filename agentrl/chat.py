@@ -34,6 +34,7 @@ class Chat:
     Attributes:
         tokenizer: the transformers tokenizer.
         end_id: the token that ends an assistant turn; sampled answers end with it.
+        has_tool_role: the template appends tools' messages as such.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -53,7 +54,7 @@ class Chat:
                 "tokenizer's eos_token to the token that does"
             )
         self._closed, self._after_end = closed, closed[closed.rindex(self.end_text) + len(self.end_text) :]
-        self._has_tool_role = self._renders_tool_role()
+        self.has_tool_role = self._renders_tool_role()
         self._delta = lru_cache(maxsize=65536)(self._encode_turn)
         self._answer = lru_cache(maxsize=65536)(self._encode_answer)
 
@@ -109,7 +110,7 @@ class Chat:
 
         A template that has no role for tools gets their words in one user message.
         """
-        if not self._has_tool_role and any(m.role == "tool" for m in messages):
+        if not self.has_tool_role and any(m.role == "tool" for m in messages):
             messages = (Message("user", "\n".join(m.content for m in messages)),)
         return self._delta(messages)
 

@@ -12,7 +12,7 @@ from agentrl import checkpoint, critic, models, needs, word_tokenizer, world
 from agentrl.actor import Actor, PolicyActor
 from agentrl.agents import Crew, rows_of
 from agentrl.annotate import Annotator
-from agentrl.chat import Chat, template_report
+from agentrl.chat import Chat
 from agentrl.collect import Budget, collect
 from agentrl.config import Entry
 from agentrl.engines.hf import HfEngine
@@ -33,6 +33,7 @@ from agentrl.sampler import ENDLESS
 from agentrl.sampling import Sampling
 from agentrl.settings import Settings
 from agentrl.stream import Stream
+from agentrl.template import report
 from agentrl.types import Task
 
 TRAIN, CLONE, EVALUATE, VOCABULARY = range(4)  # stages of a noise key
@@ -90,9 +91,8 @@ class Run:
         except BaseException:
             self.folder.drop_if_nothing_came_of_it()
             raise
-        notes = [
-            note for name in self.learners for note in (template_report(self.chats[name]), self.learners[name].note)
-        ]
+        told = [report(self.chats[agent.policy], agent.prompt).splitlines() for agent in self.agents.values()]
+        notes = [*(line for lines in told for line in lines), *(one.note for one in self.learners.values())]
         for line in filter(None, (*dict.fromkeys(notes), leaves_report(settings))):
             progress.say(f"note: {line}")
 

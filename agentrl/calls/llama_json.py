@@ -24,7 +24,7 @@ class LlamaJson:
     """See the module."""
 
     name: str = "llama_json"
-    marks: tuple[str, ...] = ('{"name":', '"parameters":')
+    marks: tuple[str, ...] = ('"parameters": dictionary',)
     stop: tuple[str, ...] = ()
     joint: str = "; "
 

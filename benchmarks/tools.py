@@ -1,0 +1,164 @@
+"""200 episodes with slow tools at once: how busy the engine stays, overlapped against lock step, in one run.
+
+    python benchmarks/tools.py [--episodes 200] [--json]
+
+Every episode calls a tool three times and answers. A tool call takes 50 ms, one in ten takes 1 s (as searches and code
+runs do). The same episodes with the same embedded engine are played twice: overlapped (threads, the engine answers
+whoever is ready) and in lock step (everybody's tools return before anybody's next turn, as batch-wise rollouts do).
+Both must play the same number of episodes, turns, tool calls and sampled tokens. Busy is the share of wall time in
+forward passes.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, Qwen3Config
+
+from agentrl import word_tokenizer
+from agentrl.actor import PolicyActor
+from agentrl.catalogue import load
+from agentrl.chat import Chat
+from agentrl.engines.hf import HfEngine
+from agentrl.limits import Limits
+from agentrl.records import EpisodeRecord
+from agentrl.rollout import Player, play
+from agentrl.sampling import Sampling
+from agentrl.threads import ThreadPool
+from agentrl.tool_env import environment
+from agentrl.types import Generation, Request
+
+CALL = '<tool_call>{"name": "look_up", "arguments": {"key": %d}}</tool_call>'
+TURNS = 4
+SLOW_EVERY, SLOW_S, QUICK_S = 10, 1.0, 0.05
+
+
+class Slow:
+    """An environment whose tool waits."""
+
+    def reset(self, seed: int) -> str:
+        self.seed, self.turn = seed, 0
+        return f"Look up {seed}."
+
+    def look_up(self, key: int) -> str:
+        """Look something up."""
+        self.turn += 1
+        slow = (self.seed * 7 + self.turn * 3) % SLOW_EVERY == 0
+        time.sleep(SLOW_S if slow else QUICK_S)
+        return f"{key} is found."
+
+    def reward(self, answer: str) -> float:
+        return 1.0
+
+
+HOOKS = environment(Slow, show_tools=False, module=__name__)
+
+
+class Directed:
+    """The engine's tokens, with the words of a script: three calls, then an answer."""
+
+    name = "directed"
+
+    def __init__(self, engine: HfEngine) -> None:
+        self.engine, self.open, self.release = engine, engine.open, engine.release
+
+    async def generate(self, request: Request) -> Generation:
+        turn = request.noise_key[-1]
+        got = await self.engine.generate(request)
+        text = CALL % turn if turn < TURNS - 1 else "done"
+        return Generation(text=text, token_ids=got.token_ids, logprobs=got.logprobs)
+
+
+def measure(episodes: int, *, lock_step: bool) -> dict[str, Any]:
+    """One way of playing: wall seconds, busy share, counts."""
+    torch.manual_seed(0)
+    words = word_tokenizer.build(["Look up 1 2 3 4 5 6 7 8 9 0. is found."])
+    shape = Qwen3Config(
+        vocab_size=len(words),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=512,
+    )
+    model = AutoModelForCausalLM.from_config(shape)
+    engine = HfEngine(
+        model, words, Sampling(), max_slots=episodes, max_context=512, deterministic=lock_step, end_ids=(10**6,)
+    )
+    busy, step = [0.0], engine._step
+
+    def timed() -> None:
+        started = time.monotonic()
+        step()
+        busy[0] += time.monotonic() - started
+
+    engine._step = timed  # type: ignore[method-assign]
+    config = HOOKS.Config()
+    pool = ThreadPool(lambda: HOOKS.make(config))
+    context = load("context", "full")
+    player = Player(
+        actor=PolicyActor(Directed(engine), Chat(words), 512),
+        pool=pool,
+        prompt=HOOKS.prompt(config),
+        context=context,
+        context_config=context.Config(),
+        limits=Limits(turns=TURNS, turn_tokens=24),
+    )
+    tasks = [HOOKS.tasks(config)[i] for i in range(episodes)]
+    started = time.monotonic()
+    records = asyncio.run(play(player, tasks))
+    wall = time.monotonic() - started
+    pool.close()
+    return {"wall_s": wall, "busy": busy[0] / wall, **counts(records)}
+
+
+def counts(records: list[EpisodeRecord]) -> dict[str, int]:
+    """What must not depend on the way of playing."""
+    steps = [step for record in records for step in record.steps]
+    return {
+        "episodes": sum(record.success for record in records),
+        "turns": len(steps),
+        "calls": sum(step.calls for step in steps),
+        "tokens": sum(len(step.generation.token_ids) for step in steps),
+    }
+
+
+def main() -> None:
+    """Print both, and the ratio."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--episodes", type=int, default=200)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    measure(20, lock_step=False)  # warm
+    together, step = (measure(given.episodes, lock_step=lock) for lock in (False, True))
+    same = [name for name in ("episodes", "turns", "calls", "tokens") if together[name] == step[name]]
+    if len(same) < 4 or together["calls"] != given.episodes * (TURNS - 1):
+        sys.exit(f"the two ways did not play the same: {together} and {step}")
+    result = {
+        "overlapped": together,
+        "lock_step": step,
+        "ratio_wall": step["wall_s"] / together["wall_s"],
+        "ratio_busy": together["busy"] / step["busy"],
+    }
+    for name in ("overlapped", "lock_step"):
+        one = result[name]
+        print(f"{name:10}  {one['wall_s']:6.2f} s  engine busy {one['busy']:5.1%}  {counts_of(one)}")
+    print(f"overlapped is {result['ratio_wall']:.2f}x as fast; the engine is {result['ratio_busy']:.2f}x as busy")
+    if given.json:
+        given.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def counts_of(one: dict[str, Any]) -> str:
+    return ", ".join(f"{one[name]} {name}" for name in ("episodes", "turns", "calls", "tokens"))
+
+
+if __name__ == "__main__":
+    main()

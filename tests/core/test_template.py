@@ -1,0 +1,55 @@
+"""What a run is told of a chat template that does not fit."""
+
+import pytest
+
+from agentrl import word_tokenizer, world
+from agentrl.calls import load
+from agentrl.chat import Chat
+from agentrl.prompt import Plain
+from agentrl.template import broken_turn, conversation, report
+from agentrl.tool_words import ToolWords
+from tests.core.chats import TEMPLATES, tokenizer
+from tests.core.test_tool_env import ON, PLAIN, QWEN
+
+SCHEMAS = world.words(ON).schemas
+
+
+def words(name: str) -> ToolWords:
+    return ToolWords(load(name, SCHEMAS), SCHEMAS)
+
+
+def test_a_template_that_fits_has_nothing_to_be_said():
+    assert report(Chat(tokenizer(QWEN)), words("hermes")) == ""
+    assert report(Chat(word_tokenizer.build(["a b"])), words("hermes")) == ""
+    assert report(Chat(tokenizer(PLAIN)), Plain()) == ""
+
+
+def test_a_format_the_template_does_not_teach_is_named_with_the_one_it_does():
+    said = report(Chat(tokenizer(QWEN)), words("xml_parameters"))
+    assert "does not teach calls=xml_parameters" in said and "env.calls=hermes" in said
+
+
+def test_a_template_without_a_role_for_tools_says_where_answers_go():
+    said = report(Chat(tokenizer(PLAIN)), words("hermes")).splitlines()
+    assert len(said) == 2 and "stand in the system message" in said[0] and "no role for tools" in said[1]
+
+
+# Qwen3: what was thought before the last question is dropped; here every call but the last turn's loses its first word
+FORGETS = QWEN.replace(
+    "{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}",
+    "{% else %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.index0 + 2 < messages | length %}"
+    "{{ m.content[1:] }}{% else %}{{ m.content }}{% endif %}",
+)
+
+
+def test_the_turn_that_is_rewritten_is_named():
+    assert "rewrites turn 0 once turn 1 begins" in report(Chat(tokenizer(FORGETS)), words("hermes"))
+    thinking = report(Chat(tokenizer(TEMPLATES["thinking"])), words("hermes"))
+    assert "drops the thinking of turn 0" in thinking and "rewrites turn" not in thinking
+
+
+@pytest.mark.parametrize("name", ["hermes", "llama_json", "xml_parameters", "action"])
+def test_every_format_appends_in_a_plain_template(name):
+    form = load(name, SCHEMAS)
+    for template in (QWEN, PLAIN, TEMPLATES["plain"], TEMPLATES["tight"]):
+        assert broken_turn(Chat(tokenizer(template)), conversation(form, SCHEMAS)) == ""
