@@ -87,7 +87,7 @@ class SearchQA:
         return StepResult(self._observe(), reward, self.state.over, False, {**self._info(signals), "status": status})
 
     def signals(self) -> dict[str, float]:
-        """Every signal of the episode as it stands."""
+        """Every signal of the episode as it stands; `format`: answered, and never without a tag."""
         state, config = self.state, self.config
         golden = [str(answer) for answer in state.task.params["answers"]]
         given = state.answer
@@ -95,6 +95,7 @@ class SearchQA:
             "em": 0.0 if given is None else scores.exact(given, golden),
             "sub_em": 0.0 if given is None else scores.contains(given, golden),
             "f1": 0.0 if given is None else scores.f1(given, golden),
+            "format": float(given is not None and not state.invalid),
             "retrieved": scores.contains("\n".join(p.contents for p in state.seen), golden),
         }
         if config.whole:

@@ -45,7 +45,7 @@ def test_an_episode_by_hand():
     env.step(f"<search>{middle}</search>")
     last = env.step(f"<answer>The {end.lower()}!</answer>")
     assert (last.reward, last.terminated, last.info["success"]) == (1.0, True, True)
-    assert last.info["signals"] == {"em": 1.0, "sub_em": 1.0, "f1": 1.0, "retrieved": 1.0}
+    assert last.info["signals"] == {"em": 1.0, "sub_em": 1.0, "f1": 1.0, "format": 1.0, "retrieved": 1.0}
     assert last.info["em"] == 1.0 and last.info["searches"] == 2 and last.observation.actions == ()
     after = env.step(f"<answer>{end}</answer>")
     assert (after.reward, after.terminated) == (0.0, True)

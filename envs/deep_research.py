@@ -1,0 +1,342 @@
+"""Deep research: a planner answers questions of several facts by sending questions to searchers.
+
+The planner (`main`) sees no passage. It delegates a question, hears what a searcher found, and answers in the end; a
+searcher is an agent of its own that plays `search_qa` on the question it was given, over the same embedded
+encyclopaedia. Questions are its generated ones, with things held out between splits. The setting is that of M-GRPO
+(arXiv:2511.13288): both agents report the signals `format` and `em`, from which `[reward] name="m_grpo_reward"` with
+correct = "em" and expert = "em" composes both rewards; a searcher's `em` judges it on the question it was sent, as an
+expert would.
+
+Its results are a benchmark of their own, `deep-gen`.
+"""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.env import Env, Move
+from agentrl.envs.search_qa import scores
+from agentrl.envs.search_qa.encyclopaedia import RELATIONS, world
+from agentrl.envs.search_qa.env import names_in
+from agentrl.envs.search_qa.prompts import read
+from agentrl.envs.search_qa.questions import ask, questions, understand
+from agentrl.prompt import Parsed, Past
+from agentrl.types import Errand, Observation, Reply, Status, StepResult, Task
+
+EXPERTS = ("expert", "careless", "random")
+MEASURES = ("em", "f1", "delegations", "failed")
+GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+SEARCHER = "searcher"
+_ACTION = re.compile(r"<(delegate|answer)>(.*?)</\1>", re.DOTALL)
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """world, world_seed, split, hops: which questions, as in `search_qa`. max_turns: questions that may be delegated;
+    then one last turn to answer. prompt: `tags` for language models, `compact` for small ones. searcher: options of the
+    searcher's own environment."""
+
+    world: Literal["tiny", "small", "medium", "large"] = "small"
+    world_seed: int = Field(0, ge=0)
+    split: Literal["train", "valid", "test"] = "train"
+    hops: tuple[int, ...] = (2,)
+    max_turns: int = Field(4, ge=1)
+    prompt: Literal["tags", "compact"] = "tags"
+    searcher: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """An episode at one point: what was asked and heard, answers without either tag, what was answered at last."""
+
+    task: Task
+    text: str
+    heard: tuple[tuple[str, str], ...] = ()
+    turn: int = 0
+    invalid: int = 0
+    failed: int = 0
+    answer: str | None = None
+
+
+class DeepResearch:
+    """One question a task."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.state = State(task=Task(key="", env=""), text="")
+
+    def reset(self, task: Task) -> Observation:
+        """Ask the task's question."""
+        self.state = State(task=task, text=str(task.params["question"]))
+        return self.observation()
+
+    def step(self, action: str) -> StepResult:
+        """Send a question out, take an answer, or say that it is neither."""
+        state = replace(self.state, turn=self.state.turn + 1)
+        match = _ACTION.search(action)
+        last = state.turn > self.config.max_turns
+        if match is not None and match[1] == "answer":
+            self.state = replace(state, answer=match[2].strip())
+            return self._over()
+        if match is None:
+            told = "Neither <delegate> nor <answer> was found."
+            self.state = replace(state, invalid=state.invalid + 1, text=told)
+            return self._over() if last else self._go_on(Status.PARSE_ERROR)
+        if last:
+            self.state = state
+            return self._over()
+        self.state = replace(state, heard=(*state.heard, (match[2].strip(), "")))
+        return StepResult(self.observation(), 0.0, False, False, {"errands": (self._errand(match[2].strip()),)})
+
+    def returned(self, replies: tuple[Reply, ...]) -> StepResult:
+        """What the searcher says; one that was lost is told as such."""
+        (reply,) = replies
+        found = read(reply.text)
+        said = found[1] if found is not None and found[0] == "answer" else ""
+        told = said or ("The searcher failed." if reply.status == Status.ENV_ERROR else "The searcher found nothing.")
+        asked = self.state.heard[-1][0]
+        failed = self.state.failed + (not said)
+        self.state = replace(self.state, heard=(*self.state.heard[:-1], (asked, said)), text=told, failed=failed)
+        return self._go_on(Status.OK)
+
+    def signals(self) -> dict[str, float]:
+        """format: answered, and never without a tag. em, f1: of the answer."""
+        golden, given = [str(a) for a in self.state.task.params["answers"]], self.state.answer
+        return {
+            "format": float(given is not None and not self.state.invalid),
+            "em": 0.0 if given is None else scores.exact(given, golden),
+            "f1": 0.0 if given is None else scores.f1(given, golden),
+        }
+
+    def observation(self) -> Observation:
+        """The question, or what was said last; in the embedded world every question and answer that names allow."""
+        heard = ";".join(f"{asked}={said}" for asked, said in self.state.heard)
+        question = str(self.state.task.params.get("question", ""))
+        return Observation(
+            text=self.state.text, state_key=f"{question}|{heard}", actions=tuple(self._actions()), task=question
+        )
+
+    def snapshot(self) -> State:
+        """The episode's state."""
+        return self.state
+
+    def restore(self, snapshot: State) -> Observation:
+        """Go back to it."""
+        self.state = snapshot
+        return self.observation()
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _actions(self) -> list[str]:
+        config, state = self.config, self.state
+        texts = [str(state.task.params.get("question", "")), *(said for _, said in state.heard if said)]
+        seen = (name for text in texts for name in names_in(text, config.world, config.world_seed))
+        names = list(dict.fromkeys(seen))
+        answers = [f"<answer>{name}</answer>" for name in names]
+        if state.turn >= config.max_turns:
+            return answers
+        nouns = world(config.world, config.world_seed).level.relations or tuple(RELATIONS)
+        asked = {question for question, _ in state.heard}
+        sent = [ask((noun,), name) for name in names if not name.isdigit() for noun in nouns]
+        return [*(f"<delegate>{question}</delegate>" for question in sent if question not in asked), *answers]
+
+    def _errand(self, question: str) -> Errand:
+        answers, path = self._truth(question)
+        params = {"question": question, "answers": answers, "path": path, "chain": [], "gold": []}
+        key = f"{self.state.task.key}/{len(self.state.heard)}"
+        return Errand(SEARCHER, Task(key=key, env="search_qa", params=params))
+
+    def _truth(self, question: str) -> tuple[list[str], list[str]]:
+        """The right answers to a question of ours and the names on the way; none for any other text."""
+        made, understood = world(self.config.world, self.config.world_seed), understand(question)
+        if understood is None:
+            return [], []
+        path = [understood[1]]
+        for noun in understood[0]:
+            thing = made.things.get(made.called.get(path[-1], ""))
+            if thing is None or noun not in thing.facts:
+                return [], path
+            path.append(thing.facts[noun])
+        return list(made.answers(path[-1])), path
+
+    def _go_on(self, status: Status) -> StepResult:
+        info = {**self._counts(), "success": False, "status": status}
+        return StepResult(self.observation(), 0.0, False, False, info)
+
+    def _over(self) -> StepResult:
+        signals = self.signals()
+        info = {**self._counts(), **signals, "signals": signals, "success": signals["em"] == 1.0}
+        return StepResult(self.observation(), signals["em"], True, False, {**info, "answer": self.state.answer or ""})
+
+    def _counts(self) -> dict[str, int]:
+        return {"delegations": len(self.state.heard), "failed": self.state.failed}
+
+
+class Tags:
+    """The planner's words for language models."""
+
+    system = ""
+    stop = ("</delegate>", "</answer>")
+
+    def first(self, observation: Observation) -> str:
+        """Role, format, question."""
+        return (
+            "You plan the answer to a question, and others search for you. Think inside <think> and </think> first. "
+            "To have something looked up, write one question with a single unknown between <delegate> and </delegate>; "
+            "a searcher's finding comes back. Once you know enough, give the final answer alone between <answer> and "
+            f"</answer>.\nQuestion: {observation.task}"
+        )
+
+    def turn(self, observation: Observation) -> str:
+        """What was found."""
+        return f"<finding>{observation.text}</finding>"
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The question, the last turns, what was found."""
+        lines = [self.first(first)]
+        for i, step in enumerate(past, done - len(past)):
+            lines += [self.turn(step.observation)] if i else []
+            lines.append(step.action)
+        return "\n".join([*lines, self.turn(observation)] if done else lines)
+
+    def answer(self, action: str) -> str:
+        """The action itself."""
+        return action
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The first pair of tags counts."""
+        match = _ACTION.search(text)
+        if match is None:
+            return Parsed(text.strip()[-80:], False, Status.PARSE_ERROR)
+        return Parsed(f"<{match[1]}>{match[2].strip()}</{match[1]}>", True, Status.OK)
+
+
+class Compact(Tags):
+    """The bare question and findings; an answer is `delegate QUESTION` or `answer NAME`."""
+
+    stop = ()
+
+    def first(self, observation: Observation) -> str:
+        """The question."""
+        return observation.task
+
+    def turn(self, observation: Observation) -> str:
+        """What was found, and the question again: a small model finds it at a fixed distance."""
+        return f"{observation.text}\n{observation.task}"
+
+    def answer(self, action: str) -> str:
+        """The action without tags."""
+        match = _ACTION.search(action)
+        return action if match is None else f"{match[1]} {match[2]}"
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The first word says which."""
+        name, _, content = text.strip().partition(" ")
+        if name not in ("delegate", "answer"):
+            return Parsed(text.strip(), False, Status.PARSE_ERROR)
+        return Parsed(f"<{name}>{content.strip()}</{name}>", True, Status.OK)
+
+
+class Planner:
+    """Asks for one fact of the question's chain after the other; any listed action with probability `slips`."""
+
+    def __init__(self, env: DeepResearch, seed: int, slips: float) -> None:
+        self._env, self._seed, self._slips, self._rng = env, seed, slips, random.Random(seed)
+
+    def reset(self, task: Task) -> None:
+        """Start the stream of this task."""
+        self._rng = random.Random(f"{self._seed} {task.key}")
+
+    def act(self, observation: Observation) -> Move:
+        """The next question, or the answer."""
+        if observation.actions and self._rng.random() < self._slips:
+            return Move(self._rng.choice(observation.actions))
+        heard = dict(self._env.state.heard)
+        understood = understand(observation.task)
+        if understood is None:
+            return Move(f"<answer>{observation.task}</answer>")
+        chain, name = understood
+        for noun in chain:
+            question = ask((noun,), name)
+            if question not in heard and self._env.state.turn < self._env.config.max_turns:
+                return Move(f"<delegate>{question}</delegate>")
+            name = heard.get(question) or name
+        return Move(f"<answer>{name}</answer>")
+
+
+def make(config: Config) -> DeepResearch:
+    """An instance."""
+    return DeepResearch(config)
+
+
+def tasks(config: Config) -> Sequence[Task]:
+    """The world's questions of so many hops."""
+    found = questions(config.world, config.world_seed)[config.split]
+    return [
+        Task(
+            key=f"deep-gen/{config.world}-{config.world_seed}/{config.split}/{number:05}",
+            env="deep_research",
+            params={
+                "question": one.words,
+                "answers": list(one.answers),
+                "path": list(one.path),
+                "hops": len(one.chain),
+            },
+        )
+        for number, one in enumerate(found)
+        if not config.hops or len(one.chain) in config.hops
+    ]
+
+
+def agents(config: Config) -> Mapping[str, Mapping[str, Any]]:
+    """The searcher, over the same encyclopaedia."""
+    own = {"name": "search_qa", "world": config.world, "world_seed": config.world_seed}
+    own["prompt"] = "compact" if config.prompt == "compact" else "search_r1"
+    return {SEARCHER: {"env": {**own, **config.searcher}, "expert": "expert", "limits": {"turns": 6}}}
+
+
+def prompt(config: Config) -> Tags:
+    """How the planner is spoken to."""
+    return Compact() if config.prompt == "compact" else Tags()
+
+
+def expert(env: Env, name: str, seed: int) -> Planner:
+    """`expert`, `careless:P` (any listed action with probability P; 0.3 if left out) or `random`."""
+    base, colon, given = name.partition(":")
+    assert isinstance(env, DeepResearch)
+    if base not in EXPERTS or (colon and base != "careless"):
+        raise ValueError(f"unknown deep_research player {name!r}: use one of {', '.join(EXPERTS)}")
+    try:
+        slips = float(given) if colon else {"expert": 0.0, "careless": 0.3, "random": 1.0}[base]
+    except ValueError:
+        slips = -1.0
+    if not 0 <= slips <= 1:
+        raise ValueError(f"{name!r} is no player: write careless:0.3, with a probability from 0 to 1")
+    return Planner(env, seed, slips)
+
+
+def kind(task: Task) -> str:
+    """How many facts it joins."""
+    return f"{task.params['hops']}-hop"
+
+
+def benchmark(config: Config) -> str:
+    """`deep-gen` with its world."""
+    return f"deep-gen {config.world}-{config.world_seed}, {config.split}"
+
+
+def entities(config: Config) -> list[str]:
+    """Every name and year of the world."""
+    made = world(config.world, config.world_seed)
+    years = {target for thing in made.things.values() for target in thing.facts.values() if target.isdigit()}
+    return sorted({*made.called, *years})
+
+
+def gold(task: Task) -> str:
+    """The action that gives a right answer."""
+    return f"<answer>{task.params['answers'][0]}</answer>"
