@@ -13,7 +13,7 @@ from typing import Any
 
 from agentrl.env import Env, Move, Verdict
 from agentrl.pool import START_S, EnvFault, Slot
-from agentrl.types import Action, Observation, StepResult, Task
+from agentrl.types import Action, Observation, Rewrite, StepResult, Task
 
 MOST_GIVEN_UP = 256  # threads that may hang at a time; each holds its memory until its call returns
 
@@ -56,6 +56,11 @@ class ThreadHandle:
     async def act(self, expert: str, seed: int) -> Move:
         """See Handle."""
         move: Move = await self._call(lambda: self.slot.act(expert, seed))
+        return move
+
+    async def write(self, expert: str, seed: int, rewrite: Rewrite) -> Move:
+        """See Handle."""
+        move: Move = await self._call(lambda: self.slot.write(expert, seed, rewrite))
         return move
 
     async def cut(self) -> Verdict | None:

@@ -181,7 +181,7 @@ class Tags:
     """The planner's words for language models."""
 
     system = ""
-    stop = ("</delegate>", "</answer>")
+    stop: tuple[str, ...] = ("</delegate>", "</answer>")
 
     def first(self, observation: Observation) -> str:
         """Role, format, question."""

@@ -115,7 +115,8 @@ def run(tmp_path_factory) -> Path:
     """A short run of the recipe."""
     words = [
         "run.iterations=2", "warmup.updates=2", "warmup.episodes=8", "batch.tasks=3", "batch.copies=4", "eval.tasks=4",
-        "model.new.hidden=32", "update.entropy_coef=0.01", "model.new.layers=1", "model.new.intermediate=32", "run.graphs_every=1",
+        "model.new.hidden=32", "model.new.layers=1", "model.new.intermediate=32", "run.graphs_every=1",
+        "update.entropy_coef=0.01",
         f"run.folder={tmp_path_factory.mktemp('runs')}",
     ]  # fmt: skip
     settings = Settings(override(read_toml(RECIPE), words))
