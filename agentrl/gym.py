@@ -5,6 +5,7 @@ points since version 1.0: `import agentrl.gym` first, or `gymnasium.make("agentr
 """
 
 import copy
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -128,6 +129,9 @@ def register() -> None:
     An environment whose module cannot be imported is left out with a warning.
     """
     for name in catalogue.names("envs"):
+        half = getattr(sys.modules.get(f"agentrl.envs.{name}"), "__spec__", None)
+        if getattr(half, "_initializing", False):
+            continue  # the environment that imports Gymnasium, and so brought us here: not ready, and it adds no id
         try:
             module = catalogue.load("envs", name)
         except Exception as error:  # noqa: BLE001  one broken package must not take the other environments with it

@@ -2,6 +2,8 @@
 
 import json
 import string
+import subprocess
+import sys
 
 import gymnasium
 import numpy as np
@@ -153,3 +155,9 @@ def test_the_command_plays_it(capsys):
     assert main(words) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["episodes"] == 4 and report["benchmark"] == "gymnasium FrozenLake-v1" and not report["env_errors"]
+
+
+def test_an_environment_that_imports_gymnasium_does_not_disturb_the_registration():
+    """In a fresh process its import of Gymnasium is what registers the others' ids; a warning would be an error."""
+    code = "import agentrl.envs.gymnasium_text, gymnasium; assert 'agentrl/ALFWorld-v0' in gymnasium.registry"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
