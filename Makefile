@@ -31,6 +31,10 @@ bench: install
 	$(BIN)/python benchmarks/alfworld.py
 	$(BIN)/python benchmarks/credit.py
 	$(BIN)/python benchmarks/rollout.py
+	$(BIN)/python benchmarks/sandbox.py
+	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/tools.py
+	$(BIN)/python benchmarks/trees.py
 	$(BIN)/python benchmarks/update.py
 	$(BIN)/python benchmarks/webshop.py
 

@@ -43,6 +43,15 @@ def test_the_environment_is_played_by_its_dotted_path_and_keeps_its_promises(tmp
     assert check_env(Entry("readme_package.guess", guess, guess.Config()), tasks=4) == []
 
 
+def test_the_tool_environment_is_the_one_of_the_tools_page_and_plays(tmp_path, monkeypatch, capsys):
+    (block,) = [b for b in BLOCKS if "class Letters" in b]
+    assert block in (README.parent / "docs" / "tools.md").read_text()  # where it is played by hand, too
+    assert len([line for line in block.splitlines() if line.strip()]) <= 15
+    module(tmp_path, monkeypatch, "letters", "class Letters")
+    assert main(["eval", "readme_package.letters", "--policy", "random"]) == 0
+    assert "on 5 tasks, each once" in capsys.readouterr().out
+
+
 def test_the_credit_method_gives_centred_discounted_returns(tmp_path, monkeypatch):
     method = module(tmp_path, monkeypatch, "reward_to_go", "group_norm(returns")
     steps = tmp_path / "steps.jsonl"
