@@ -23,6 +23,7 @@ from agentrl.appended import appended
 from agentrl.credit import Credit, forked
 from agentrl.forward import Network, network
 from agentrl.graph import StepGraph, Tokens, path_lengths
+from agentrl.master import HALF
 from agentrl.minibatch import split
 from agentrl.models import ModelConfig, load
 from agentrl.pack import Batch, microbatches, pack, token_rows
@@ -312,11 +313,15 @@ def maker(config: CriticConfig, model: ModelConfig, seed: int) -> Callable[[Netw
 
 
 def _own(policy: Network, trunk: nn.Module | None) -> Network:
-    """A trunk of the critic's own: the one given, or a copy of the policy's as it is now."""
-    if trunk is not None:
-        return network(trunk.train(False))
-    model = copy.deepcopy(policy.model).requires_grad_(True).eval()
-    return replace(policy, model=model)
+    """A trunk of the critic's own: the one given, or a copy of the policy's as it is now.
+
+    One in half precision becomes float32: its optimiser's small steps would be rounded away.
+    """
+    model = copy.deepcopy(policy.model) if trunk is None else trunk
+    if any(parameter.dtype in HALF for parameter in model.parameters()):
+        model = model.float()
+    model = model.requires_grad_(True).eval()
+    return replace(policy, model=model) if trunk is None else network(model)
 
 
 def _like(x: np.ndarray, value: Tensor) -> Tensor:

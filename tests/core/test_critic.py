@@ -295,5 +295,21 @@ def test_a_credit_method_that_needs_values_asks_for_a_critic_before_anything_is_
                 needs.check(METHODS[name], critic)
 
 
+def test_an_own_critic_of_a_half_precision_policy_is_trained_in_single_precision():
+    policy = tiny_model().bfloat16()
+    critic = Critic(CriticConfig(model="own", lr=1e-6), network(policy))
+    assert all(p.dtype == torch.float32 for p in critic.network.model.parameters())
+    assert all(p.dtype == torch.bfloat16 for p in policy.parameters())
+    graph = chains(3)
+    rows = np.arange(len(graph))
+    graph = graph.with_columns(value=critic.columns(graph, rows, 10_000)["value"])
+    torch.nn.init.normal_(critic.head.weight)
+    before = [p.detach().clone() for p in critic.network.model.parameters()]
+    credit = Credit.of(np.ones(len(graph)), returns=np.ones(len(graph)))
+    critic.fit(graph, credit, unit="group", max_tokens=10_000, seed=0)
+    after = list(critic.network.model.parameters())
+    assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
 def test_no_critic_is_made_where_none_is_asked_for():
     assert maker(CriticConfig(), ModelConfig(path="x"), 0) is None
