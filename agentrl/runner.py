@@ -246,6 +246,7 @@ class Run:
                 max_context=tables.engine.max_context,
                 actions=tables.engine.actions,
                 deterministic=tables.run.deterministic,
+                entropies=getattr(self.settings.rollout.module, "ENTROPY", False),
             )
         return engines
 

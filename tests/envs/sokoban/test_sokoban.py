@@ -199,8 +199,8 @@ def test_the_released_projection():
     words = prompt(Config())
     observation = make(Config()).reset(tasks(Config())[0])
     told = words.parse("<think>go</think><action>move RIGHT now</action>", observation)
-    assert told == ("right", True, Status.OK)
-    assert words.parse("<action>still</action>", observation) == ("still", False, Status.PARSE_ERROR)
+    assert told[:3] == ("right", True, Status.OK)
+    assert words.parse("<action>still</action>", observation)[:3] == ("still", False, Status.PARSE_ERROR)
     assert not words.parse("up", observation).valid
     # the first of up, down, left, right, still in that order of names, not of the text, as released
     assert words.parse("<think></think><action>left then up</action>", observation).action == "up"
