@@ -1,6 +1,8 @@
-"""JSON as a standard reader takes it: no NaN, no key twice, errors in one line."""
+"""JSON as a standard reader takes it: no NaN, no number beyond floats, no key twice, no half character, errors in one
+line."""
 
 import json
+import math
 from typing import Any, NamedTuple
 
 DEPTH = 100  # brackets inside brackets
@@ -25,7 +27,14 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-_decoder = json.JSONDecoder(parse_constant=_constant, object_pairs_hook=_once)
+def _float(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:20]} is too large a number")
+    return value
+
+
+_decoder = json.JSONDecoder(parse_constant=_constant, parse_float=_float, object_pairs_hook=_once)
 
 
 def read_json(text: str, start: int) -> Read:
@@ -38,7 +47,7 @@ def read_json(text: str, start: int) -> Read:
         start += 1
     try:
         value, end = _decoder.raw_decode(text, start)
-        _check_depth(value, 0)
+        check(value)
     except json.JSONDecodeError as error:
         near = text[error.pos : error.pos + 20]
         at = f"before {near!r}" if near else "at its end"
@@ -48,12 +57,23 @@ def read_json(text: str, start: int) -> Read:
     return Read(value, end)
 
 
-def _check_depth(value: Any, depth: int) -> None:
+def check(value: Any, depth: int = 0) -> None:
+    """Raises ValueError for a JSON value nested too deeply, or with half of a surrogate pair in a text, which no
+    encoder takes."""
     if depth > DEPTH:
         raise ValueError("brackets are nested too deeply")
-    if isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            _check_depth(one, depth + 1)
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{value[:20]!a} holds half of a surrogate pair, which is no character") from None
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            check(name)
+            check(one, depth + 1)
+    elif isinstance(value, list):
+        for one in value:
+            check(one, depth + 1)
 
 
 def write_json(value: Any) -> str:

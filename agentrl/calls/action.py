@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrl.calls import Call, Calls, Format, Malformed, Span, after_thinking, final, function_of, properties_of
-from agentrl.calls._expression import read_expression, write_expression
+from agentrl.calls._expression import check_names, read_expression, write_expression
 from agentrl.calls._one_text import text_arguments
 
 OPEN, CLOSE = "<action>", "</action>"
+ESCAPED = r"<\x2faction>"  # CLOSE inside a Python string
 PAIR = re.compile(r"<action>(.*?)</action>", re.S)
 
 
@@ -50,11 +51,13 @@ class Action:
                 return Call(name=self._single[0], arguments={self._single[1]: content}, span=span)
             why = f"this action is not valid: {error}; write <action>name(argument=value)</action>"
             return Malformed(message=why, span=span)
+        if self._single is not None and call.name != self._single[0]:  # text that looks like a call, such as code
+            return Call(name=self._single[0], arguments={self._single[1]: content}, span=span)
         return Call(name=call.name, arguments=call.arguments, span=span)
 
     def render(self, call: Call) -> str:
-        """See Format."""
-        return f"{OPEN}{write_expression(call)}{CLOSE}"
+        """See Format. An end tag inside a text is written with an escape."""
+        return f"{OPEN}{write_expression(call).replace(CLOSE, ESCAPED)}{CLOSE}"
 
     def answer(self, text: str) -> str:
         """The text itself."""
@@ -71,5 +74,6 @@ class Action:
 
 
 def make(schemas: Sequence[Mapping[str, Any]]) -> Format:
-    """Schemas give arguments their names."""
+    """Schemas give arguments their names; ValueError for a name that is none in Python."""
+    check_names(schemas, "action")
     return Action(schemas)

@@ -7,8 +7,8 @@ from typing import Any
 from agentrl.calls import Call, Calls, Format, Malformed, Span, after_thinking, final, function_of
 from agentrl.calls._one_text import one_text_tool
 
-OPENING = re.compile(r"^[ \t]*```(?:python|py)[ \t]*$", re.M)
-CLOSING = re.compile(r"^[ \t]*```[ \t]*$", re.M)
+OPENING = re.compile(r"^[ \t]*```(?:python|py)[ \t\r]*$", re.M)
+CLOSING = re.compile(r"^[ \t]*```[ \t\r]*$", re.M)
 INSTRUCTIONS = """\
 You may run code: write it between ```python and ```, each on a line of its own; it is given to this tool, and the \
 result follows.
@@ -38,6 +38,8 @@ class Fenced:
                 items.append(Malformed(message=why, span=Span(opened.start(), len(text))))
                 break
             code = text[opened.end() + 1 : max(opened.end() + 1, closed.start() - 1)]
+            if opened[0].endswith("\r"):
+                code = code.replace("\r\n", "\n").removesuffix("\r")
             span = Span(opened.start(), closed.end())
             items.append(Call(name=self.tool, arguments={self.argument: code}, span=span))
             at = closed.end()

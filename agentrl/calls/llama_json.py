@@ -56,6 +56,8 @@ class LlamaJson:
             span = Span(begin, len(text))
             why = f"this tool call is not valid: {error}; {WANTED}"
             return Malformed(message=why, span=span), '"name"' in text[begin:]
+        if isinstance(value, dict) and "name" in value and value.get("type") == "function":
+            del value["type"]  # which Llama 3 models write unasked
         meant = isinstance(value, dict) and ("name" in value and ("parameters" in value or len(value) == 1))
         return call_of(value, "parameters", Span(begin, end), WANTED), meant
 

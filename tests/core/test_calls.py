@@ -1,6 +1,7 @@
 """Call formats: what is rendered is read back, what is broken is said, and nothing ever raises."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -113,6 +114,10 @@ PIECES = [
     "9" * 5000,
     "\x00",
     "\ud800",
+    "\\ud800",
+    "1e999",
+    "-" * 600,
+    "say(t='",
     "ü",
     "\n",
 ]
@@ -127,6 +132,30 @@ def test_no_text_makes_a_parser_raise_and_spans_lie_in_the_text_in_order(text):
         assert all(item.message for item in found.errors)
         ends = [0, *(end for span in found.spans for end in span)]
         assert ends == sorted(ends) and ends[-1] <= len(text)
+        for call in found.calls:  # the span holds the call, all of it and nothing else
+            part = text[slice(*call.span)]
+            assert "</think>" in part or load(name).parse(part).items == (replace(call, span=Span(0, len(part))),)
+            json.dumps(dict(call.arguments), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", ["hermes", "llama_json", "xml_parameters", "action"])
+@pytest.mark.parametrize(
+    "value", ['"\\ud800"', '{"\\ud800": 1}', "1e999", "[-1e999]", "[" * 150 + "]" * 150, "-" * 900 + "1"]
+)
+def test_values_that_cannot_be_stored_or_written_again_are_no_calls(name, value):
+    """Each would otherwise stop the run, not the episode: no encoder takes half a pair, no JSON infinity."""
+    texts = {
+        "hermes": '<tool_call>{"name": "add", "arguments": {"a": %s}}</tool_call>',
+        "llama_json": '{"name": "add", "parameters": {"a": %s}}',
+        "xml_parameters": "<tool_call><function=add><parameter=a>%s</parameter></function></tool_call>",
+        "action": "<action>add(a=%s)</action>",
+    }
+    found = load(name).parse(texts[name] % value)
+    if name == "xml_parameters":  # bare text stays text, which the strict check of arguments refuses
+        assert found.calls[0].arguments == {"a": value}
+    else:
+        assert not found.calls and "not valid" in found.errors[0].message
+        found.errors[0].message.encode()
 
 
 @pytest.mark.parametrize(
@@ -214,6 +243,21 @@ def test_fenced_code_and_actions():
     assert "not valid" in load("action").parse("<action>go north</action>").errors[0].message
     single = calls.load("action", ONE)
     assert called(single.parse("<action>capital of France</action>")) == [("search", {"query": "capital of France"})]
+    assert called(single.parse("<action>print('x')</action>")) == [("search", {"query": "print('x')"})]
+    windows = "Run:\r\n```python\r\na = 1\r\nb = 2\r\n```\r\n"
+    assert called(load("fenced").parse(windows)) == [("python", {"code": "a = 1\nb = 2"})]
+
+
+def test_llama_models_may_say_that_it_is_a_function():
+    text = '{"type": "function", "name": "add", "parameters": {"a": 1}}'
+    assert called(load("llama_json").parse(text)) == [("add", {"a": 1})]
+    assert '"type" does not belong' in load("llama_json").parse(text.replace('"function"', '"tool"')).errors[0].message
+
+
+def test_an_end_tag_in_a_text_of_an_action_is_escaped():
+    call = Call(name="search", arguments={"query": "a</action>\\</action>'b"})
+    text = load("action").render(call)
+    assert text.count("</action>") == 1 and called(load("action").parse(text)) == [("search", dict(call.arguments))]
 
 
 @pytest.mark.parametrize(
@@ -236,6 +280,12 @@ def test_formats_that_cannot_call_the_tools_are_refused():
         calls.load("fenced", MANY)
     with pytest.raises(ValueError, match="search_r1 calls with one text, which add cannot be"):
         calls.load("search_r1", MANY)
+    for odd, what in (
+        (schema("my-tool"), "tool 'my-tool'"),
+        (schema("f", **{"from": "string"}), "argument of f 'from'"),
+    ):
+        with pytest.raises(ValueError, match=f"action writes calls as Python does, which cannot name the {what}"):
+            calls.load("action", [odd])
     with pytest.raises(ValueError, match="unknown call format 'hermse': did you mean hermes"):
         calls.load("hermse", MANY)
     with pytest.raises(ValueError, match="cannot be used"):
