@@ -40,6 +40,7 @@ GROUP, FOLDS = 8, 25
 NOT_APPLICABLE = {
     "bilevel_gae": "needs values inside a response; with one token a turn it is turn_ppo",
     "poad": "needs values inside a response; with one token a turn it is turn_ppo",
+    "token_gae": "needs values inside a response; with one token a turn it is turn_ppo",
     "hiper": "needs sub-goals",
     "m_grpo": "needs sub-agents; without them it is grpo with std=population",
     "role_grpo": "needs candidates that are scored at each turn",

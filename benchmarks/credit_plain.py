@@ -176,6 +176,20 @@ def poad(rows: list[Row]) -> list[float]:
     return out
 
 
+def token_gae(rows: list[Row]) -> list[float]:
+    out, carry, beyond = [0.0] * len(rows), 0.0, 0.0
+    for i in range(len(rows) - 1, -1, -1):
+        if i + 1 == len(rows) or rows[i + 1]["turn"] == 0:
+            carry = beyond = 0.0
+        values, total = rows[i]["token_value"], 0.0
+        for j in range(len(values) - 1, -1, -1):
+            carry += (rows[i]["reward"] if j + 1 == len(values) else 0.0) + beyond - values[j]
+            beyond = values[j]
+            total += carry
+        out[i] = total / len(values)
+    return out
+
+
 def bilevel_gae(rows: list[Row]) -> list[float]:
     out, carry, beyond = [0.0] * len(rows), 0.0, 0.0
     for i in range(len(rows) - 1, -1, -1):

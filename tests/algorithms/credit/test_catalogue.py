@@ -17,7 +17,7 @@ def test_the_table_of_methods_is_complete():
     assert {
         "grpo", "rloo", "gigpo", "hgpo", "graph_gpo", "graft", "salt", "tree_grpo", "turn_ppo", "bilevel_gae",
         "poad", "hiper", "m_grpo", "role_grpo", "turn_returns", "info_gain", "vine_ppo", "segment_tree",
-        "single_stream", "multi_conversation", "tl_grpo",
+        "single_stream", "multi_conversation", "tl_grpo", "token_gae",
     } <= set(METHODS)  # fmt: skip
 
 
