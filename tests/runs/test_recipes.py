@@ -1,0 +1,77 @@
+"""The recipes: every one resolves, those that are compared differ in what they say, and the small ones run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agentrl.cli import main
+from agentrl.config import read_toml
+
+RECIPES = Path(__file__).parents[2] / "benchmarks" / "recipes"
+SMALL = (
+    "run.iterations=2",
+    "run.checkpoint_every=0",
+    "run.graphs_every=1",
+    "warmup.episodes=8",
+    "warmup.minibatches=4",
+    "batch.tasks=4",
+    "batch.copies=8",
+    "eval.tasks=2",
+    "eval.modes=['greedy']",
+    "model.new.layers=1",
+    "model.new.hidden=64",
+    "model.new.intermediate=64",
+    "log.picture=false",
+)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.toml")))
+def test_every_recipe_resolves(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", str(RECIPES / f"{name}.toml"), "--dry-run"]) == 0
+    assert f'name = "{name}"' in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "sections"),
+    [
+        ("gigpo-cpu", "salt-cpu", {"credit"}),
+        ("turn-ppo-cpu", "token-ppo-cpu", {"credit", "critic", "loss"}),
+        ("turn-ppo-cpu", "grpo-sokoban-cpu", {"batch", "credit", "critic", "loss"}),
+    ],
+)
+def test_recipes_that_are_compared_differ_in_their_method_only(one, other, sections):
+    ours, theirs = (read_toml(RECIPES / f"{name}.toml") for name in (one, other))
+    ours["run"].pop("name")
+    theirs["run"].pop("name")
+    assert {s for s in ours.keys() | theirs.keys() if ours.get(s) != theirs.get(s)} == sections
+    episodes = [x["batch"]["tasks"] * x["batch"]["copies"] for x in (ours, theirs)]
+    assert episodes[0] == episodes[1]
+
+
+ALFWORLD = ("warmup.updates=4", "warmup.episodes=32", "env.subgoal_reward=0.3")  # a bad clone gets half of the way
+SOKOBAN = ("warmup.updates=1", "env.level=easy")
+
+
+@pytest.mark.parametrize(
+    ("name", "small"),
+    [
+        ("gigpo-cpu", ALFWORLD),
+        ("salt-cpu", ALFWORLD),
+        ("turn-ppo-cpu", SOKOBAN),
+        ("token-ppo-cpu", SOKOBAN),
+        ("grpo-sokoban-cpu", SOKOBAN),
+    ],
+)
+def test_the_small_recipes_run(name, small, tmp_path):
+    assert main(["train", str(RECIPES / f"{name}.toml"), f"run.folder={tmp_path}", *SMALL, *small]) == 0
+    lines = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+    train = [line for line in lines if line["stage"] == "train"]
+    assert len(train) == 2
+    assert all(np.isfinite(value) for line in train for value in line.values() if isinstance(value, float))
+    assert all(line["episodes"] == 32 and line["optimizer_steps"] > 0 for line in train)
+    assert ("explained_variance" in train[0]) == ("ppo" in name)
+    assert [line["name"] for line in lines if line["stage"] == "eval"] == ["start", "clone", "end"]
