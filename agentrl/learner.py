@@ -32,7 +32,8 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         weight_decay: of tensors with two or more dimensions.
         betas: of AdamW.
         warmup: updates over which the rate rises linearly.
-        schedule: constant, or cosine from the end of the warm-up to 0 at the last update.
+        schedule: constant, or cosine from the end of the warm-up to 0 at the last update or, if that comes first,
+            where the run's budget (run.tokens, run.calls) is spent.
         grad_clip: largest norm of all gradients together; 0 for no limit.
     """
 
@@ -112,7 +113,7 @@ class Learner:
 
         With an adapter the reference stays the model below it.
         """
-        self.optim, self.total_updates, self.updates = optim, updates, 0
+        self.optim, self.total_updates, self.updates, self.spent = optim, updates, 0, 0.0
         self.past_entropy = PastEntropy()
         if self._masters is not None:
             self._masters.close()
@@ -146,7 +147,8 @@ class Learner:
         if self.optim.schedule == "constant":
             return 1.0
         span = max(1, self.total_updates - self.optim.warmup)
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, (self.updates - self.optim.warmup) / span)))
+        done = max(self.spent, (self.updates - self.optim.warmup) / span)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
     def step(self) -> StepReport:
         """One optimiser step with the accumulated gradients, which are then dropped.

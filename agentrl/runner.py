@@ -134,10 +134,10 @@ class Run:
         return got.graph, got.metrics
 
     @property
-    def spent(self) -> bool:
-        """Have the rollouts used up `run.tokens` or `run.calls`?"""
+    def spent(self) -> float:
+        """Share of `run.tokens` or `run.calls` that rollouts have used up, the larger; 0 without a limit."""
         limits = self.tables.run
-        return self.state.tokens >= (limits.tokens or math.inf) or self.state.calls >= (limits.calls or math.inf)
+        return max(self.state.tokens / (limits.tokens or math.inf), self.state.calls / (limits.calls or math.inf))
 
     def annotators(self) -> list[Annotator]:
         """What fills the columns that the credit method wants beyond the critic's."""
@@ -198,7 +198,7 @@ class Run:
         if (
             self.state.stage == "train"
             and self.state.step < self.tables.run.iterations
-            and not self.spent
+            and self.spent < 1
             and "end" in self.state.evaluated
         ):
             self.state.evaluated.remove("end")  # a finished run was given more iterations, or a larger budget

@@ -87,9 +87,11 @@ def reinforce(run: Run) -> None:
     tables = run.tables
     bar = run.progress.bar("training", tables.run.iterations, run.state.step)
     for iteration in range(run.state.step, tables.run.iterations):
-        if run.spent:
+        if run.spent >= 1:
             run.progress.say(f"the budget of the run is spent after {iteration} iterations")
             break
+        for learner in run.learners.values():
+            learner.spent = run.spent
         watch = Stopwatch()
         with watch.phase("rollout"):
             graph, metrics = run.rollouts(iteration)

@@ -89,6 +89,16 @@ def test_the_schedule_by_hand():
     np.testing.assert_allclose(rates, [1 / 3, 2 / 3, 1, 0.5 + c, 0.5, 0.5 - c, 0], atol=1e-12)
 
 
+def test_a_budget_that_ends_the_run_first_ends_the_schedule():
+    # 10 updates planned, 2 done (a fifth), but three quarters of the tokens spent: half a cosine at 3/4
+    learner = Learner(loaded(tiny_model()), OptimConfig(schedule="cosine"))
+    learner.restart(learner.optim, 10)
+    learner.updates, learner.spent = 2, 0.75
+    assert learner.rate == pytest.approx(0.5 + 0.5 * math.cos(0.75 * math.pi))
+    learner.spent = 0.1
+    assert learner.rate == pytest.approx(0.5 + 0.5 * math.cos(0.2 * math.pi))
+
+
 def test_micro_batches_change_no_weight():
     results = []
     for max_tokens in (80, 100_000):

@@ -1,0 +1,201 @@
+"""Two or more training methods at an equal budget of generated tokens: tuned alike, several seeds, one held-out panel.
+
+    python -m benchmarks.comparison benchmarks/comparisons/trees.toml --jobs 2
+
+A plan names the sides, each a recipe with overrides, and the budget: every run ends with the iteration in which its
+training rollouts have sampled that many tokens (cloning is not counted). Each side may try at most four configurations
+on a tuning seed and tuning tasks; the best (mean of greedy and sampled success) is what its quoted runs take, on the
+reporting panel. A side may also take what another side chose (`as`), or run as its recipe says.
+
+The queue is the run folder: what is finished is found again, what was killed goes on where it was, so the same command
+can be given until it prints the table.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, Field, model_validator
+
+from agentrl.config import read_toml, validate
+from benchmarks import learning
+
+MOST = 4  # configurations a side
+ENDLESS = "run.iterations=100000"  # the budget ends a run
+
+
+class Side(BaseModel, frozen=True, extra="forbid"):
+    """One method. set: overrides of all its runs. tried: overrides to choose from. same: the side whose choice it
+    takes."""
+
+    recipe: Path
+    set: list[str] = []
+    tried: list[list[str]] = Field([], max_length=MOST)
+    same: str | None = Field(None, alias="as")
+
+
+class Tuning(BaseModel, frozen=True, extra="forbid"):
+    """Where configurations are chosen: a seed and tasks of its own."""
+
+    seed: int
+    set: list[str]
+
+
+class Plan(BaseModel, frozen=True, extra="forbid"):
+    """What is compared. set: overrides of every run; the first side is the one that the others are compared with."""
+
+    title: str
+    tokens: int = Field(ge=1)
+    seeds: list[int]
+    set: list[str] = []
+    tuning: Tuning
+    sides: dict[str, Side]
+
+    @model_validator(mode="after")
+    def _fair(self) -> "Plan":
+        if self.tuning.seed in self.seeds:
+            raise ValueError(f"tuning.seed {self.tuning.seed} is a reported seed: choose another")
+        for name, side in self.sides.items():
+            if side.same is not None and (side.tried or not self.sides.get(side.same, side).tried):
+                raise ValueError(f"sides.{name}.as = {side.same!r} must name a side that tries configurations")
+        return self
+
+
+class Queue:
+    """The runs of a plan under a folder, a few at a time."""
+
+    def __init__(self, plan: Plan, folder: Path, jobs: int) -> None:
+        self.plan, self.folder, self.jobs = plan, folder, jobs
+
+    def run(self, wanted: dict[str, tuple[Side, int, list[str]]]) -> dict[str, Path]:
+        """Train what is not finished: name -> (side, seed, overrides); returns each run's folder."""
+        with ThreadPoolExecutor(self.jobs) as pool:
+            jobs = {name: pool.submit(self._one, name, *rest) for name, rest in wanted.items()}
+            return {name: job.result() for name, job in jobs.items()}
+
+    def _one(self, name: str, side: Side, seed: int, chosen: list[str]) -> Path:
+        run = self.folder / name
+        if (run / "evaluations" / "end-sampled.json").exists() and (run / "evaluations" / "end-greedy.json").exists():
+            return run
+        where = [f"run.name={name}", f"run.folder={self.folder}", f"run.seed={seed}", "run.graphs_every=0"]
+        words = [*where, ENDLESS, f"run.tokens={self.plan.tokens}", "eval.every=0", *self.plan.set, *side.set, *chosen]
+        command = [sys.executable, "-m", "agentrl", "train", str(side.recipe), *words, "--resume"]
+        done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("plan", type=Path)
+    parser.add_argument("--folder", type=Path, help="default: runs/comparison-PLAN")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="default: benchmarks/results/comparison-PLAN.json")
+    given = parser.parse_args()
+    plan = validate(Plan, read_toml(given.plan))
+    queue = Queue(plan, given.folder or Path("runs") / f"comparison-{given.plan.stem}", given.jobs)
+    tuned = tune(queue)
+    result = {"plan": str(given.plan), **summarise(plan, quote(queue, choices(plan, tuned))), "tuning": tuned}
+    out = given.out or Path("benchmarks/results") / f"comparison-{given.plan.stem}.json"
+    out.write_text(json.dumps(result, indent=1) + "\n")
+    print(table(result))
+
+
+def tune(queue: Queue) -> dict[str, list[dict[str, Any]]]:
+    """What every side tried and what came of it on the tuning tasks, in the order of the plan."""
+    plan = queue.plan
+    names = {(s, i): f"tune-{s}-{i}" for s, side in plan.sides.items() for i in range(len(side.tried))}
+    runs = queue.run(
+        {
+            name: (plan.sides[s], plan.tuning.seed, [*plan.tuning.set, *plan.sides[s].tried[i]])
+            for (s, i), name in names.items()
+        }
+    )
+    found: dict[str, list[dict[str, Any]]] = {s: [] for s in plan.sides}
+    for (s, i), name in names.items():
+        rates = {mode: learning.report(runs[name], "end", mode)["success_rate"] for mode in learning.MODES}
+        found[s].append({"set": plan.sides[s].tried[i], **rates, "mean": float(np.mean([*rates.values()]))})
+    return found
+
+
+def choices(plan: Plan, tuned: dict[str, list[dict[str, Any]]]) -> dict[str, list[str]]:
+    """The overrides that each side's quoted runs take: the best of what it tried, the first among equals."""
+    best = {s: max(tried, key=lambda one: one["mean"])["set"] if tried else [] for s, tried in tuned.items()}
+    return {s: best[side.same] if side.same else best[s] for s, side in plan.sides.items()}
+
+
+def quote(queue: Queue, chosen: dict[str, list[str]]) -> dict[tuple[str, int], Path]:
+    """The runs that are reported: side and seed -> folder. Seeds first, so that a cut leaves whole comparisons."""
+    plan = queue.plan
+    keys = [(s, seed) for seed in plan.seeds for s in plan.sides]
+    runs = queue.run({f"{s}-{seed}": (plan.sides[s], seed, chosen[s]) for s, seed in keys})
+    return {(s, seed): runs[f"{s}-{seed}"] for s, seed in keys}
+
+
+def summarise(plan: Plan, runs: dict[tuple[str, int], Path]) -> dict[str, Any]:
+    """Success by side and seed before and after, paired differences of the first side to the others, what was spent.
+
+    Raises:
+        ValueError: the runs were not evaluated on one panel.
+    """
+    reports = {key: learning.report(path, "end", "greedy") for key, path in runs.items()}
+    panels = {shown["panel"] for shown in reports.values()}
+    if len(panels) > 1:
+        raise ValueError(f"the runs were evaluated on different panels: {sorted(panels)}")
+    shown = next(iter(reports.values()))
+    result: dict[str, Any] = {
+        "title": plan.title,
+        "benchmark": shown["benchmark"],
+        "panel": shown["panel"],
+        "tasks": len(shown["outcomes"]),
+        "tokens": plan.tokens,
+        "spent": {f"{s}-{seed}": spent(path) for (s, seed), path in runs.items()},
+    }
+    first, *others = plan.sides
+    for mode in learning.MODES:
+        won = {
+            f"{s}{mark}": {
+                seed: learning.successes(learning.report(runs[s, seed], name, mode))
+                for seed in plan.seeds
+                if (runs[s, seed] / "evaluations" / f"{name}-{mode}.json").exists()
+            }
+            for s in plan.sides
+            for mark, name in ((" clone", "clone"), ("", "end"))
+        }
+        result[mode] = {name: learning.rates(by_seed) for name, by_seed in won.items() if by_seed}
+        result[mode]["differences"] = {f"{first} - {o}": learning.difference(won[first], won[o]) for o in others}
+    return result
+
+
+def spent(run: Path) -> dict[str, float]:
+    """Iterations, sampled tokens, carried-out actions, episodes and CPU seconds of a run's training."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    train = [row for row in rows if row["stage"] == "train"]
+    total = {name: sum(row[name] for row in train) for name in ("generated_tokens", "calls", "episodes")}
+    return {"iterations": len(train), **total, "cpu_s": round(learning.cpu_seconds(run)["train"], 1)}
+
+
+def table(result: dict[str, Any]) -> str:
+    """For the eye: percent by seed."""
+    head = f"{result['benchmark']}, panel {result['panel']}, {result['tasks']} tasks, {result['tokens']:,} tokens a run"
+    lines = [result["title"], head]
+    for name, tried in result["tuning"].items():
+        lines += [f"tried    {name:16} {one['mean']:6.1%}  {' '.join(one['set']) or 'as it is'}" for one in tried]
+    for name, used in result["spent"].items():
+        lines.append(f"spent    {name:16} " + "  ".join(f"{key} {value:,}" for key, value in used.items()))
+    for mode in learning.MODES:
+        part = {key: value for key, value in result[mode].items() if key != "differences"}
+        lines += [f"{mode:8} {name:26} {learning.spread(found['by_seed'])}" for name, found in part.items()]
+        lines += [learning.line(mode, name, d) for name, d in result[mode]["differences"].items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The queue of an equal-budget comparison on runs written by hand: what is chosen, run again and told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentrl.config import validate
+from benchmarks import comparison, learning
+
+PLAN = {
+    "title": "a against b",
+    "tokens": 100,
+    "seeds": [0, 1],
+    "tuning": {"seed": 7, "set": ["eval.env.split=valid"]},
+    "sides": {
+        "a": {"recipe": "a.toml", "tried": [["x=1"], ["x=2"], ["x=3"]]},
+        "b": {"recipe": "b.toml", "set": ["y=1"], "as": "a"},
+    },
+}
+
+
+def write(folder: Path, won: str, panel: str = "p") -> None:
+    """A finished run: outcomes of four tasks in both modes, and two iterations."""
+    (folder / "evaluations").mkdir(parents=True)
+    outcomes = [{"kind": "k", "success": one == "1"} for one in won]
+    shown = {"benchmark": "toy", "panel": panel, "outcomes": outcomes, "success_rate": won.count("1") / 4}
+    for mode in learning.MODES:
+        (folder / "evaluations" / f"end-{mode}.json").write_text(json.dumps(shown))
+    row = {"stage": "train", "generated_tokens": 60, "calls": 6, "episodes": 2}
+    (folder / "metrics.jsonl").write_text(f"{json.dumps(row)}\n" * 2)
+    (folder / "timings.jsonl").write_text(json.dumps({"stage": "train", "update_cpu_s": 1.5}))
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> comparison.Queue:
+    return comparison.Queue(validate(comparison.Plan, PLAN), tmp_path, 1)
+
+
+def test_the_best_configuration_is_taken_by_both_and_finished_runs_are_found_again(queue, monkeypatch):
+    for i, won in enumerate(("1000", "1110", "1101")):  # the second and third are equal: the first of them
+        write(queue.folder / f"tune-a-{i}", won)
+    for name, won in {"a-0": "1111", "a-1": "1100", "b-0": "1000"}.items():
+        write(queue.folder / name, won)
+    ran = []
+
+    def play(command: list[str], **_: object) -> object:
+        ran.append(command)
+        write(queue.folder / "b-1", "1000")
+        return type("Done", (), {"returncode": 0})
+
+    monkeypatch.setattr(comparison.subprocess, "run", play)
+    tuned = comparison.tune(queue)
+    assert [one["mean"] for one in tuned["a"]] == [0.25, 0.75, 0.75] and tuned["b"] == []
+    chosen = comparison.choices(queue.plan, tuned)
+    assert chosen == {"a": ["x=2"], "b": ["x=2"]}
+    runs = comparison.quote(queue, chosen)
+    (command,) = ran  # b-1 alone was missing
+    assert {"b.toml", "run.name=b-1", "run.seed=1", "run.tokens=100", "y=1", "x=2", "--resume"} <= set(command)
+    assert "eval.env.split=valid" not in command
+    result = comparison.summarise(queue.plan, runs)
+    assert result["greedy"]["a"]["by_seed"] == {0: 1.0, 1: 0.5}
+    assert result["greedy"]["differences"]["a - b"]["by_seed"] == {0: 0.75, 1: 0.25}
+    assert result["spent"]["b-1"] == {
+        "iterations": 2, "generated_tokens": 120, "calls": 12, "episodes": 4, "cpu_s": 1.5,
+    }  # fmt: skip
+    assert "mean +50.0%" in comparison.table({**result, "tuning": tuned})
+
+
+def test_runs_on_different_panels_are_not_compared(queue):
+    runs = {(s, seed): queue.folder / f"{s}-{seed}" for s in "ab" for seed in (0, 1)}
+    for (s, _), path in runs.items():
+        write(path, "1000", panel=s)
+    with pytest.raises(ValueError, match="different panels"):
+        comparison.summarise(queue.plan, runs)
+
+
+def test_a_run_that_fails_is_told_with_its_words(queue, monkeypatch):
+    done = type("Done", (), {"returncode": 2, "stderr": "agentrl: no file a.toml"})
+    monkeypatch.setattr(comparison.subprocess, "run", lambda *_, **__: done)
+    with pytest.raises(RuntimeError, match=r"no file a\.toml"):
+        comparison.tune(queue)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"tuning": {"seed": 0, "set": []}}, "reported seed"),
+        ({"sides": {"a": {"recipe": "a.toml"}, "b": {"recipe": "b.toml", "as": "a"}}}, "tries configurations"),
+        ({"sides": {"a": {"recipe": "a.toml", "tried": [[]] * 5}}}, "at most 4"),
+    ],
+)
+def test_a_plan_that_is_not_fair_is_refused(change, told):
+    with pytest.raises(ValueError, match=told):
+        validate(comparison.Plan, {**PLAN, **change})
