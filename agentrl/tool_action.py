@@ -31,8 +31,8 @@ class Turn:
     text: str = ""
 
 
-def call(name: str, **arguments: Any) -> str:
-    """The action of one call, for demonstrators."""
+def call(name: str, /, **arguments: Any) -> str:
+    """The action of one call, for demonstrators; an argument may be called `name` too."""
     return calls([(name, arguments)])
 
 

@@ -11,6 +11,7 @@ A new object is made for every episode, so what a method stores in `self` is the
 the rest.
 """
 
+import asyncio
 import copy
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -29,13 +30,15 @@ from agentrl.tool_schema import ToolSpec, as_words
 from agentrl.tool_setup import Rows, Setup, ToolConfig, ToolSource
 from agentrl.tool_words import ToolWords
 from agentrl.types import Message, Observation, Status, StepResult, Task
-from agentrl.waiting import run_all
+from agentrl.waiting import run_all, settled
 
 __all__ = ["Done", "Hooks", "SnapshotToolEnv", "ToolConfig", "ToolEnv", "environment"]
 
 OVER = "The episode is over."
 NOTHING = Turn()
 ERROR_CHARS = 2000  # of an exception's words
+# What a tool's code may raise on the agent's account: anything but what ends us.
+TOOLS_RAISE = (Exception, SystemExit, asyncio.CancelledError)
 
 
 class Hooks(NamedTuple):
@@ -183,7 +186,8 @@ class ToolEnv:
         row = {"seed": task.seed, **task.params}
         said: Any = None
         if hasattr(self.instance, "reset"):
-            said = self.instance.reset(**pick(takes(self.instance.reset), row, f"{type(self.instance).__name__}.reset"))
+            given = pick(takes(self.instance.reset), row, f"{type(self.instance).__name__}.reset")
+            said = settled(self.instance.reset(**given))
         return self._first(said if said is not None else row.get("prompt"))
 
     def _first(self, said: Any) -> Observation:
@@ -259,7 +263,7 @@ class ToolEnv:
         """Success: the class's own word, else the first signal of the end reaching 1."""
         own = getattr(self.instance, "success", None)
         if own is not None:
-            self.success = bool(own(**pick(takes(own), self._values(), "success")) if callable(own) else own)
+            self.success = bool(settled(own(**pick(takes(own), self._values(), "success"))) if callable(own) else own)
         else:
             self.success = next(iter(last.signals.values()), 0.0) >= 1
 
@@ -288,26 +292,23 @@ class ToolEnv:
             arguments = spec.check(call.arguments)
         except ValueError as error:
             return _complaint(call, str(error))
+        except Exception as error:  # noqa: BLE001  a type of the user's may refuse a value in any way
+            return _raised(call, error)
         function = getattr(self.instance, spec.name) if spec.name in self.setup.methods else spec.function
         return lambda: function(**arguments)
 
     def _call(self, call: Call, function: Callable[[], Any]) -> Done:
         try:
-            return Done(call.name, call.arguments, as_words(function()), True)
+            return Done(call.name, call.arguments, as_words(settled(function())), True)
         except ToolFault:
             raise
-        except Exception as error:  # noqa: BLE001  a tool may raise anything, which the model is told
+        except TOOLS_RAISE as error:
             return _raised(call, error)
 
     def _finish(self, waiting: Sequence[tuple[Call, Any]]) -> list[Done]:
         """The results of calls that wait, all at once."""
-        done = []
-        for (call, _), value in zip(waiting, run_all([work for _, work in waiting]) if waiting else (), strict=True):
-            if isinstance(value, ToolFault):
-                raise value
-            failed = isinstance(value, BaseException)
-            done.append(_raised(call, value) if failed else Done(call.name, call.arguments, as_words(value), True))
-        return done
+        values = run_all([work for _, work in waiting]) if waiting else []
+        return [self._call(call, _giving(value)) for (call, _), value in zip(waiting, values, strict=True)]
 
     def _observe(self, text: str, messages: tuple[Message, ...] = (), *, done: Turn = NOTHING) -> Observation:
         """An observation; unless the class has its own word for it, the state is all that was done and seen so far."""
@@ -361,6 +362,17 @@ class SnapshotToolEnv(ToolEnv):
         return seen
 
 
+def _giving(value: Any) -> Callable[[], Any]:
+    """A function that returns the value, or raises it."""
+
+    def give() -> Any:
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    return give
+
+
 def _told(results: Sequence[Done | Malformed]) -> tuple[str, tuple[Message, ...]]:
     """What a turn's calls brought, as one text and as a message each."""
     said = [(r.name, r.result) if isinstance(r, Done) else ("", r.message) for r in results]
@@ -374,7 +386,10 @@ def _complaint(call: Call, why: str) -> Done:
 
 
 def _raised(call: Call, error: BaseException) -> Done:
-    words = str(error)
+    try:
+        words = as_words(str(error))
+    except Exception:  # noqa: BLE001  an exception whose own words fail
+        words = ""
     shown = words if len(words) <= ERROR_CHARS else words[:ERROR_CHARS] + "..."
     if isinstance(error, ToolError) and shown:
         return _complaint(call, shown)

@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from agentrl.waiting import settled
+
 TERMINAL, STEP = "reward", "step_reward"  # a method named so, or so with _SIGNAL behind it
 
 
@@ -65,7 +67,7 @@ def score(rewards: Mapping[str, Callable[..., Any]], values: Mapping[str, Any], 
     """
     signals: dict[str, float] = {}
     for name, function in rewards.items():
-        value = function(**pick(takes(function), values, f"reward {name}"))
+        value = settled(function(**pick(takes(function), values, f"reward {name}")))
         for signal, number in value.items() if isinstance(value, Mapping) else [(name, value)]:
             if signal in signals:
                 raise ValueError(f"two rewards give the signal {signal!r}: rename one")

@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -65,6 +65,8 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     """
     called = function if inspect.isroutine(function) else type(function).__call__
     name = name or str(getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__))
+    if inspect.isasyncgenfunction(called):
+        raise ValueError(f"tool {name}: it yields, and a call has one answer: collect and return it")
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name for a tool: use letters, digits and _, at most 64, no digit first")
     parameters = _parameters(called, name)
@@ -293,16 +295,32 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_words(value: object) -> str:
-    """What a tool returned, as text: a text itself, JSON for JSON values and dataclasses, else `str`."""
-    if isinstance(value, str):
-        return value
+    """What a tool returned, as text that a tokenizer takes: a text itself, JSON for JSON values and what is like them
+    (dataclasses, models, arrays, sets, iterators, also inside lists and objects), else `str`."""
     if value is None:
         return ""
+    if not isinstance(value, str | int | float | list | tuple | dict):
+        value = _plain(value)
+    if not isinstance(value, str):
+        try:
+            value = json.dumps(value, ensure_ascii=False, default=_plain)
+        except (TypeError, ValueError):  # keys that JSON does not have, an object that holds itself
+            value = str(value)
+    return value.encode("utf-8", "replace").decode()  # "?" for half of a surrogate pair
+
+
+def _plain(value: Any) -> Any:
+    """The nearest JSON value, its parts as they are; a text for what has none."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
-    elif isinstance(value, BaseModel):
-        value = value.model_dump(mode="json")
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        return str(value)
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)  # whose own order differs from process to process
+    if isinstance(value, Iterator):
+        return list(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value.tolist() if hasattr(value, "tolist") and not isinstance(value, type) else str(value)

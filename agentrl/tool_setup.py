@@ -98,11 +98,12 @@ class Setup:
     @functools.cached_property
     def wants_texts(self) -> bool:
         """Does a reward read what the model wrote?"""
-        functions = [
-            *self.rewards.values(),
-            *(getattr(self.owner, name) for name in _public(self.owner) if is_reward(name)),
-        ]
-        return any("texts" in takes(function) for function in functions)
+        return any("texts" in takes(function) for function in [*self.rewards.values(), *self._own_rewards().values()])
+
+    def _own_rewards(self) -> dict[str, Callable[..., Any]]:
+        """The reward methods of the class, and its `success` if that is one, unbound."""
+        found = {name: getattr(self.owner, name) for name in _public(self.owner)}
+        return {name: method for name, method in found.items() if is_reward(name) or name == "success"}
 
     def sourced(self, config: ToolConfig, own: list[Any]) -> dict[str, ToolSpec]:
         """Functions and catalogue tools; those that keep state are made anew and added to `own`."""
@@ -162,6 +163,8 @@ class Setup:
             pick(takes(self.owner.reset), row, f"{self.owner.__name__}.reset")
         elif "prompt" not in row:
             raise ValueError(f"a row has no column 'prompt' for the first message: it has {', '.join(row)}")
+        for name, function in self._own_rewards().items():
+            pick(takes(function), {**row, **dict.fromkeys(GIVEN)}, f"{self.owner.__name__}.{name}")  # type: ignore[union-attr]
         for name, function in self.rewards.items():
             both = [column for column in takes(function) if column in GIVEN and column in task.params]
             if both:

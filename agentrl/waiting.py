@@ -1,8 +1,9 @@
 """Coroutines of tools, run from ordinary code: one event loop for the whole process, in a thread of its own."""
 
 import asyncio
+import inspect
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 _lock = threading.Lock()
@@ -23,11 +24,19 @@ def _name(loop: asyncio.AbstractEventLoop) -> str:
     return f"agentrl tools {id(loop)}"
 
 
-def run_all(work: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """The value or exception of each coroutine, all of them running at once. They are cancelled if the caller is."""
+async def _outcome(work: Awaitable[Any]) -> Any:
+    """Its value or exception. One that ends a program would end the loop, and with it everybody else's tools."""
+    try:
+        return await work
+    except BaseException as error:  # noqa: BLE001  handed to the caller
+        return error
+
+
+def run_all(work: Sequence[Awaitable[Any]]) -> list[Any]:
+    """The value or exception of each awaitable, all of them running at once. They are cancelled if the caller is."""
 
     async def gather() -> list[Any]:
-        return await asyncio.gather(*work, return_exceptions=True)
+        return list(await asyncio.gather(*map(_outcome, work)))
 
     future = asyncio.run_coroutine_threadsafe(gather(), shared_loop())
     try:
@@ -35,3 +44,13 @@ def run_all(work: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
     except BaseException:
         future.cancel()
         raise
+
+
+def settled(value: Any) -> Any:
+    """The value, or what comes of it where it has to be awaited."""
+    if not inspect.isawaitable(value):
+        return value
+    (outcome,) = run_all([value])
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome

@@ -1,8 +1,12 @@
 """Tool environments: calls, complaints, rewards and budgets, through the real rollout."""
 
+import asyncio
 import json
 import pickle
+import sys
+import threading
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,7 @@ from agentrl.records import build_graph
 from agentrl.rollout import Limits
 from agentrl.tool_env import environment
 from agentrl.types import Message, Status, Task
+from agentrl.waiting import run_all
 from tests.core.chats import tokenizer
 from tests.core.playing import entry, play_all, player
 from tests.core.toys import sums
@@ -266,6 +271,106 @@ def test_a_dataset_with_chat_messages_and_arrays():
     assert seen.text == "Twice 1?" and seen.messages == (Message("user", "Twice 1?"),)
 
 
+# tools that do what tools do in the world
+
+
+@dataclass
+class Small:
+    x: int
+
+    def __post_init__(self) -> None:
+        if self.x > 3:
+            raise KeyError("too large")
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class Wild:
+    """Everything at once: async hooks, types of one's own, ends of the program, cancelled work."""
+
+    async def reset(self, name: str) -> str:
+        await asyncio.sleep(0)
+        return f"Greet {name}."
+
+    def greet(self, name: str) -> str:
+        return f"hello {name}"
+
+    def take(self, small: Small) -> int:
+        return small.x
+
+    def later(self) -> str:
+        """A plain function that hands out what must be awaited, as a wrapped tool does."""
+        return asyncio.sleep(0.01, "late")  # type: ignore[return-value]
+
+    async def leave(self) -> str:
+        sys.exit(3)
+
+    def leave_at_once(self) -> str:
+        sys.exit(3)
+
+    def cancelled(self) -> str:
+        raise asyncio.CancelledError
+
+    def mute(self) -> str:
+        raise Mute
+
+    def half(self) -> str:
+        raise OSError("no file \udcff")
+
+    async def odd(self) -> object:
+        return {"points": {Small(1).x}}
+
+    async def reward(self, answer: str) -> float:
+        await asyncio.sleep(0)
+        return float(answer == "done")
+
+
+WILD = environment(Wild, rows=[{"name": "Ada"}], module=__name__)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("greet", {"name": "Bo"}, "hello Bo"),
+        ("take", {"small": {"x": 2}}, "2"),
+        ("take", {"small": {"x": 4}}, "error: KeyError: 'too large'"),
+        ("later", {}, "late"),
+        ("leave", {}, "error: SystemExit: 3"),
+        ("leave_at_once", {}, "error: SystemExit: 3"),
+        ("cancelled", {}, "error: CancelledError"),
+        ("mute", {}, "error: Mute"),
+        ("half", {}, "error: OSError: no file ?"),
+        ("odd", {}, '{"points": [1]}'),
+    ],
+)
+def test_whatever_a_tool_does_the_model_is_told_and_the_episode_goes_on(name, arguments, said):
+    env = WILD.make(WILD.Config())
+    assert env.reset(WILD.tasks(WILD.Config())[0]).text == "Greet Ada."
+    result = env.step(tool_action.call(name, **arguments))
+    assert result.observation.text == said and not result.terminated
+    assert result.info["status"] == (Status.TOOL_ERROR if said.startswith("error") else Status.OK)
+    assert env.step("done").reward == 1.0
+
+
+def test_a_waiting_tool_that_ends_the_program_leaves_the_tools_of_others_alone():
+    seen: list[Any] = []
+
+    async def slow() -> str:
+        await asyncio.sleep(0.3)
+        return "fine"
+
+    sibling = threading.Thread(target=lambda: seen.extend(run_all([slow()])), daemon=True)
+    sibling.start()
+    env = WILD.make(WILD.Config())
+    env.reset(WILD.tasks(WILD.Config())[0])
+    env.step(tool_action.call("leave"))
+    sibling.join(5)
+    assert seen == ["fine"]
+
+
 # what is refused
 
 
@@ -298,6 +403,11 @@ class Bare:
         return ""
 
 
+class Misspelt(Needs):
+    def reward_right(self, answer: str, targt: str) -> float:
+        return 0.0
+
+
 def add(a: int, b: int) -> int:
     return a + b
 
@@ -325,6 +435,7 @@ def test_wrong_classes_are_refused_when_the_module_is_imported(options, sentence
     [
         ({"owner": Needs, "rows": [{"query": "x"}]}, "tasks", "Needs.reset needs 'question', and there is only query"),
         ({"owner": Needs, "rows": []}, "tasks", "there are no rows in the list"),
+        ({"owner": Misspelt, "rows": [{"question": "", "target": ""}]}, "tasks", "Misspelt.reward_right needs 'targt'"),
         ({"owner": Bare}, "prompt", "Bare has no tools"),
         ({"tools": ["no_such_tool"], "reward": both}, "prompt", "unknown tool 'no_such_tool'"),
         ({"tools": [add], "reward": both, "rows": [{"prompt": "", "answer": "", "target": ""}]}, "tasks", "rename the"),

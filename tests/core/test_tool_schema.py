@@ -1,9 +1,12 @@
 """Schemas equal transformers' where that one works; arguments are checked strictly."""
 
 import enum
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import date
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 from pydantic import Field
 from transformers.utils import get_json_schema
@@ -202,3 +205,36 @@ def test_what_a_tool_returns_is_written_as_text():
     values = ["text", None, 3, True, [1, "ü"], {"a": None}, Point(1, 2), object]
     texts = ["text", "", "3", "true", '[1, "ü"]', '{"a": null}', '{"x": 1, "y": 2}', str(object)]
     assert [as_words(value) for value in values] == texts
+
+
+def test_what_a_tool_returns_may_hold_what_json_lacks():
+    values = [
+        [Point(1, 2)],
+        {"c": Color.RED},
+        {"b", "a"},
+        np.arange(3),
+        (i for i in "ab"),
+        b"\xffx",
+        {1: date(2026, 1, 2)},
+    ]
+    texts = [
+        '[{"x": 1, "y": 2}]',
+        '{"c": "red"}',
+        '["a", "b"]',
+        "[0, 1, 2]",
+        '["a", "b"]',
+        "\ufffdx",
+        '{"1": "2026-01-02"}',
+    ]
+    assert [as_words(value) for value in values] == texts
+    assert as_words("a\ud800b") == "a?b"  # no tokenizer takes half of a surrogate pair
+    assert as_words({(1, 2): 3}) == "{(1, 2): 3}"
+
+
+async def yields(n: int) -> AsyncIterator[int]:
+    yield n
+
+
+def test_a_tool_that_yields_is_refused():
+    with pytest.raises(ValueError, match="tool yields: it yields, and a call has one answer"):
+        tool_spec(yields)
