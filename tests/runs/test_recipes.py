@@ -1,6 +1,7 @@
 """The recipes: every one resolves, those that are compared differ in what they say, and the small ones run."""
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.config import read_toml
+from agentrl.settings import Settings
 
 RECIPES = Path(__file__).parents[2] / "benchmarks" / "recipes"
 SMALL = (
@@ -75,3 +77,32 @@ def test_the_small_recipes_run(name, small, tmp_path):
     assert all(line["episodes"] == 32 and line["optimizer_steps"] > 0 for line in train)
     assert ("explained_variance" in train[0]) == ("ppo" in name)
     assert [line["name"] for line in lines if line["stage"] == "eval"] == ["start", "clone", "end"]
+
+
+@pytest.mark.parametrize(
+    ("words", "credit", "at"),
+    [
+        (
+            "\"credit={name='token_gae', whiten=true}\" \"loss={name='ppo_clip'}\" critic.at=token critic.mean=value "
+            "update.aggregation=token-mean update.sequence=step",
+            "token_gae",
+            "token",
+        ),
+        (
+            "batch.tasks=16 batch.copies=8 \"credit={name='grpo'}\" \"loss={name='ppo_clip'}\" critic.model=none "
+            "update.aggregation=token-mean update.sequence=step",
+            "grpo",
+            "turn",
+        ),
+        ("\"env={name='sokoban'}\" \"eval.env={split='test'}\"", "turn_ppo", "turn"),
+    ],
+)
+def test_what_the_published_setting_names_beside_it_resolves_too(words, credit, at):
+    path = RECIPES / "turn-ppo-webshop-3b.toml"
+    comment = " ".join(line.lstrip("# ") for line in path.read_text().splitlines() if line.startswith("#"))
+    assert words in comment
+    settings = Settings.load(path, shlex.split(words))
+    assert settings.credit.name == credit and settings.tables.critic.at == at
+    tables = settings.tables
+    assert tables.batch.tasks * tables.batch.copies == 128
+    assert (tables.optim.lr, tables.critic.lr, tables.update.kl_coef) == (1e-6, 1e-5, 0.001)
