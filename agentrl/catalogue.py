@@ -1,6 +1,7 @@
 """Finds catalogue entries by name: a file in a catalogue folder, an entry point, or a dotted path."""
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -49,7 +50,7 @@ def load(kind: str, name: str) -> ModuleType:
 
     Args:
         kind: envs, tools, credit, loss, rollout, context, reward or sampler.
-        name: a file's name, an entry point's, or the dotted path of an importable module.
+        name: a file's name, an entry point's, or the (dotted) name of an importable module.
 
     Raises:
         ValueError: no such entry (the sentence names the nearest known ones), or a module that is none.
@@ -68,12 +69,17 @@ def _import(kind: str, name: str) -> ModuleType:
             return module
     if name in names(kind):
         return importlib.import_module(f"{CATALOGUES[kind]}.{name}")
-    if "." in name:
+    if "." in name or _is_module(name):
         try:
             return importlib.import_module(name)
         except (ImportError, TypeError, ValueError) as error:  # the latter two: "." alone, "../file", "a..b"
             raise ValueError(f"{WORD.get(kind, kind)} {name!r} cannot be imported: {error}") from None
     raise ValueError(f"unknown {WORD.get(kind, kind)} {name!r}{nearest(name, names(kind))}")
+
+
+def _is_module(name: str) -> bool:
+    """Is it the name of a module that could be imported, such as that of a file in the working folder?"""
+    return name.isidentifier() and importlib.util.find_spec(name) is not None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -42,6 +42,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run a verb. A mistake of the user's ends with one sentence on standard error and exit code 2."""
     if words is None:  # the program itself, not a test or a notebook
         warnings.formatwarning = _one_line
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # files of the user's own are named as modules, as with `python -m agentrl`
     given = list(sys.argv[1:] if words is None else words)
     if not given or given[0] in ("-h", "--help", "help"):
         print(overview())

@@ -1,5 +1,6 @@
 """Files of a user's own that are no entries, or broken ones, and what the commands say of them."""
 
+import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -72,3 +73,33 @@ def test_a_broken_file_does_not_hide_the_other_environments(steps, monkeypatch, 
     assert main(["envs"]) == 0
     out = capsys.readouterr().out
     assert "ALFWorld: household" in out and "cannot be used here: ZeroDivisionError" in out
+
+
+LETTERS = """
+from agentrl.tool_env import environment
+
+
+class Letters:
+    def reset(self, seed: int) -> str:
+        return "Say a."
+
+    def spell(self, word: str) -> str:
+        return " ".join(word)
+
+    def reward(self, answer: str) -> float:
+        return float(answer == "a")
+
+
+Config, make, tasks, prompt = environment(Letters, rows=[{"seed": 1}, {"seed": 2}])
+"""
+
+
+@pytest.mark.parametrize("name", ["my_letters", "my_folder.letters"])
+def test_a_file_in_the_working_folder_is_named_as_a_module(name, tmp_path):
+    file = tmp_path.joinpath(*name.split(".")).with_suffix(".py")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(LETTERS)
+    program = Path(sys.executable).with_name("agentrl")  # as installed: it does not know the working folder by itself
+    words = [str(program), "eval", name, "--policy", "random"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "on 2 tasks, each once" in done.stdout, done.stderr
