@@ -15,7 +15,7 @@ def session_below(session: int, number: int) -> int:
 def reply_of(chain: EpisodeRecord) -> Reply:
     """What a caller hears of a chain; nothing of what the environment spoilt but that it did."""
     if chain.ending == Status.ENV_ERROR or not chain.steps:
-        return Reply("", Status.ENV_ERROR)
+        return Reply("", chain.ending)
     last = chain.steps[-1]
     said = last.info.get("answer", last.action)
     return Reply(said if isinstance(said, str) else last.action, chain.ending, chain.score, last.info)

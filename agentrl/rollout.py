@@ -271,7 +271,12 @@ class _Episode:
         return room if ask.max_tokens is None else min(room, ask.max_tokens)
 
     def no_room(self, ask: Ask) -> Status:
-        """The prompt leaves no token to answer with: the end of an episode, or a setting that cannot work."""
+        """The prompt leaves no token to answer with: the end of an episode, or a setting that cannot work.
+
+        A called agent's first prompt is its caller's doing, who hears of it.
+        """
+        if not self.record.steps and self.start.caller is not None:
+            return Status.TOKEN_LIMIT
         if not self.record.own:
             which = f"prompt of turn {len(self.record.steps)}" if self.record.steps else "first prompt"
             raise ValueError(

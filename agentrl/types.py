@@ -96,8 +96,8 @@ class Reply(NamedTuple):
     """What came of an errand.
 
     `status` is how the called agent's episode ended; `text` what it said (its last `info["answer"]`, else its last
-    action), empty if it failed (`ENV_ERROR`) or was not called at all (`DEPTH_LIMIT`). `reward` and `info` are the
-    sum of its rewards and its last `info`.
+    action), empty if it failed (`ENV_ERROR`), had no room to answer the errand (`TOKEN_LIMIT`) or was not called at all
+    (`DEPTH_LIMIT`). `reward` and `info` are the sum of its rewards and its last `info`.
     """
 
     text: str

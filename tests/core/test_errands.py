@@ -1,6 +1,8 @@
 """Agents that call agents: one rollout, several chains; failures stay with the chain they belong to."""
 
 import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from agentrl.actor import PolicyActor
 from agentrl.branch import Point, go_back
 from agentrl.chat import Chat
 from agentrl.config import resolve
-from agentrl.context import History
+from agentrl.context import Ask, History
 from agentrl.engines.hf import HfEngine
 from agentrl.limits import Limits
 from agentrl.models import NewModel
@@ -126,6 +128,19 @@ def test_a_call_loop_ends_at_the_depth_limit_with_its_own_status():
     assert chain.ending == Status.DEPTH_LIMIT and chain.steps[-1].truncated
     assert record.ending == Status.TURN_LIMIT  # its own agent was answered each time and went on
     assert record.steps[1].observation.text.startswith("turn_limit")
+
+
+def test_an_errand_too_long_for_the_called_agents_context_is_told_to_the_caller():
+    """The caller wrote it, so it is the caller's to hear of, and ends neither the episode nor the run."""
+    player = crew(["walk", "done"])
+    wordy = SimpleNamespace(ask=lambda config, prompt, history: Ask((), np.zeros(100, np.int64), 100))
+    narrow = PolicyActor(Scripted(["right"]), None, 50)  # 100 tokens of prompt, a context of 50
+    player.agents["walker"] = replace(player.agents["walker"], context=wordy, actor=narrow)
+    (record,) = run(player)
+    assert record.ending == Status.DONE and record.steps[1].observation.text == "token_limit "
+    (walk,) = record.called
+    assert walk.ending == Status.TOKEN_LIMIT and not walk.steps
+    assert len(build_graph([record])) == 2
 
 
 def test_an_agent_that_no_recipe_describes_is_named():
