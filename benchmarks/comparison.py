@@ -5,7 +5,8 @@
 A plan names the sides, each a recipe with overrides, and the budget: every run ends with the iteration in which its
 training rollouts have sampled that many tokens (cloning is not counted). Each side may try at most four configurations
 on a tuning seed and tuning tasks; the best (mean of greedy and sampled success) is what its quoted runs take, on the
-reporting panel. A side may also take what another side chose (`as`), or run as its recipe says.
+reporting panel. A side may also take what another side chose (`as`), or run as its recipe says. With [clone] a recipe's
+cloning stage is run once a seed, and what a side sets may name its checkpoint: model={path='{clone}/policy'}.
 
 The queue is the run folder: what is finished is found again, what was killed goes on where it was, so the same command
 can be given until it prints the table.
@@ -16,7 +17,7 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,13 @@ class Tuning(BaseModel, frozen=True, extra="forbid"):
     set: list[str]
 
 
+class Clone(BaseModel, frozen=True, extra="forbid"):
+    """A recipe whose cloning stage several sides start from."""
+
+    recipe: Path
+    set: list[str] = []
+
+
 class Plan(BaseModel, frozen=True, extra="forbid"):
     """What is compared. set: overrides of every run; the first side is the one that the others are compared with."""
 
@@ -55,6 +63,7 @@ class Plan(BaseModel, frozen=True, extra="forbid"):
     seeds: list[int]
     set: list[str] = []
     tuning: Tuning
+    clone: Clone | None = None
     sides: dict[str, Side]
 
     @model_validator(mode="after")
@@ -76,16 +85,29 @@ class Queue:
     def run(self, wanted: dict[str, tuple[Side, int, list[str]]]) -> dict[str, Path]:
         """Train what is not finished: name -> (side, seed, overrides); returns each run's folder."""
         with ThreadPoolExecutor(self.jobs) as pool:
-            jobs = {name: pool.submit(self._one, name, *rest) for name, rest in wanted.items()}
+            clones = {seed: pool.submit(self._clone, seed) for seed in sorted({seed for _, seed, _ in wanted.values()})}
+            jobs = {name: pool.submit(self._side, name, *rest, clones[rest[1]]) for name, rest in wanted.items()}
             return {name: job.result() for name, job in jobs.items()}
 
-    def _one(self, name: str, side: Side, seed: int, chosen: list[str]) -> Path:
+    def _clone(self, seed: int) -> Path | None:
+        """The checkpoint after a seed's cloning, if the plan has one for all sides."""
+        clone = self.plan.clone
+        if clone is None:
+            return None
+        run = self._one(f"clone-{seed}", clone.recipe, seed, [*self.plan.set, *clone.set, "run.iterations=0"])
+        return run / "checkpoints" / "000000"
+
+    def _side(self, name: str, side: Side, seed: int, chosen: list[str], clone: Future[Path | None]) -> Path:
+        limits = [ENDLESS, f"run.tokens={self.plan.tokens}", "eval.every=0"]
+        words = [*self.plan.set, *side.set, *chosen, *limits]
+        return self._one(name, side.recipe, seed, [word.replace("{clone}", str(clone.result())) for word in words])
+
+    def _one(self, name: str, recipe: Path, seed: int, words: list[str]) -> Path:
         run = self.folder / name
-        if (run / "evaluations" / "end-sampled.json").exists() and (run / "evaluations" / "end-greedy.json").exists():
+        if all((run / "evaluations" / f"end-{mode}.json").exists() for mode in learning.MODES):
             return run
         where = [f"run.name={name}", f"run.folder={self.folder}", f"run.seed={seed}", "run.graphs_every=0"]
-        words = [*where, ENDLESS, f"run.tokens={self.plan.tokens}", "eval.every=0", *self.plan.set, *side.set, *chosen]
-        command = [sys.executable, "-m", "agentrl", "train", str(side.recipe), *words, "--resume"]
+        command = [sys.executable, "-m", "agentrl", "train", str(recipe), *where, *words, "--resume"]
         done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")

@@ -67,6 +67,34 @@ def test_the_best_configuration_is_taken_by_both_and_finished_runs_are_found_aga
     assert "mean +50.0%" in comparison.table({**result, "tuning": tuned})
 
 
+def test_sides_start_from_one_clone_a_seed(tmp_path, monkeypatch):
+    sides = {s: {"recipe": "a.toml", "set": ["model={path='{clone}/policy'}"]} for s in "ab"}
+    plan = validate(comparison.Plan, {**PLAN, "sides": sides, "clone": {"recipe": "c.toml"}})
+    queue, ran = comparison.Queue(plan, tmp_path, 1), []
+
+    def play(command: list[str], **_: object) -> object:
+        ran.append(command)
+        write(tmp_path / next(word for word in command if word.startswith("run.name="))[9:], "1000")
+        return type("Done", (), {"returncode": 0})
+
+    monkeypatch.setattr(comparison.subprocess, "run", play)
+    comparison.quote(queue, {"a": [], "b": []})
+    cloned = [command for command in ran if "c.toml" in command]
+    assert len(ran) == 6
+    assert [("run.seed=0" in c, "run.seed=1" in c, "run.iterations=0" in c) for c in cloned] == [
+        (True, False, True),
+        (False, True, True),
+    ]
+    starts = {
+        f"{s}-{seed}": f"model={{path='{tmp_path}/clone-{seed}/checkpoints/000000/policy'}}"
+        for s in "ab"
+        for seed in (0, 1)
+    }
+    for name, start in starts.items():
+        (command,) = [c for c in ran if f"run.name={name}" in c]
+        assert start in command
+
+
 def test_runs_on_different_panels_are_not_compared(queue):
     runs = {(s, seed): queue.folder / f"{s}-{seed}" for s in "ab" for seed in (0, 1)}
     for (s, _), path in runs.items():
