@@ -76,7 +76,7 @@ class Pool(Protocol):
         ...
 
 
-class _Expired(BaseException):
+class Expired(BaseException):
     """Time is up; not an Exception, so that an environment's own `except Exception` does not swallow it."""
 
 
@@ -95,7 +95,7 @@ def deadline(seconds: float) -> Iterator[None]:
         return
 
     def expire(signum: int, frame: object) -> NoReturn:
-        raise _Expired
+        raise Expired
 
     handler = signal.signal(signal.SIGALRM, expire)
     started = time.monotonic()
@@ -103,7 +103,7 @@ def deadline(seconds: float) -> Iterator[None]:
     try:
         yield
         signal.setitimer(signal.ITIMER_REAL, 0)
-    except _Expired:
+    except Expired:
         raise EnvFault(f"no answer in {seconds:g} s") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,10 +1,11 @@
 """Environment pool of threads, for environments whose steps wait: for a network, a process, another machine.
 
-While one episode's tool waits, the engine answers the others. A call that takes too long is given up: its thread is
-left to itself and the episode fails alone.
+While one episode's tool waits, the engine answers the others. A call that takes too long is given up and the episode
+fails alone. Its thread is told to stop, which Python code does at once and a wait in C when it is over.
 """
 
 import asyncio
+import ctypes
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from agentrl.env import Env, Move, Verdict
-from agentrl.pool import START_S, EnvFault, Slot
+from agentrl.pool import START_S, EnvFault, Expired, Slot
 from agentrl.types import Action, Observation, Rewrite, StepResult, Task
 
 MOST_GIVEN_UP = 256  # threads that may hang at a time; each holds its memory until its call returns
@@ -28,7 +29,14 @@ class Thread:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
+            with suppress(Expired):
+                job()
+
+    def interrupt(self) -> None:
+        """Raise Expired in its job as soon as it is in Python code; such a thread should be given no more jobs than
+        what cleans up, since it may be late."""
+        ident = ctypes.c_ulong(self._thread.ident or 0)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Expired))
 
     def do(self, job: Callable[[], None] | None) -> None:
         """Carry out a job, which must not raise; None ends the thread."""
@@ -114,11 +122,12 @@ class ThreadPool:
         thread = self._free.pop() if self._free else Thread()
 
         def settle(value: Any, error: BaseException | None) -> None:
-            if not self._closed:
-                self._free.append(thread)
             if handle.given_up:
                 self._given_up -= 1
-            elif not answer.done():
+                return
+            if not self._closed:
+                self._free.append(thread)
+            if not answer.done():
                 answer.set_exception(error) if error is not None else answer.set_result(value)
 
         def job() -> None:
@@ -127,8 +136,6 @@ class ThreadPool:
                 value = call()
             except BaseException as raised:  # noqa: BLE001  handed to whom waits for it
                 error = raised
-            if handle.given_up:
-                handle.slot.close()
             with suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(settle, value, error)
 
@@ -140,6 +147,9 @@ class ThreadPool:
             if not done:
                 handle.given_up = True
                 self._given_up += 1
+                thread.interrupt()
+                thread.do(handle.slot.close)
+                thread.do(None)
         if not done:
             raise EnvFault(f"no answer in {seconds:g} s")
         return answer.result()

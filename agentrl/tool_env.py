@@ -69,6 +69,7 @@ def environment(
     system: str = "",
     config: type[ToolConfig] = ToolConfig,
     snapshots: bool = False,
+    waits: bool = True,
     name: str = "",
     module: str = "",
     **defaults: Any,
@@ -88,6 +89,8 @@ def environment(
         system: the system message.
         config: a subclass of ToolConfig with options of your own (`__init__(self, config)` receives them).
         snapshots: objects of the class can be deep-copied, so that branches need no replay.
+        waits: tools may take a while (networks, programs, long computations), so episodes run in threads and nobody
+            waits for another's tools; False runs all of them in one thread.
         name: of an environment that a package of its own adds by entry point; default: from the module.
         module: where the hooks are bound; default: the module of the class, the reward or the first function.
         defaults: other defaults of ToolConfig, such as calls="fenced".
@@ -115,6 +118,7 @@ def environment(
         rows=rows,
         system=system,
         snapshots=snapshots,
+        waits=waits,
         name=name,
     )
     setup.sourced_functions()

@@ -64,6 +64,7 @@ class Setup:
         rows: where tasks come from.
         system: words of the system message.
         snapshots: instances of the class can be copied at any step.
+        waits: tools may wait, so that episodes run in threads.
         name: the catalogue name; empty takes the module's.
     """
 
@@ -75,6 +76,7 @@ class Setup:
     rows: Rows | None
     system: str
     snapshots: bool
+    waits: bool = True
     name: str = ""
     _read: dict[str, RowTasks] = field(default_factory=dict)
 

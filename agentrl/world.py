@@ -14,6 +14,7 @@ from agentrl.env import Env
 from agentrl.pool import START_S, InlinePool, Pool
 from agentrl.prompt import Plain, Prompt
 from agentrl.threads import ThreadPool
+from agentrl.tool_setup import Setup
 from agentrl.types import Task
 from agentrl.workers import WorkerPool
 
@@ -86,10 +87,18 @@ def pool(
     heavy = where == "processes" or (where == "auto" and bool(getattr(entry.module, "HEAVY", False)))
     if heavy:
         return WorkerPool(make, expert, timeout_s, workers, start_s, output_chars)
-    waits = getattr(entry.module, "WAITS", False)
-    if where == "threads" or (where == "auto" and bool(waits(entry.config) if callable(waits) else waits)):
+    if where == "threads" or (where == "auto" and waits(entry)):
         return ThreadPool(make, expert, timeout_s, start_s, output_chars)
     return InlinePool(make, expert, timeout_s, start_s, output_chars)
+
+
+def waits(entry: Entry) -> bool:
+    """Do the environment's steps wait? Its file says so (`WAITS`); a tool environment's tools may unless it says no."""
+    said = getattr(entry.module, "WAITS", None)
+    if said is None:
+        setup = getattr(getattr(entry.module, "make", None), "__self__", None)
+        return isinstance(setup, Setup) and setup.waits
+    return bool(said(entry.config) if callable(said) else said)
 
 
 def read_panel(path: Path) -> list[str]:

@@ -101,5 +101,5 @@ def test_a_file_in_the_working_folder_is_named_as_a_module(name, tmp_path):
     file.write_text(LETTERS)
     program = Path(sys.executable).with_name("agentrl")  # as installed: it does not know the working folder by itself
     words = [str(program), "eval", name, "--policy", "random"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "on 2 tasks, each once" in done.stdout, done.stderr

@@ -1,20 +1,26 @@
 """Environments in threads: the same records, every fault alone, and waiting that overlaps."""
 
+import asyncio
+import threading
 import time
+from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
 from agentrl import world
 from agentrl.policies import Scripted
+from agentrl.pool import EnvFault, InlinePool
 from agentrl.records import build_graph
 from agentrl.rollout import Limits
 from agentrl.store import to_bytes
 from agentrl.threads import ThreadPool
+from agentrl.tool_env import environment
 from agentrl.types import Status
 from tests.core.playing import FAULTY, entry, play_all, player, right, script
 from tests.core.test_tool_env import ON as SUMS
 from tests.core.test_tool_env import written
-from tests.core.toys import faulty
+from tests.core.toys import faulty, sums
 
 ON = entry(FAULTY)
 
@@ -61,7 +67,79 @@ def test_modules_that_wait_get_threads_by_themselves():
         WAITS, make = True, staticmethod(SUMS.module.make)
 
     assert isinstance(world.pool(SUMS._replace(module=Waits)), ThreadPool)
-    assert not isinstance(world.pool(SUMS), ThreadPool)
+    assert not isinstance(world.pool(ON), ThreadPool)
+
+
+def test_tool_environments_get_threads_unless_they_say_that_nothing_waits():
+    class Says:
+        WAITS, make = False, staticmethod(SUMS.module.make)
+
+    class Quick:
+        make = staticmethod(environment(sums.Sums, waits=False, module=sums.__name__).make)
+
+    assert isinstance(world.pool(SUMS), ThreadPool)
+    for module in (Says, Quick):
+        assert isinstance(world.pool(SUMS._replace(module=module)), InlinePool)
+
+
+class Runaway:
+    """Its tool computes for ever, in Python."""
+
+    closed: ClassVar[list[int]] = []
+
+    def reset(self, seed: int) -> str:
+        self.seed = seed
+        return "Count."
+
+    def count(self) -> str:
+        while self.seed == 0:
+            pass
+        return "counted"
+
+    def close(self) -> None:
+        self.closed.append(self.seed)
+
+    def reward(self, answer: str) -> float:
+        return 1.0
+
+
+RUNAWAY = environment(Runaway, module=__name__)
+
+
+def test_a_call_that_computes_for_ever_is_stopped_and_its_thread_ends():
+    Runaway.closed.clear()
+    before = threading.active_count()
+    pool = ThreadPool(lambda: RUNAWAY.make(RUNAWAY.Config()), timeout_s=0.3)
+    by = replace(
+        player(SUMS, pool, policy=Scripted([written("count"), "done"]), limits=Limits(retries=0, fault_share=1.0)),
+        prompt=RUNAWAY.prompt(RUNAWAY.Config()),
+    )
+    lost, fine = play_all(by, [RUNAWAY.tasks(RUNAWAY.Config())[i] for i in range(2)])
+    assert (lost.ending, fine.ending) == (Status.ENV_ERROR, Status.DONE) and "no answer in 0.3 s" in lost.fault
+    pool.close()
+    started = time.monotonic()
+    while threading.active_count() > before and time.monotonic() < started + 10:
+        time.sleep(0.01)
+    assert threading.active_count() <= before and sorted(Runaway.closed)[:2] == [0, 1]
+
+
+def test_so_many_hanging_calls_are_a_fault_of_the_run_and_those_that_came_back_are_not_counted(monkeypatch):
+    monkeypatch.setattr("agentrl.threads.MOST_GIVEN_UP", 2)
+    pool = ThreadPool(lambda: faulty.make(faulty.Config()), timeout_s=0.1)
+
+    async def hang(seconds: float) -> str:
+        try:
+            await pool.run(pool.acquire(), lambda: time.sleep(seconds), 0.05)
+        except EnvFault as fault:
+            return str(fault)
+        return "fine"
+
+    async def work() -> list[str]:
+        said = [await hang(0.4), await hang(0.4), await hang(0.0)]
+        await asyncio.sleep(0.8)
+        return [*said, await hang(0.0)]
+
+    assert [said[:12] for said in asyncio.run(work())] == ["no answer in", "no answer in", "2 calls hang", "fine"]
 
 
 def test_an_environment_that_cannot_be_made_is_a_fault():
