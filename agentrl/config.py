@@ -52,7 +52,7 @@ def read_text(path: Path, what: str) -> str:
     if not path.is_file():
         raise ValueError(f"no such {what}: {path}")
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")  # some editors put a mark before the text
     except UnicodeDecodeError:
         raise ValueError(f"the {what} {path} is not UTF-8 text") from None
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ def read_rows(source: Sequence[Row] | str | Path, beside: Path | None = None) ->
     if not isinstance(source, str | Path):
         if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
             raise ValueError(f"rows of type {type(source).__name__} cannot be counted: give a list or a file")
+        if isinstance(source, Mapping):
+            known = ", ".join(map(str, source)) or "nothing"
+            raise ValueError(
+                f"rows are a mapping of {known}, not a list: choose one of its splits, such as data['train']"
+            )
         rows = source
     else:
         rows = _read_file(Path(source) if beside is None else beside / source)
@@ -103,11 +109,11 @@ def _parquet(path: Path) -> Sequence[Row]:
 
 
 def plain(value: Any) -> Any:
-    """A value of a row as JSON has it: arrays become lists, NumPy scalars numbers."""
+    """A value of a row as JSON has it: arrays become lists, NumPy scalars numbers, dates and times texts."""
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
-    return value
+    return value.isoformat() if isinstance(value, date | time) else value  # a datetime is a date

@@ -210,7 +210,7 @@ def names_in(text: str, level: str, seed: int) -> tuple[str, ...]:
     called = world(level, seed).called
     words = re.findall(r"\w+", text)
     found: dict[str, None] = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         if word.isdigit() and len(word) == 4:
             found[word] = None
         elif f"{word} {following}" in called:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -237,6 +238,8 @@ def test_rows_from_files(tmp_path):
     wanted = list(tasks(Config()))
     for kind in ("jsonl", "json", "parquet"):
         assert list(tasks(Config(rows=str(tmp_path / f"rows.{kind}")))) == wanted
+    (tmp_path / "marked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), "utf-8-sig")
+    assert list(tasks(Config(rows=str(tmp_path / "marked.jsonl")))) == wanted
     (tmp_path / "bad.jsonl").write_text('{"prompt": "x", "target": 1}\n{oops\n')
     with pytest.raises(ValueError, match=r"line 2 of .*bad\.jsonl is no JSON"):
         tasks(Config(rows=str(tmp_path / "bad.jsonl")))
@@ -269,6 +272,26 @@ def test_a_dataset_with_chat_messages_and_arrays():
     env = hooks.make(hooks.Config())
     seen = env.reset(task)
     assert seen.text == "Twice 1?" and seen.messages == (Message("user", "Twice 1?"),)
+
+
+def test_rows_as_they_come():
+    def listed(rows: Any, **options: Any) -> list[Task]:
+        hooks = environment(tools=[double], reward=exact, rows=rows, module=__name__)
+        return list(hooks.tasks(hooks.Config(**options)))
+
+    start = {"prompt": "Twice 1?", "target": 2}
+    mine = "tests.core.test_tool_env"
+    same = listed([{**start, "id": name} for name in ("a", "b", "a", 3, "3")])
+    assert [t.key for t in same] == [f"{mine}/{name}" for name in ("a#0", "b", "a#2", "3#3", "3#4")]
+    many = [{**start, "id": i % 50} for i in range(100)]
+    train, test = ({t.key.partition("#")[0] for t in listed(many, split=split)} for split in ("train", "test"))
+    assert len(train) + len(test) == 50 and not train & test  # a row and its double are in one split
+    given = listed([{**start, "seed": None}, {**start, "seed": 7.0}, {**start, "when": datetime(2026, 1, 2, 3)}])
+    assert [t.seed for t in given] == [0, 7, 2] and given[2].params["when"] == "2026-01-02T03:00:00"
+    with pytest.raises(ValueError, match="row 1 has the seed 'x': it must be a whole number"):
+        listed([start, {**start, "seed": "x"}])
+    with pytest.raises(ValueError, match=r"a mapping of train, test, not a list: choose one of its splits"):
+        listed({"train": [start], "test": [start]})
 
 
 # tools that do what tools do in the world

@@ -150,6 +150,8 @@ def test_listed_actions_are_the_names_read_so_far():
 def test_names_are_found_wherever_they_stand():
     head = search_qa.tasks(search_qa.Config(world="tiny"))[0].params["path"][0]
     assert names_in(f"Novelist {head}. Born in 1931, not 12 or 19312.", "tiny", 0) == (head, "1931")
+    assert names_in("", "tiny", 0) == names_in("... ?!", "tiny", 0) == ()
+    assert names_in("1931", "tiny", 0) == ("1931",)
 
 
 def test_snapshots_and_pickles_go_on_alike():
