@@ -165,13 +165,12 @@ def summarise(plan: Plan, runs: dict[tuple[str, int], Path]) -> dict[str, Any]:
     """Success by side and seed before and after, paired differences of the first side to the others, what was spent.
 
     Raises:
-        ValueError: the runs were not evaluated on one panel.
+        ValueError: the runs were not evaluated on the same tasks.
     """
     reports = {key: learning.report(path, "end", "greedy") for key, path in runs.items()}
-    panels = {shown["panel"] for shown in reports.values()}
-    if len(panels) > 1:
-        raise ValueError(f"the runs were evaluated on different panels: {sorted(panels)}")
-    shown = next(iter(reports.values()))
+    shown, *rest = reports.values()
+    if any(asked(other) != asked(shown) for other in rest):
+        raise ValueError(f"the runs were evaluated on different tasks: { ({r['panel'] for r in reports.values()}) }")
     result: dict[str, Any] = {
         "title": plan.title,
         "benchmark": shown["benchmark"],
@@ -194,6 +193,11 @@ def summarise(plan: Plan, runs: dict[tuple[str, int], Path]) -> dict[str, Any]:
         result[mode] = {name: learning.rates(by_seed) for name, by_seed in won.items() if by_seed}
         result[mode]["differences"] = {f"{first} - {o}": learning.difference(won[first], won[o]) for o in others}
     return result
+
+
+def asked(shown: dict[str, Any]) -> list[str]:
+    """The tasks of a report, in order, without the name of the environment: two may ask the same questions."""
+    return [o["task"].partition("/")[2] for o in shown["outcomes"]]
 
 
 def spent(run: Path) -> dict[str, float]:

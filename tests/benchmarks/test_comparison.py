@@ -20,11 +20,11 @@ PLAN = {
 }
 
 
-def write(folder: Path, won: str, panel: str = "p") -> None:
+def write(folder: Path, won: str, env: str = "toy", split: str = "test") -> None:
     """A finished run: outcomes of four tasks in both modes, and two iterations."""
     (folder / "evaluations").mkdir(parents=True)
-    outcomes = [{"kind": "k", "success": one == "1"} for one in won]
-    shown = {"benchmark": "toy", "panel": panel, "outcomes": outcomes, "success_rate": won.count("1") / 4}
+    outcomes = [{"task": f"{env}/{split}/{i}", "kind": "k", "success": one == "1"} for i, one in enumerate(won)]
+    shown = {"benchmark": env, "panel": env, "outcomes": outcomes, "success_rate": won.count("1") / 4}
     for mode in learning.MODES:
         (folder / "evaluations" / f"end-{mode}.json").write_text(json.dumps(shown))
     row = {"stage": "train", "generated_tokens": 60, "calls": 6, "episodes": 2}
@@ -95,11 +95,14 @@ def test_sides_start_from_one_clone_a_seed(tmp_path, monkeypatch):
         assert start in command
 
 
-def test_runs_on_different_panels_are_not_compared(queue):
+def test_the_same_tasks_may_come_from_two_environments_and_others_are_not_compared(queue):
     runs = {(s, seed): queue.folder / f"{s}-{seed}" for s in "ab" for seed in (0, 1)}
-    for (s, _), path in runs.items():
-        write(path, "1000", panel=s)
-    with pytest.raises(ValueError, match="different panels"):
+    for (s, seed), path in runs.items():
+        write(path, "1000", env=s, split="test" if seed == 0 else s)
+    alike = {key: path for key, path in runs.items() if key[1] == 0}
+    plan = queue.plan.model_copy(update={"seeds": [0]})
+    assert comparison.summarise(plan, alike)["greedy"]["differences"]["a - b"]["mean"] == 0
+    with pytest.raises(ValueError, match="different tasks"):
         comparison.summarise(queue.plan, runs)
 
 
