@@ -191,6 +191,9 @@ class Run:
     def _go_on_from(self, at: Path) -> None:
         self.state = checkpoint.read_progress(at)
         checkpoint.restore(at, self.learners, self.kept)
+        if self.state.stage == "train":
+            for learner in self.learners.values():
+                learner.total_updates = self.tables.run.iterations  # of now: a schedule ends where the run does
         self.sampler.restore(self.state.sampler)
         self.clone_sampler.restore(self.state.warmup_sampler)
         for engine in self.engines.values():
