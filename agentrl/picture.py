@@ -7,19 +7,26 @@ from agentrl import metrics
 from agentrl.runfolder import RunFolder
 
 
+def check() -> None:
+    """Raises ValueError if no picture can be drawn here; asked before hours of training."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ValueError("log.picture=true needs matplotlib: pip install 'agentrl-stepgraph[report]'") from None
+
+
 def learning_curve(folder: RunFolder) -> Path:
     """Training success by iteration, with the held-out evaluations and their 95% intervals; returns the PNG's path.
 
     Raises:
         ValueError: matplotlib is missing.
     """
-    try:
-        import matplotlib
+    check()
+    import matplotlib
 
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        raise ValueError("log.picture=true needs matplotlib: pip install 'agentrl-stepgraph[report]'") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
     rows = metrics.read(folder.metrics)
     train = [r for r in rows if r["stage"] == "train"]
     figure, axes = pyplot.subplots(figsize=(7.5, 4.2), dpi=120)

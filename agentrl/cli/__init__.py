@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Sequence
 
 from agentrl import __version__, catalogue
+from agentrl.cli import _stop
 from agentrl.cli._parser import Parser, positive, seed
 
 __all__ = ["Parser", "main", "overview", "positive", "seed", "verbs"]  # the first and the numbers for verbs of others
@@ -42,6 +43,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run a verb. A mistake of the user's ends with one sentence on standard error and exit code 2."""
     if words is None:  # the program itself, not a test or a notebook
         warnings.formatwarning = _one_line
+        _stop.listen()
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())  # files of the user's own are named as modules, as with `python -m agentrl`
     given = list(sys.argv[1:] if words is None else words)
@@ -57,9 +59,9 @@ def main(words: Sequence[str] | None = None) -> int:
             raise ValueError(f"unknown verb {given[0]!r}{catalogue.nearest(given[0], known)}")
         code: int = importlib.import_module(f"{__name__}.{known[given[0]]}").main(given[1:])
         sys.stdout.flush()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("agentrl: stopped", file=sys.stderr)
-        return 130
+        return _stop.exit_code(stop)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -33,7 +33,9 @@ def read(path: Path) -> dict[str, Any]:
         report: dict[str, Any] = json.loads(read_text(path, "report"))
         report["panel"], report["benchmark"]
         for outcome in report["outcomes"]:
-            outcome["task"], outcome["success"], outcome["ending"]
+            if not isinstance(outcome["success"], bool) or not isinstance(outcome["task"], str):
+                raise TypeError
+            outcome["ending"]
     except (json.JSONDecodeError, KeyError, TypeError):
         raise ValueError(f"{path} is not a report with episodes: write one with agentrl eval --out") from None
     return report

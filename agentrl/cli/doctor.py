@@ -1,22 +1,17 @@
 """`agentrl doctor [--json]`: what is installed here, what each extra would add, and what this machine can run."""
 
-import importlib.util
 import json
 import os
+import re
 from collections.abc import Sequence
+from importlib import metadata
 from typing import Any
 
 from agentrl.cli._parser import Parser
 from agentrl.runfolder import versions
 
-EXTRAS = {
-    "alfworld": "alfworld",
-    "textworld": "textworld",
-    "lora": "peft",
-    "openai": "openai",
-    "tensorboard": "tensorboardX",
-    "report": "matplotlib",
-}
+DISTRIBUTION = "agentrl-stepgraph"
+NEEDED = re.compile(r"(?P<package>[\w.-]+).*; extra == ['\"](?P<extra>[\w-]+)['\"]")  # a line of our own metadata
 
 
 def main(words: Sequence[str]) -> int:
@@ -33,7 +28,7 @@ def main(words: Sequence[str]) -> int:
     print(f"{'cores':20} {found['cores']}")
     print(f"{'accelerator':20} {found['accelerator']}")
     for extra, there in found["extras"].items():
-        said = "there" if there else f"missing: pip install 'agentrl-stepgraph[{extra}]'"
+        said = "there" if there else f"missing: pip install '{DISTRIBUTION}[{extra}]'"
         print(f"extra {extra:14} {said}")
     return 0
 
@@ -47,5 +42,24 @@ def examine() -> dict[str, Any]:
         "versions": versions(),
         "cores": os.cpu_count(),
         "accelerator": cuda,
-        "extras": {extra: importlib.util.find_spec(module) is not None for extra, module in EXTRAS.items()},
+        "extras": {extra: all(map(installed, packages)) for extra, packages in extras().items()},
     }
+
+
+def extras() -> dict[str, list[str]]:
+    """Each extra for users, and the packages it installs."""
+    found: dict[str, list[str]] = {}
+    for line in metadata.requires(DISTRIBUTION) or ():
+        needed = NEEDED.fullmatch(line)
+        if needed and needed["extra"] != "dev":
+            found.setdefault(needed["extra"], []).append(needed["package"])
+    return found
+
+
+def installed(package: str) -> bool:
+    """Is a distribution of this name there?"""
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

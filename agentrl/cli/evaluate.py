@@ -7,7 +7,9 @@ environment.
 """
 
 import argparse
+import errno
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,8 @@ from agentrl.types import Task
 def main(words: Sequence[str]) -> int:
     """See the module."""
     given = parse(words)
-    if given.out is not None and given.out.is_dir():
-        raise ValueError(f"--out {given.out} is a folder: name a file in it")
+    if given.out is not None:
+        check_out(given.out)
     from agentrl.contestant import Contestant
 
     contestant = Contestant.of(given.policy, given.env)
@@ -60,6 +62,16 @@ def main(words: Sequence[str]) -> int:
         whole = {**summary, "outcomes": [asdict(o) for o in report.outcomes]}
         write_atomically(given.out, json.dumps(whole, indent=1).encode())
     return 0
+
+
+def check_out(path: Path) -> None:
+    """Raises ValueError if the report could not be written there: told before anything is played."""
+    if path.is_dir():
+        raise ValueError(f"--out {path} is a folder: name a file in it")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        why = os.strerror(errno.EACCES if folder.is_dir() else errno.ENOTDIR)
+        raise ValueError(f"cannot write {path}: {why}; choose another folder")
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

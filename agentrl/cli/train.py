@@ -1,12 +1,15 @@
 """`agentrl train RECIPE.toml [section.key=value ...] [--resume] [--dry-run]`: run a recipe.
 
---dry-run resolves everything and prints the configuration with every default, and trains nothing.
+--dry-run resolves everything and prints the configuration with every default, and trains nothing. Ctrl-C or SIGTERM
+stops a run, which --resume then takes up at its last checkpoint.
 """
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentrl.cli import _stop
 from agentrl.cli._parser import Parser
 
 
@@ -28,19 +31,25 @@ def main(words: Sequence[str]) -> int:
 
         print(tomli_w.dumps(settings.dump()))
         return 0
+    from agentrl import picture
     from agentrl.rollout import TooManyFaults
     from agentrl.train import train
 
+    if settings.tables.log.picture:
+        picture.check()
     try:
         run = train(settings, resume=given.resume)
-    except KeyboardInterrupt:
-        print(f"agentrl: stopped; go on with: agentrl train {' '.join(words)} --resume", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        print(f"agentrl: stopped; go on with: agentrl train {again(words)}", file=sys.stderr)
+        return _stop.exit_code(stop)
     except TooManyFaults as error:
         raise ValueError(str(error)) from error
     if settings.tables.log.picture:
-        from agentrl.picture import learning_curve
-
-        print(f"picture: {learning_curve(run.folder)}", file=sys.stderr)
+        print(f"picture: {picture.learning_curve(run.folder)}", file=sys.stderr)
     print(settings.folder)
     return 0
+
+
+def again(words: Sequence[str]) -> str:
+    """The words that resume the run, as a shell takes them."""
+    return shlex.join([*words, *([] if "--resume" in words else ["--resume"])])

@@ -1,6 +1,9 @@
 """Every mistake in a command's words is one sentence on standard error and exit code 2, and nothing is written."""
 
 import json
+import shlex
+import sys
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import pytest
 
 from agentrl import cli
 from agentrl.cli import main
+from agentrl.cli.train import again
 
 RANDOM = ("eval", "alfworld", "--policy", "random")
 
@@ -19,6 +23,9 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "object.json").write_text('{"a": 1}')
     (tmp_path / "cut.json").write_text("[1, ")
     (tmp_path / "report.json").write_text('{"panel": "p", "benchmark": "b", "outcomes": 3}')
+    (tmp_path / "odd.json").write_text(
+        '{"panel": "p", "benchmark": "b", "outcomes": [{"task": "t", "success": "yes", "ending": "done"}]}'
+    )
     (tmp_path / "nothing.json").write_text('{"panel": "p", "benchmark": "b", "outcomes": []}')
     (tmp_path / "empty.tw-pddl").write_text("")
     return tmp_path
@@ -44,6 +51,10 @@ def files(tmp_path: Path) -> Path:
         ((*RANDOM, "--panel", "object.json"), "no JSON list of task keys"),
         ((*RANDOM, "--games", "empty.tw-pddl"), "is empty: write or download it again"),
         ((*RANDOM, "--tasks", "1", "--out", "."), "is a folder: name a file in it"),
+        (
+            (*RANDOM, "--tasks", "1", "--out", "odd.json/report.json"),
+            "cannot write odd.json/report.json: Not a directory",
+        ),
         (("check", "alfworld", "--tasks", "-1"), "argument --tasks"),
         (("play", "alfworld", "--actions", "nope"), "no such actions file"),
         (("play", "alfworld", "--actions", "binary"), "is not UTF-8 text"),
@@ -53,6 +64,7 @@ def files(tmp_path: Path) -> Path:
         (("compare", "report.json"), "the following arguments are required: b"),
         (("compare", "report.json", "report.json"), "not a report with episodes"),
         (("compare", "nothing.json", "nothing.json"), "nothing to compare"),
+        (("compare", "odd.json", "odd.json"), "not a report with episodes"),
         (("compare", "binary", "report.json"), "is not UTF-8 text"),
         (("compare", "nope", "nope"), "no such report"),
         (("doctor", "--nope"), "unrecognized arguments: --nope"),
@@ -105,6 +117,27 @@ def test_every_verb_says_what_it_does_and_has_help(verb, capsys):
     assert "agentrl " + verb in capsys.readouterr().out
 
 
-def test_doctor_names_every_extra(capsys):
+def test_doctor_names_every_extra_and_what_is_missing(capsys, monkeypatch):
+    described = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert main(["doctor", "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)["extras"]) >= {"alfworld", "lora", "openai"}
+    found = json.loads(capsys.readouterr().out)["extras"]
+    assert set(found) == set(described["project"]["optional-dependencies"]) - {"dev"}
+    monkeypatch.setattr("agentrl.cli.doctor.installed", lambda package: package != "httpx")
+    assert main(["doctor"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("extra")]
+    missing = [line for line in lines if "missing" in line]
+    assert missing == ["extra search         missing: pip install 'agentrl-stepgraph[search]'"]  # it needs bm25s too
+
+
+def test_a_run_that_cannot_draw_its_picture_says_so_before_it_trains(tmp_path, capsys, monkeypatch):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text('env = {name = "alfworld"}\nmodel = {new = {}}\nengine = {}\nlog = {picture = true}')
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["train", str(recipe), f"run.folder={tmp_path / 'runs'}"]) == 2
+    assert "agentrl-stepgraph[report]" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_words_that_resume_a_run_are_what_a_shell_takes():
+    words = ["r.toml", "eval.modes=['greedy']", "run.name=a b"]
+    assert shlex.split(again(words)) == shlex.split(again([*words, "--resume"])) == [*words, "--resume"]

@@ -115,7 +115,8 @@ def listen_to_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_ctrl_c_leaves_a_run_that_goes_on(recipe):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_and_sigterm_leave_a_run_that_goes_on(recipe, number, code):
     whole = run(recipe, "whole")
     folder = recipe.parent / "runs"
     command = [sys.executable, "-m", "agentrl", "train", str(recipe), "run.name=cut", f"run.folder={folder}"]
@@ -125,9 +126,9 @@ def test_ctrl_c_leaves_a_run_that_goes_on(recipe):
     metrics = folder / "cut" / "metrics.jsonl"
     while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 4):
         time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == code
     assert said.strip().splitlines()[-1].startswith("agentrl: stopped; go on with")
     same(whole, run(recipe, "cut", "--resume"))
 
@@ -237,11 +238,14 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_once_there_is_space(rec
     assert main([*words, "--resume"]) == 0
 
 
-def test_a_finished_run_given_more_iterations_is_evaluated_at_its_new_end(recipe):
-    folder = run(recipe, "a")
-    run(recipe, "a", "--resume", "run.iterations=4")
+def test_a_finished_run_given_more_iterations_learns_on_and_is_evaluated_at_its_new_end(recipe):
+    folder = run(recipe, "a", "optim.schedule=cosine")
+    run(recipe, "a", "optim.schedule=cosine", "--resume", "run.iterations=4")
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [r["step"] for r in rows if r.get("name") == "end"] == [3, 3, 4, 4]
+    scale = [r["lr_scale"] for r in rows if r["stage"] == "train"]
+    assert scale[2] == pytest.approx(0.25)  # (1 + cos(2 pi / 3)) / 2, the last of 3
+    assert scale[3] == pytest.approx(0.5 - 0.5**1.5)  # (1 + cos(3 pi / 4)) / 2, the last of 4
 
 
 @pytest.mark.parametrize(
