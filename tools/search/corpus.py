@@ -73,11 +73,16 @@ def contents(document: object) -> str | None:
     if not isinstance(document, dict):
         return None
     if isinstance(document.get("contents"), str):
-        return str(document["contents"])
+        return whole(document["contents"])
     if isinstance(document.get("text"), str):
         title = str(document.get("title") or "").strip('"')
-        return f'"{title}"\n{document["text"]}'
+        return whole(f'"{title}"\n{document["text"]}')
     return None
+
+
+def whole(text: str) -> str:
+    """The text, with "?" for half of a surrogate pair, which JSON can hold and no tokenizer takes."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _passage(path: Path, number: int, line: bytes) -> Passage:
@@ -88,4 +93,4 @@ def _passage(path: Path, number: int, line: bytes) -> Passage:
     words = contents(document)
     if words is None:
         raise ValueError(f"line {number} of the corpus {path} is no passage: it needs contents, or title and text")
-    return Passage(str(document.get("id", number)), words)
+    return Passage(whole(str(document.get("id", number))), words)

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from agentrl.retrieval import Passage
 from agentrl.tools.search import msgpack
-from agentrl.tools.search.corpus import contents
+from agentrl.tools.search.corpus import contents, whole
 
 Dialect = Literal["search_r1", "skyrl", "gem", "rerank", "serp"]
 SINGLE: tuple[Dialect, ...] = ("skyrl", "gem")  # one query a request
@@ -73,11 +73,11 @@ def _passage(item: object) -> Passage:
     document, score = item, None
     if isinstance(item, dict) and "document" in item:
         document, score = item["document"], item.get("score")
-    words = document if isinstance(document, str) else contents(document)
+    words = whole(document) if isinstance(document, str) else contents(document)
     if words is None:
         raise Garbled(f"its answer holds something that is no passage: {_short(item)}")
     named = document.get("id") if isinstance(document, dict) else None
-    own = hashlib.sha1(words.encode("utf-8", "replace")).hexdigest()[:12] if named is None else str(named)
+    own = hashlib.sha1(words.encode()).hexdigest()[:12] if named is None else whole(str(named))
     return Passage(own, words, float(score) if isinstance(score, int | float) else None)
 
 

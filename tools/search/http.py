@@ -140,18 +140,30 @@ class Http:
     def _try(self, url: str, queries: list[str], k: int) -> "list[list[Passage]] | _Failed":
         content, kind = ask(self.config.dialect, queries, k)
         try:
-            answer = self._client.post(url, content=content, headers={"content-type": kind})
-        except self._httpx.TimeoutException:
+            status, body = self._post(url, content, kind)
+        except (self._httpx.TimeoutException, TimeoutError):
             return _Failed(f"no answer in {self.config.timeout_s:g} s")
         except (self._httpx.HTTPError, self._httpx.InvalidURL) as error:
             return _Failed(str(error) or type(error).__name__)
-        if answer.status_code != 200:
-            words = " ".join(answer.text.split())[:200]
-            return _Failed(f"{answer.status_code} {words}", answer.status_code in PASSING or answer.status_code >= 500)
+        if status != 200:
+            words = " ".join(body.decode("utf-8", "replace").split())[:200]
+            return _Failed(f"{status} {words}", status in PASSING or status >= 500)
         try:
-            return read(self.config.dialect, answer.content, len(queries), k)
+            return read(self.config.dialect, body, len(queries), k)
         except Garbled as error:
             return _Failed(str(error))
+
+    def _post(self, url: str, content: bytes, kind: str) -> tuple[int, bytes]:
+        """Status and body; TimeoutError for a body that trickles on after the time of a try, which the library, whose
+        limits are between two bytes, would wait for."""
+        ends = time.monotonic() + self.config.timeout_s
+        parts = []
+        with self._client.stream("POST", url, content=content, headers={"content-type": kind}) as answer:
+            for part in answer.iter_bytes():
+                parts.append(part)
+                if time.monotonic() > ends:
+                    raise TimeoutError
+        return answer.status_code, b"".join(parts)
 
 
 def _library() -> ModuleType:

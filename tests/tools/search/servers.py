@@ -1,8 +1,8 @@
 """A small search server in a process of its own, speaking any dialect, or misbehaving: `python servers.py DIALECT HOW`.
 
 It answers query q with documents "q 0", "q 1", ... HOW is `well`, or a fault: `500:N` and `429:N` (that status to the
-first N requests), `die:N` (the process ends at request N), `slow:S` (waits S seconds), `rubbish`, `short` (a list too
-few), `bad:WORD` (500 to every request that holds WORD), `refuse` (422).
+first N requests), `die:N` (the process ends at request N), `slow:S` (waits S seconds), `drip:S` (S seconds between two
+bytes), `rubbish`, `short` (a list too few), `bad:WORD` (500 to every request that holds WORD), `refuse` (422).
 """
 
 import itertools
@@ -119,6 +119,12 @@ def run(dialect: str, how: str) -> None:
             self.send_response(status)
             self.send_header("content-length", str(len(content)))
             self.end_headers()
+            if fault == "drip":
+                for byte in content:
+                    self.wfile.write(bytes([byte]))
+                    self.wfile.flush()
+                    time.sleep(float(number))
+                return
             self.wfile.write(content)
 
         def log_message(self, *args) -> None:

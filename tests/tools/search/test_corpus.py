@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -256,6 +257,22 @@ def test_the_dense_index_is_kept_beside_the_corpus(corpus, encoder, monkeypatch)
     assert dense(corpus, encoder).search(["oslo"], 2) == first
     monkeypatch.undo()
     assert [len(one) for one in dense(corpus, encoder, factory="HNSW4").search(["oslo"], 2)] == [2]
+
+
+def test_threads_may_ask_the_dense_index_at_once(corpus, encoder):
+    index = dense(corpus, encoder, query_tokens=8)
+    alone = [index.search([f"oslo {'fjord ' * n}"], 3) for n in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        asked = list(range(8)) * 20
+        together = list(threads.map(lambda n: index.search([f"oslo {'fjord ' * n}"], 3), asked))
+    assert together == [alone[n] for n in asked]
+
+
+def test_half_a_character_in_a_corpus_is_no_end_of_anything(corpus):
+    """JSON can hold half of a surrogate pair; no tokenizer takes it, and it costs nobody an episode."""
+    corpus.write_text('{"id": "a\\udc00", "contents": "T\\ud800\\noslo \\ud83d\\ude00 x\\ud800"}\n')
+    (found,) = bm25(corpus).search(["oslo"], 3)[0]
+    assert (found.id, found.contents) == ("a?", "T?\noslo \U0001f600 x?")
 
 
 @pytest.mark.parametrize(

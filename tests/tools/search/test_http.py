@@ -60,12 +60,13 @@ def test_a_status_that_may_pass_is_asked_again(how):
         ("rubbish", "is not JSON"),
         ("short", "0 lists of passages for 1 queries"),
         ("slow:5", "no answer in 0.2 s"),
+        ("drip:0.1", "no answer in 0.2 s"),
         ("die:1", "disconnected|reset|refused"),
     ],
 )
 def test_a_server_that_does_not_come_round_is_a_fault_in_words(how, words):
     with server(how=how) as url, pytest.raises(ToolFault, match=words) as fault:
-        client(url, retries=1, timeout_s=0.2 if how == "slow:5" else 5.0).search(["q", "r"], 1)
+        client(url, retries=1, timeout_s=0.2 if how in ("slow:5", "drip:0.1") else 5.0).search(["q", "r"], 1)
     assert url in str(fault.value) and "2 tries" in str(fault.value)
 
 
