@@ -28,8 +28,10 @@ class Thread:
         self._thread.start()
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            with suppress(Expired):
+        while True:
+            with suppress(Expired):  # one that comes late finds the thread waiting for its next job
+                if (job := self._jobs.get()) is None:
+                    return
                 job()
 
     def interrupt(self) -> None:

@@ -2,21 +2,22 @@
 
 In the terminal: type an action, or its number. With --actions, every line of FILE is sent exactly as written (FILE
 ending in .json: a list of strings), past the end of an episode too and without a step limit; --json prints one object
-a line, the reset first.
+a line, the reset first. Agents that the environment calls are played by their experts.
 """
 
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from agentrl import catalogue, world
 from agentrl.cli._parser import Parser
-from agentrl.config import override, resolve
+from agentrl.config import Entry, override, resolve
 from agentrl.env import Env
-from agentrl.policies import read_actions
-from agentrl.types import Observation, Task
+from agentrl.policies import ExpertActor, read_actions
+from agentrl.types import Errand, Observation, Reply, StepResult, Task
 
 
 def main(words: Sequence[str]) -> int:
@@ -43,21 +44,75 @@ def main(words: Sequence[str]) -> int:
     actions = None if given.actions is None else read_actions(given.actions)
     entry = resolve("envs", options, "env")
     task = world.panel(entry, [given.task])[0] if given.task else world.tasks(entry)[0]
-    env: Env = entry.module.make(entry.config)
-    try:
+    with Table(entry) as env:
         if actions is not None:
             script(env, task, actions, as_json=given.json)
         else:
             by_hand(env, task)
-    finally:
-        env.close()
     return 0
 
 
-def script(env: Env, task: Task, actions: Sequence[str], *, as_json: bool) -> None:
+class Table:
+    """An environment to play, whose called agents are played by their experts."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.env: Env = entry.module.make(entry.config)
+
+    def __enter__(self) -> "Table":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.env.close()
+
+    def reset(self, task: Task) -> Observation:
+        """Start the task."""
+        return self.env.reset(task)
+
+    def info(self) -> Any:
+        """What the environment tells of its first state."""
+        return self.env.info() if hasattr(self.env, "info") else {}
+
+    def step(self, action: str) -> StepResult:
+        """Carry out one action, errands included; `info["errands"]` then tells who said what."""
+        result = self.env.step(action)
+        errands: Sequence[Errand] = result.info.get("errands", ())
+        if not errands:
+            return result
+        replies = tuple(self._reply(errand) for errand in errands)
+        result = self.env.returned(replies)  # type: ignore[attr-defined]
+        assert isinstance(result, StepResult)
+        said = [f"{errand.agent}: {reply.text}" for errand, reply in zip(errands, replies, strict=True)]
+        return result._replace(info={**result.info, "errands": said})
+
+    def _reply(self, errand: Errand) -> Reply:
+        """Play an errand to its end."""
+        from agentrl import agents
+        from agentrl.errands import reply_of
+        from agentrl.limits import Limits
+        from agentrl.loop import Loop
+        from agentrl.rollout import play
+
+        chosen = agents.sections(self.entry, {})
+        team = agents.team(self.entry, resolve("context", {"name": "full"}), Limits(), "expert", chosen)
+        if errand.agent not in team:
+            raise ValueError(f"the environment calls agent {errand.agent!r} and says nothing of it: it has no `agents`")
+        pools = {name: world.pool(agent.env, "inline") for name, agent in team.items()}
+        crew = agents.Crew(team, pools, admissible=False, seed=0)
+        actors = {name: ExpertActor(agent.expert, agent.prompt) for name, agent in team.items()}
+        try:
+            with Loop() as loop:
+                (record,) = loop.run(play(crew.player(actors).agents[errand.agent], [errand.task]))
+        finally:
+            for pool in pools.values():
+                pool.close()
+        return reply_of(record)
+
+
+def script(env: Table, task: Task, actions: Sequence[str], *, as_json: bool) -> None:
     """Send the actions one by one and print what comes back."""
     observation = env.reset(task)
-    info = env.info() if hasattr(env, "info") else {}
+    info = env.info()
     show(row(None, observation, 0.0, False, info), as_json)
     for action in actions:
         result = env.step(action)
@@ -79,12 +134,14 @@ def show(line: dict[str, Any], as_json: bool) -> None:
         return
     if line["action"] is not None:
         print(f"> {line['action']}")
+    for said in line["info"].get("errands", ()):
+        print(f"[{said}]")
     print(line["observation"])
     if line["reward"]:
         print(f"[reward {line['reward']:g}]")
 
 
-def by_hand(env: Env, task: Task) -> None:
+def by_hand(env: Table, task: Task) -> None:
     """Play in the terminal until the episode ends or input does."""
     observation = env.reset(task)
     print(f"task {task.key}; type an action or its number, empty line to leave\n")
@@ -102,6 +159,8 @@ def by_hand(env: Env, task: Task) -> None:
         chosen = int(typed) - 1 if typed.isdigit() else -1
         result = env.step(observation.actions[chosen] if 0 <= chosen < len(observation.actions) else typed)
         observation = result.observation
+        for said in result.info.get("errands", ()):
+            print(f"[{said}]")
         if result.reward:
             print(f"[reward {result.reward:g}]")
         if result.terminated or result.truncated:

@@ -1,0 +1,199 @@
+"""The environment: the writer's tools, and the errands that send its code to the tester."""
+
+import ast
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agentrl import tool_action
+from agentrl.calls import Call
+from agentrl.env import Env, Move
+from agentrl.envs import code_repair
+from agentrl.envs.code_pair.writer import PENDING, Config, Writer, hooks
+from agentrl.envs.code_repair.environment import Compact
+from agentrl.envs.code_repair.tasks import edits
+from agentrl.envs.code_repair.workspace import runner_of
+from agentrl.envs.code_test.environment import EXPERTS, Listed, slips_of
+from agentrl.prompt import Prompt
+from agentrl.tool_tasks import RowTasks
+from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
+
+__all__ = ["EXPERTS", "CodePair", "agents", "expert", "prompt", "tasks"]
+
+TESTER = "tester"
+
+
+class CodePair(Listed):
+    """A turn in which the tester is asked is over when it has answered."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises ValueError if no sandbox holds on this machine."""
+        runner_of(config)
+        super().__init__(hooks.make(config), config.prompt == "compact")  # type: ignore[arg-type]
+        self._waiting: StepResult | None = None
+
+    def reset(self, task: Task) -> Observation:
+        """Lay out the task's files."""
+        self._waiting = None
+        return super().reset(task)
+
+    def step(self, action: str) -> StepResult:
+        """Carry out calls; what they say to the tester goes out as an errand."""
+        result = super().step(action)
+        writer: Writer = self.inner.instance
+        if self.inner.over or not writer._asking:
+            return result
+        self._waiting = result
+        key = f"{self.inner.task.key}/{len(writer._heard)}"
+        errand = Errand(TESTER, Task(key=key, env="code_test", params=writer._question()))
+        return result._replace(info={**result.info, "errands": (errand,)})
+
+    def returned(self, replies: tuple[Reply, ...]) -> StepResult:
+        """What the tester says, in the place of the call's own word."""
+        assert self._waiting is not None, "nobody was asked"
+        result, self._waiting = self._waiting, None
+        told = finding(replies[0])
+        writer: Writer = self.inner.instance
+        writer._hear(told)
+        seen = told_by(result.observation, told)
+        self.inner._seen = seen = replace(seen, actions=(), state_key=writer.state_key())
+        return result._replace(observation=self._listed(seen))
+
+
+def finding(reply: Reply) -> str:
+    """A tester's report in words; one that was lost, or said nothing, is told as such."""
+    if reply.status == Status.ENV_ERROR:
+        return "The tester failed."
+    turn = tool_action.read(reply.text)
+    for item in turn.items if reply.status == Status.DONE else ():
+        if isinstance(item, Call) and item.name == "report":
+            verdict = "passes" if item.arguments.get("passes") is True else "fails"
+            return f"{verdict}: {item.arguments.get('finding', '')}".rstrip(": ")
+    return "The tester came to no conclusion."
+
+
+def told_by(observation: Observation, told: str) -> Observation:
+    """An observation in which the tester has spoken."""
+    messages = tuple(
+        Message(m.role, told, m.name) if (m.name, m.content) == ("ask_tester", PENDING) else m
+        for m in observation.messages
+    )
+    several = len(messages) > 1
+    text = "\n".join(f"{m.name}: {m.content}" if several and m.name else m.content for m in messages)
+    return replace(observation, text=text, messages=messages)
+
+
+class Player:
+    """Has the code tested, undoes one of the task's mistakes, and so on; hands in what passes. Any offered action with
+    probability `slips`."""
+
+    def __init__(self, env: CodePair, seed: int, slips: float) -> None:
+        self._env, self._seed, self._slips = env, seed, slips
+        self._rng, self._fixes = np.random.default_rng(seed), list[tuple[str, str, str]]()
+        self._heard = 0
+
+    def reset(self, task: Task) -> None:
+        """Plan the changes."""
+        self._rng = np.random.default_rng([self._seed, *task.key.encode()])
+        self._fixes, self._heard = [tuple(fix) for fix in task.params["fixes"]], 0
+
+    def act(self, observation: Observation) -> Move:
+        """The next call."""
+        writer: Writer = self._env.inner.instance
+        if self._rng.random() < self._slips:
+            offered = writer._offers()
+            return Move(offered[int(self._rng.integers(len(offered)))])
+        fresh, self._heard = len(writer._heard) > self._heard, len(writer._heard)
+        if fresh and writer._heard[-1].startswith("passes"):
+            return Move(tool_action.call("submit"))
+        if not fresh and self._heard < writer._config.asks:
+            return Move(tool_action.call("ask_tester"))
+        if not self._fixes:
+            return Move(tool_action.call("submit"))
+        path, old, new = self._fixes.pop(0)
+        if writer._config.prompt == "compact":
+            pair = offered_edit(path, writer._now()[path], old, new)
+            if pair is None:  # a careless change stands in its way
+                return Move(tool_action.call("submit"))
+            old, new = pair
+        if writer._now().get(path) == old:
+            return Move(tool_action.call("write_file", path=path, content=new))
+        return Move(tool_action.call("replace", path=path, old=old, new=new))
+
+
+class _Rows(Sequence[Mapping[str, Any]]):
+    """Rows of `code_repair`'s tasks, made when asked for."""
+
+    def __init__(self, listed: Sequence[Task], chosen: Sequence[int]) -> None:
+        self._listed, self._chosen = listed, chosen
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        task = self._listed[self._chosen[i]]
+        return {**task.params, "key": task.key.partition("/")[2]}
+
+
+def tasks(config: Config) -> RowTasks:
+    """Those of `code_repair`, under this environment's name; with the compact prompt those that its listed changes can
+    solve. ValueError if there are none."""
+    return RowTasks(_rows(config), "code_pair", "all", config.test_share)
+
+
+@functools.lru_cache(maxsize=8)
+def _read_rows(section: str) -> _Rows:
+    config = Config.model_validate_json(section)
+    listed = code_repair.tasks(config)
+    chosen = range(len(listed)) if config.prompt == "chat" else [i for i in range(len(listed)) if solvable(listed[i])]
+    if not len(chosen):
+        raise ValueError(f"no task of level {config.level} and programs {config.programs!r} has a listed solution")
+    return _Rows(listed, chosen)
+
+
+def _rows(config: Config) -> _Rows:
+    return _read_rows(config.model_dump_json())
+
+
+def solvable(task: Task) -> bool:
+    """Can every mistake of the task be undone by a change that the compact form offers?"""
+    files = task.params["files"]
+    return all(offered_edit(path, files[path], old, new) is not None for path, old, new in task.params["fixes"])
+
+
+def offered_edit(path: str, source: str, old: str, new: str) -> tuple[str, str] | None:
+    """The offered change of a file that means what the replacement of `old` by `new` means; None if there is none."""
+    offered = list(edits(path, source))
+    if (old, new) in offered or source.count(old) != 1:
+        return (old, new) if (old, new) in offered else None
+    wanted = _meaning(source.replace(old, new))
+    return next((pair for pair in offered if _meaning(source.replace(*pair)) == wanted), None)
+
+
+def _meaning(source: str) -> str:
+    try:
+        return ast.dump(ast.parse(source))
+    except (SyntaxError, ValueError):
+        return source
+
+
+def agents(config: Config) -> Mapping[str, Mapping[str, Any]]:
+    """The tester, with the same sandbox and prompt."""
+    own = config.model_dump(include={"prompt", "sandbox", "timeout_s", "calls"})
+    return {TESTER: {"env": {"name": "code_test", **own}, "expert": "expert", "limits": {"turns": 8}}}
+
+
+def prompt(config: Config) -> Prompt:
+    """How it speaks to the writer."""
+    return Compact() if config.prompt == "compact" else hooks.prompt(config)
+
+
+def expert(env: Env, name: str, seed: int) -> Player:
+    """`expert`, `careless:P` (any offered action with probability P; 0.3 if left out) or `random`."""
+    assert isinstance(env, CodePair)
+    return Player(env, seed, slips_of(name, "code_pair"))

@@ -1,0 +1,136 @@
+"""The writer's tools on a repository whose tests only the tester runs."""
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import Field
+
+from agentrl import tool_action
+from agentrl.envs import code_repair
+from agentrl.envs.code_repair.tasks import edits
+from agentrl.envs.code_repair.workspace import Workspace
+from agentrl.envs.code_test.environment import ask
+from agentrl.tool_env import environment
+
+SYSTEM = "You repair Python code. Look at the files, change them, have them tested, and submit."
+ROLE = (
+    "You cannot run code. A tester can: call ask_tester, and it tells you whether the code is right and what it found."
+)
+PENDING = "The tester is at work."
+
+
+class Config(code_repair.Config, frozen=True):
+    """Options of `code_repair`, and asks: how often the tester may be asked."""
+
+    asks: int = Field(3, ge=0)
+
+
+class Writer:
+    """A repository whose tests fail. Repair it with the help of a tester; hidden checks decide."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._work = Workspace(code_repair.Config(**{**config.model_dump(exclude={"asks"}), "prompt": "chat"}))
+        self._files: dict[str, str] = {}
+        self._hidden: dict[str, Any] = {}
+        self._asking, self._heard = False, tuple[str, ...]()
+        self.done = False
+
+    def reset(self, statement: str, files: dict[str, str], hidden: dict[str, Any]) -> str:
+        """Lay out the files."""
+        self._work.reset(statement, files, hidden)
+        self._files, self._hidden = dict(files), hidden
+        shown = [f"{path}\n{files[path]}" for path in sorted(files) if not path.startswith("test_")]
+        return "\n".join(shown) if self._config.prompt == "compact" else f"{statement}\n{ROLE}"
+
+    def list_files(self) -> str:
+        """List the files of the repository."""
+        return self._work.list_files()
+
+    def read_file(self, path: str) -> str:
+        """Read a file.
+
+        Args:
+            path: the file, as list_files names it.
+        """
+        return self._work.read_file(path)
+
+    def write_file(self, path: str, content: str) -> str:
+        """Write a whole file, new or not.
+
+        Args:
+            path: the file, relative to the repository.
+            content: all of its text.
+        """
+        return self._work.write_file(path, content)
+
+    def replace(self, path: str, old: str, new: str) -> str:
+        """Replace a piece of a file by another.
+
+        Args:
+            path: the file.
+            old: text that stands in the file exactly once; give whole lines if in doubt.
+            new: what to put in its place.
+        """
+        return self._work.replace(path, old, new)
+
+    def ask_tester(self) -> str:
+        """Have the repository tested as it is at the end of this turn."""
+        if self._asking:
+            raise ValueError("the tester is at work already")
+        if len(self._heard) >= self._config.asks:
+            raise ValueError(f"the tester was asked {self._config.asks} times, which is all")
+        self._asking = True
+        return PENDING
+
+    def submit(self) -> str:
+        """Hand in the repository as it is. Ends the task."""
+        self.done = True
+        return "submitted"
+
+    def state_key(self) -> str:
+        """Equal files and equal findings are one state."""
+        text = json.dumps([sorted(self._now().items()), self._heard, self.done])
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def reward(self) -> dict[str, float]:
+        """As in `code_repair`, and format: something was handed in."""
+        return {**self._work.reward(), "format": float(self.done)}
+
+    def success(self) -> bool:
+        """Every hidden check passes."""
+        return self._work.success()
+
+    def _now(self) -> dict[str, str]:
+        return {path: self._work.read_file(path) for path in self._work.list_files().split("\n")}
+
+    def _question(self) -> dict[str, Any]:
+        """What the tester gets: the code as it is, and the tests as they were."""
+        own = {path: text for path, text in self._now().items() if not path.startswith("test_")}
+        given = {path: text for path, text in self._files.items() if path.startswith("test_")}
+        return ask({**own, **given}, self._hidden)
+
+    def _hear(self, finding: str) -> None:
+        self._asking, self._heard = False, (*self._heard, finding)
+
+    def _offers(self) -> list[str]:
+        """The compact form's actions: the tester, to hand in, and every single change of an expression."""
+        now = self._now()
+        found = [tool_action.call("ask_tester")] if len(self._heard) < self._config.asks else []
+        found.append(tool_action.call("submit"))
+        for path in sorted(path for path in now if path.endswith(".py") and not path.startswith("test_")):
+            found += [tool_action.call("replace", path=path, old=old, new=new) for old, new in edits(path, now[path])]
+        return found
+
+
+hooks = environment(
+    Writer,
+    rows=[],
+    config=Config,
+    system=SYSTEM,
+    weights={"solved": 0.0, "share": 0.0, "format": 0.0},
+    snapshots=True,
+    module=__name__,
+)
+make = hooks.make  # bound here, where a pickled instance looks for it

@@ -1,0 +1,23 @@
+"""Testing code: read a small program, write and run tests, and say whether it is right.
+
+The programs are those of `code_repair`, each once with its mistakes and once without. What is said is compared with
+hidden checks of the code as it is, so that it is judged the same wherever the code comes from: in `code_pair` a writer
+of code sends its own.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from agentrl.envs.code_test.environment import EXPERTS, CodeTest, expert, kind, prompt, tasks
+from agentrl.envs.code_test.tester import Config
+
+__all__ = ["EXPERTS", "GYMNASIUM_IDS", "WAITS", "Config", "expert", "kind", "make", "prompt", "tasks"]
+
+WAITS = True  # for a sandbox
+GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeTest-v0": {}})
+
+
+def make(config: Config) -> CodeTest:
+    """An instance; ValueError if no sandbox holds on this machine."""
+    return CodeTest(config)

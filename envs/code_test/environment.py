@@ -1,0 +1,173 @@
+"""The environment: the tester's tools through the core's tool calling, and a form of it that lists its actions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agentrl import tool_action
+from agentrl.env import Env, Move, Verdict
+from agentrl.envs import code_repair
+from agentrl.envs.code_repair.environment import Compact as Words
+from agentrl.envs.code_repair.workspace import runner_of
+from agentrl.envs.code_test.tester import Config, Tester, hooks
+from agentrl.prompt import Prompt
+from agentrl.tool_env import SnapshotToolEnv
+from agentrl.tool_tasks import RowTasks
+from agentrl.types import Observation, StepResult, Task
+
+EXPERTS = ("expert", "careless", "random")
+STATEMENT = """\
+Is the code of this repository right? Its docstrings say what it is to do, and the files called test_....py are a
+beginning. Checks that you do not see decide. Files: {files}.
+When you know, call report."""
+
+
+class Listed:
+    """A tool environment; with the compact prompt every observation lists what its object `_offers`."""
+
+    def __init__(self, inner: SnapshotToolEnv, compact: bool) -> None:
+        self.inner, self._compact = inner, compact
+
+    def reset(self, task: Task) -> Observation:
+        """Start the task."""
+        return self._listed(self.inner.reset(task))
+
+    def step(self, action: str) -> StepResult:
+        """Carry out calls."""
+        result = self.inner.step(action)
+        return result._replace(observation=self._listed(result.observation))
+
+    def cut(self) -> Verdict:
+        """Judge things as they are."""
+        return self.inner.cut()
+
+    def close(self) -> None:
+        """Forget the episode."""
+        self.inner.close()
+
+    def snapshot(self) -> Any:
+        """The files and what was told."""
+        return self.inner.snapshot()
+
+    def restore(self, snapshot: Any) -> Observation:
+        """Go back to them."""
+        return self._listed(self.inner.restore(snapshot))
+
+    def _listed(self, observation: Observation) -> Observation:
+        if not self._compact or self.inner.over or self.inner.instance is None:
+            return observation
+        return replace(observation, actions=tuple(dict.fromkeys(self.inner.instance._offers())))
+
+
+class CodeTest(Listed):
+    """The tester's environment."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises ValueError if no sandbox holds on this machine."""
+        runner_of(config)
+        super().__init__(hooks.make(config), config.prompt == "compact")  # type: ignore[arg-type]
+
+
+class Compact(Words):
+    """Few words: a report is its verdict and its line."""
+
+    def answer(self, action: str) -> str:
+        """The call in words."""
+        turn = tool_action.read(action)
+        item = turn.items[0] if len(turn.items) == 1 else None
+        if getattr(item, "name", "") != "report":
+            return super().answer(action)
+        arguments: Mapping[str, Any] = getattr(item, "arguments", {})
+        verdict = "passes" if arguments.get("passes") else "fails"
+        return f"{verdict} {arguments.get('finding', '')}".strip()
+
+
+class _Both(Sequence[Mapping[str, Any]]):
+    """Rows of `code_repair`'s tasks, each as it is and mended."""
+
+    def __init__(self, listed: Sequence[Task]) -> None:
+        self._listed = listed
+
+    def __len__(self) -> int:
+        return 2 * len(self._listed)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        task, mended = self._listed[i // 2], i % 2 == 1
+        files = dict(task.params["files"])
+        for path, old, new in task.params["fixes"] if mended else ():
+            files[path] = files[path].replace(old, new, 1)
+        key = f"{task.key.partition('/')[2]}/{'right' if mended else 'wrong'}"
+        return {"key": key, "kind": kind(task), **ask(files, task.params["hidden"])}
+
+
+def ask(files: Mapping[str, str], hidden: Mapping[str, Any]) -> dict[str, Any]:
+    """What the task of testing these files is made of."""
+    return {"statement": STATEMENT.format(files=", ".join(sorted(files))), "files": dict(files), "hidden": dict(hidden)}
+
+
+def kind(task: Task) -> str:
+    """Level and kind of the mistake, for tables."""
+    return str(task.params.get("kind", "code_test"))
+
+
+def tasks(config: Config) -> RowTasks:
+    """The tasks of a configuration; ValueError if there are none."""
+    return RowTasks(_Both(code_repair.tasks(config)), "code_test", "all", config.test_share)
+
+
+def prompt(config: Config) -> Prompt:
+    """How it speaks to a model."""
+    return Compact() if config.prompt == "compact" else hooks.prompt(config)
+
+
+class Player:
+    """Runs the tests and reports the first line that failed; any listed action with probability `slips`."""
+
+    def __init__(self, env: CodeTest, seed: int, slips: float) -> None:
+        self._env, self._seed, self._slips = env, seed, slips
+        self._rng = np.random.default_rng(seed)
+
+    def reset(self, task: Task) -> None:
+        """Seed by the task."""
+        self._rng = np.random.default_rng([self._seed, *task.key.encode()])
+
+    def act(self, observation: Observation) -> Move:
+        """The next call."""
+        instance: Tester = self._env.inner.instance
+        if self._rng.random() < self._slips:
+            offered = instance._offers()
+            return Move(offered[int(self._rng.integers(len(offered)))])
+        if not instance._seen:
+            return Move(tool_action.call("run_tests"))
+        failed = instance._failures()
+        if failed:
+            return Move(tool_action.call("report", passes=False, finding=failed[0]))
+        return Move(tool_action.call("report", passes=True))
+
+
+def slips_of(name: str, env: str) -> float:
+    """The share of random actions of a player called expert, careless, careless:P or random.
+
+    Raises:
+        ValueError: there is no such player.
+    """
+    base, colon, given = name.partition(":")
+    if base not in EXPERTS or (colon and base != "careless"):
+        raise ValueError(f"unknown {env} player {name!r}: use one of {', '.join(EXPERTS)}")
+    try:
+        slips = float(given) if colon else {"expert": 0.0, "careless": 0.3, "random": 1.0}[base]
+    except ValueError:
+        slips = -1.0
+    if not 0 <= slips <= 1:
+        raise ValueError(f"{name!r} is no player: write careless:0.3, with a probability from 0 to 1")
+    return slips
+
+
+def expert(env: Env, name: str, seed: int) -> Player:
+    """`expert`, `careless:P` (any offered action with probability P; 0.3 if left out) or `random`."""
+    assert isinstance(env, CodeTest)
+    return Player(env, seed, slips_of(name, "code_test"))

@@ -1,0 +1,105 @@
+"""The tester's tools on a repository of code that others wrote."""
+
+from typing import Any
+
+from agentrl import tool_action
+from agentrl.envs import code_repair
+from agentrl.envs.code_repair.workspace import Workspace
+from agentrl.tool_env import environment
+
+SYSTEM = "You test Python code that others write. Read it, write tests, run them, and report."
+
+
+class Config(code_repair.Config, frozen=True):
+    """Options of `code_repair`; `level`, `programs`, `kinds`, `rows` and `mode` choose the programs, `reward` does not
+    count. With the compact prompt no tests are written: the given ones are run, and a report is chosen."""
+
+
+class Tester:
+    """A repository that may be read, and tests that may be written and run."""
+
+    def __init__(self, config: Config) -> None:
+        self._work = Workspace(config.model_copy(update={"prompt": "chat"}))
+        self._compact = config.prompt == "compact"
+        self._seen: tuple[str, ...] = ()  # what the last run of the tests said, line by line
+        self._right = 0.0
+        self.done = False
+
+    def reset(self, statement: str, files: dict[str, str], hidden: dict[str, Any]) -> str:
+        """Lay out the files."""
+        self._work.reset(statement, files, hidden)
+        shown = [f"{path}\n{files[path]}" for path in sorted(files) if not path.startswith("test_")]
+        return "\n".join(shown) if self._compact else statement
+
+    def list_files(self) -> str:
+        """List the files of the repository."""
+        return self._work.list_files()
+
+    def read_file(self, path: str) -> str:
+        """Read a file.
+
+        Args:
+            path: the file, as list_files names it.
+        """
+        return self._work.read_file(path)
+
+    def write_test(self, path: str, content: str) -> str:
+        """Write a whole file of tests, new or not.
+
+        Args:
+            path: a file called test_....py.
+            content: all of its text; functions called test... are tests.
+        """
+        if "/" in path or not (path.startswith("test_") and path.endswith(".py")):
+            raise ValueError(f"{path!r:.80} is no file of tests: call it test_....py")
+        return self._work.write_file(path, content)
+
+    def run_tests(self) -> str:
+        """Run all tests (the functions called test... of files called test_....py)."""
+        told = self._work.run_tests()
+        self._seen = tuple(told.strip().split("\n"))
+        return told
+
+    def report(self, passes: bool, finding: str = "") -> str:
+        """Say whether the code is right. Ends the task.
+
+        Args:
+            passes: true if the code does what it is to do.
+            finding: what is wrong, for who has to mend it.
+        """
+        self.done = True
+        self._right = float(passes == self._work.success())
+        return "reported"
+
+    def state_key(self) -> str:
+        """Equal files and equal knowledge of their tests are one state."""
+        return f"{self._work.state_key()} {'|'.join(self._seen)} {self.done}"
+
+    def reward(self) -> dict[str, float]:
+        """right: what was reported is true. format: something was."""
+        return {"right": self._right, "format": float(self.done)}
+
+    def _offers(self) -> list[str]:
+        """The compact form's actions: the tests, and reports that name a line of theirs."""
+        call = tool_action.call
+        told = [call("report", passes=False, finding=line) for line in self._failures()]
+        run = [] if self._seen else [call("run_tests")]
+        return [*run, call("report", passes=True), call("report", passes=False), *told]
+
+    def _failures(self) -> list[str]:
+        """What the last run of the tests said of failures; its last line counts them, if it came to an end."""
+        *lines, last = self._seen or ("0 failed",)
+        failed = [line for line in lines if line]
+        return failed if failed or last.endswith("0 failed") else [last]
+
+
+hooks = environment(
+    Tester,
+    rows=[],
+    config=Config,
+    system=SYSTEM,
+    weights={"format": 0.0},
+    snapshots=True,
+    module=__name__,
+)
+make = hooks.make  # bound here, where a pickled instance looks for it
