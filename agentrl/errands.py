@@ -1,6 +1,8 @@
 """What an agent asks of other agents, and what it hears of them: see `agentrl.types.Errand`."""
 
+from collections.abc import Mapping
 from hashlib import sha256
+from typing import Any
 
 from agentrl.records import EpisodeRecord
 from agentrl.types import Reply, Status
@@ -17,5 +19,11 @@ def reply_of(chain: EpisodeRecord) -> Reply:
     if chain.ending == Status.ENV_ERROR or not chain.steps:
         return Reply("", chain.ending)
     last = chain.steps[-1]
-    said = last.info.get("answer", last.action)
-    return Reply(said if isinstance(said, str) else last.action, chain.ending, chain.score, last.info)
+    return reply(chain.ending, last.action, chain.score, last.info)
+
+
+def reply(ending: Status, action: str, score: float, info: Mapping[str, Any]) -> Reply:
+    """What a caller hears of a chain that was played: its end, its last action, the sum of its rewards, its last
+    info."""
+    said = info.get("answer", action)
+    return Reply(said if isinstance(said, str) else action, ending, score, info)

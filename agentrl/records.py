@@ -18,7 +18,7 @@ NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 class StepRecord:
     """One step. `added` [T] are the prompt tokens this step adds; `continues` says whether they extend the
     episode's previous path; `value` is a Monte Carlo estimate of its state, NaN where there is none; `calls` are
-    the tool calls its answer asks for."""
+    the tool calls its answer asks for; `rewrites` says that the answer was for the model's own memory."""
 
     observation: Observation
     added: np.ndarray
@@ -33,6 +33,7 @@ class StepRecord:
     info: Mapping[str, Any] = field(default_factory=dict)
     value: float = math.nan
     calls: int = 0
+    rewrites: bool = False
 
 
 @dataclass(kw_only=True, eq=False)
@@ -144,7 +145,7 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     A step that several records share is one row, in the episode of the first of them. Records without a step of their
     own leave no row. A called agent's chain follows its caller's: an episode of its own in the same rollout and group.
     Numeric entries of a step's `info` become columns `info.NAME`, those of its `signals` columns `signal/NAME` (NaN
-    where absent).
+    where absent). Steps that rewrote a memory are marked in a column `rewrites`, if there are any.
     """
     roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
     chains = [(chain, root) for root in roots for chain in root.chains() if chain.own]
@@ -159,8 +160,11 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
         steps += _add_rows(columns, ids, rows, places, episode)
     arrays: dict[str, np.ndarray] = {name: np.asarray(values, COLUMNS[name]) for name, values in columns.items()}
     values = np.array([step.value for step in steps])  # [N]
+    rewrites = np.array([step.rewrites for step in steps], bool)  # [N]
+    told = {"value": values} if not np.isnan(values).all() else {}
+    told |= {"rewrites": rewrites} if rewrites.any() else {}
     return StepGraph(
-        columns={**arrays, **_info_columns(steps), **({} if np.isnan(values).all() else {"value": values})},
+        columns={**arrays, **_info_columns(steps), **told},
         tokens=_tokens(steps, arrays["parent"]),
         names={name: table.words for name, table in ids.items() if name != "tree"},
         texts={

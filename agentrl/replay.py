@@ -4,18 +4,19 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from agentrl import rewards
+from agentrl.errands import reply
+from agentrl.evaluate import LIMITS
 from agentrl.graph import PLAYED, StepGraph, paths
 from agentrl.limits import Limits
 from agentrl.pool import EnvFault, Handle, Pool
 from agentrl.rollout import joined
-from agentrl.types import Status, StepResult, Task
+from agentrl.types import Errand, Reply, Status, StepResult, Task
 
-CUT = (Status.TURN_LIMIT, Status.TOKEN_LIMIT, Status.TURN_TOKEN_LIMIT, Status.CALL_LIMIT, Status.TIME_LIMIT)
 CLOSE = 1e-9  # rewards and signals this near are the same
 
 
@@ -43,7 +44,8 @@ class Replayed:
     """What came of it.
 
     Attributes:
-        paths, steps: how many were played again.
+        paths: how many were played again, each with the chains of agents that it called.
+        steps: rows of all of them.
         skipped: paths the environment had spoiled when they were recorded.
         differences: in the order of the graph.
         signals: name -> (stored, recomputed), each [N] float64 with NaN where not reported.
@@ -56,48 +58,50 @@ class Replayed:
     signals: Mapping[str, tuple[np.ndarray, np.ndarray]]
 
 
+class Stage(NamedTuple):
+    """Where an agent's chains are played again: its environment, and the limits it had in the run, which decide whether
+    a last action was carried out."""
+
+    pool: Pool
+    limits: Limits
+
+
 def keys(graph: StepGraph) -> dict[int, str]:
-    """Episode number -> task key."""
+    """Episode number -> key of its task, without called agents' chains, whose tasks their callers made."""
     names = graph.names["episode"]
-    return {int(e): names[int(e)].rpartition("#")[0] for e in np.unique(graph.episode)}
+    return {int(e): names[int(e)].rpartition("#")[0] for e in np.unique(graph.episode[graph.caller < 0])}
 
 
-async def replay(graph: StepGraph, pool: Pool, tasks: Mapping[str, Task], limits: Limits) -> Replayed:
+async def replay(
+    graph: StepGraph, pool: Pool, tasks: Mapping[str, Task], limits: Limits, called: Mapping[str, Stage] | None = None
+) -> Replayed:
     """Every root-to-leaf path of played steps, carried out again.
 
     Args:
         graph: with the words of observations and actions, as runs store it.
-        pool: of the environment.
+        pool, limits: of the agent that tasks are given to, see `Stage`.
         tasks: by key.
-        limits: the run's, which decide whether a last action was carried out.
+        called: of the agents that it may call, by name.
     """
-    walks = [rows for rows in _paths(graph) if (graph.kind[rows] == PLAYED).all()]
-    spoiled = [rows for rows in walks if graph.column("ending", "replay")[rows[-1]] == Status.ENV_ERROR]
-    kept = [rows for rows in walks if not any(rows is other for other in spoiled)]
+    walks = [rows for rows in _paths(graph) if (graph.kind[rows] == PLAYED).all() and graph.caller[rows[0]] < 0]
+    failed = graph.failed()
+    kept = [rows for rows in walks if not failed[rows[-1]]]
     named = keys(graph)
     gate = asyncio.Semaphore(64)
-    found: dict[str, np.ndarray] = {name: np.full(len(graph), math.nan) for name in rewards.signals(graph)}
+    again = _Again(graph, called or {})
 
     async def one(rows: np.ndarray) -> list[Difference]:
         async with gate:
-            walk = _Walk(graph, rows, tasks[named[int(graph.episode[rows[-1]])]], limits, found)
-            handle = pool.acquire()
-            broken = True
-            try:
-                differences = await walk.run(handle)
-                broken = False
-            except EnvFault as fault:
-                differences = [walk.difference(0, "the environment", "sound", str(fault))]
-            finally:
-                pool.release(handle, broken=broken)
-            return differences
+            task = tasks[named[int(graph.episode[rows[-1]])]]
+            return (await again.walk(rows, task, Stage(pool, limits))).differences
 
     lists = await asyncio.gather(*map(one, kept))
+    found = again.signals
     stored = {name: graph.columns.get(rewards.SIGNAL + name, np.full(len(graph), math.nan)) for name in found}
     return Replayed(
         paths=len(kept),
-        steps=len(np.unique(np.concatenate(kept))) if kept else 0,
-        skipped=len(spoiled),
+        steps=len(again.walked),
+        skipped=len(walks) - len(kept),
         differences=[difference for one_list in lists for difference in one_list],
         signals={name: (stored[name], found[name]) for name in sorted(found)},
     )
@@ -109,31 +113,97 @@ def _paths(graph: StepGraph) -> list[np.ndarray]:
     return np.split(row, np.flatnonzero(np.diff(leaf)) + 1) if len(row) else []
 
 
-class _Walk:
-    """One path."""
+class _Again:
+    """What the walks of one graph share.
 
-    def __init__(
-        self, graph: StepGraph, rows: np.ndarray, task: Task, limits: Limits, found: dict[str, np.ndarray]
-    ) -> None:
-        self.graph, self.rows, self.task, self.limits, self.found = graph, rows, task, limits, found
+    Attributes:
+        signals: recomputed ones [N] by name.
+        walked: rows played again.
+    """
+
+    def __init__(self, graph: StepGraph, called: Mapping[str, Stage]) -> None:
+        self.graph, self.called = graph, called
         self.reward = rewards.own_reward(graph)  # [N]
-        self.ending = Status(int(graph.columns["ending"][rows[-1]]))
+        self.signals: dict[str, np.ndarray] = {name: np.full(len(graph), math.nan) for name in rewards.signals(graph)}
+        self.walked: set[int] = set()
+        self.chains: dict[int, list[np.ndarray]] = {}  # by calling row, the rows of each chain it called
+        for row in np.flatnonzero(graph.first & (graph.caller >= 0)).tolist():
+            rows = np.flatnonzero(graph.episode == graph.episode[row])
+            self.chains.setdefault(int(graph.caller[row]), []).append(rows)
 
-    async def run(self, handle: Handle) -> list[Difference]:
+    async def walk(self, rows: np.ndarray, task: Task, stage: Stage) -> "_Walk":
+        """One path, with what came of it."""
+        walk = _Walk(self, rows, task, stage.limits)
+        handle = stage.pool.acquire()
+        broken = True
+        try:
+            await walk.run(handle)
+            broken = False
+        except EnvFault as fault:
+            walk.differences = [walk.difference(0, "the environment", "sound", str(fault))]
+        finally:
+            stage.pool.release(handle, broken=broken)
+        return walk
+
+    async def answer(self, errand: Errand, rows: np.ndarray) -> "_Walk":
+        """A called agent's chain; its walk's `reply` is what its caller hears: of one that was spoiled, no more than
+        that."""
+        stage = self.called[self.graph.names["agent"][self.graph.agent[rows[0]]]]
+        if self.graph.ending[rows[-1]] == Status.ENV_ERROR:
+            return _Walk(self, rows, errand.task, stage.limits)
+        return await self.walk(rows, errand.task, stage)
+
+
+class _Walk:
+    """One path: its `differences`, and what a caller of it would hear."""
+
+    def __init__(self, again: _Again, rows: np.ndarray, task: Task, limits: Limits) -> None:
+        self.again, self.graph, self.rows, self.task, self.limits = again, again.graph, rows, task, limits
+        self.ending = Status(int(self.graph.columns["ending"][rows[-1]]))
+        self.rewrites = self.graph.columns.get("rewrites", np.zeros(len(self.graph))) == 1  # [N] NaN is none
+        self.differences: list[Difference] = []
+        self.reply = Reply("", Status.ENV_ERROR)
+
+    async def run(self, handle: Handle) -> None:
         """Carry out the actions and compare; stops at the first observation that differs."""
-        graph, differences = self.graph, list[Difference]()
-        seen = (await handle.reset(self.task)).text
-        for turn, row in enumerate(self.rows):
-            expected = graph.texts["observation"][row]
+        seen, score, info = (await handle.reset(self.task)).text, 0.0, dict[str, Any]()
+        for turn, row in enumerate(self.rows.tolist()):
+            expected = self.graph.texts["observation"][row]
             if seen != expected:
-                return [*differences, self.difference(turn, "the observation", expected, seen)]
+                self.differences.append(self.difference(turn, "the observation", expected, seen))
+                return
             last = turn == len(self.rows) - 1
             result: StepResult | None = None
-            if not (last and self.never_carried_out()):
-                result = await handle.step(graph.names["action"][int(graph.action[row])])
+            if not self.rewrites[row] and not (last and self.never_carried_out()):
+                result = await self.carry_out(handle, turn, row)
+                if result is None:
+                    return
                 seen = result.observation.text
-            differences += self.compare(turn, int(row), *await self.judged(handle, result, last))
-        return differences
+            reward, info = await self.judged(handle, result, last)
+            self.differences += self.compare(turn, row, reward, info)
+            self.again.walked.add(row)
+            score += reward
+        self.reply = reply(self.ending, self.action(self.rows[-1]), score, info)
+
+    def action(self, row: int) -> str:
+        """What was sent."""
+        return str(self.graph.names["action"][int(self.graph.action[row])])
+
+    async def carry_out(self, handle: Handle, turn: int, row: int) -> StepResult | None:
+        """What an action leads to, agents that it calls included; None if they are not the ones that were stored."""
+        result = await handle.step(self.action(row))
+        errands: tuple[Errand, ...] = result.info.get("errands", ())
+        if not errands:
+            return result
+        chains = self.again.chains.get(row, [])
+        if not chains and self.ending == Status.DEPTH_LIMIT:
+            return await handle.step(tuple(Reply("", Status.DEPTH_LIMIT) for _ in errands))
+        if len(chains) != len(errands):  # also where one ended before its first step, and left no row
+            self.differences.append(self.difference(turn, "agents called", len(chains), len(errands)))
+            return None
+        walks = await asyncio.gather(*map(self.again.answer, errands, chains))
+        self.differences += [difference for walk in walks for difference in walk.differences]
+        return await handle.step(tuple(walk.reply for walk in walks))
 
     def never_carried_out(self) -> bool:
         """Was the last answer cut off, or over the budget of calls?"""
@@ -150,7 +220,7 @@ class _Walk:
         """Reward and info of a step, the environment's word on a cut episode included."""
         reward, info = (result.reward, dict(result.info)) if result is not None else (0.0, {})
         over = result is not None and (result.terminated or result.truncated)
-        if last and not over and self.ending in CUT:
+        if last and not over and self.ending in LIMITS:
             verdict = await handle.cut()
             if verdict is not None:
                 reward, info = reward + verdict.reward, joined(info, verdict.info)
@@ -159,12 +229,13 @@ class _Walk:
     def compare(self, turn: int, row: int, reward: float, info: Mapping[str, Any]) -> list[Difference]:
         """Reward and signals of one step; signals are written down."""
         differences = []
-        if abs(reward - self.reward[row]) > CLOSE:
-            differences.append(self.difference(turn, "the reward", float(self.reward[row]), reward))
+        if abs(reward - self.again.reward[row]) > CLOSE:
+            differences.append(self.difference(turn, "the reward", float(self.again.reward[row]), reward))
         told = info.get("signals", {})
-        for name in sorted({*told, *self.found}):
+        found = self.again.signals
+        for name in sorted({*told, *found}):
             now = float(told.get(name, math.nan))
-            self.found.setdefault(name, np.full(len(self.graph), math.nan))[row] = now
+            found.setdefault(name, np.full(len(self.graph), math.nan))[row] = now
             column = self.graph.columns.get(rewards.SIGNAL + name)
             before = float(column[row]) if column is not None else math.nan
             if not (math.isnan(now) and math.isnan(before)) and not abs(now - before) <= CLOSE:

@@ -319,6 +319,7 @@ class _Episode:
             valid=parsed.valid,
             status=parsed.status,
             calls=parsed.calls,
+            rewrites=ask.rewrites is not None,
         )
         self.record.steps.append(step)
         if ask.rewrites is not None:

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from agentrl import rewards, store, world
+from agentrl.agents import Agent
 from agentrl.cli._parser import Parser, positive
 from agentrl.config import override, read_toml
 from agentrl.graph import StepGraph
 from agentrl.loop import Loop
-from agentrl.replay import Replayed, keys, replay
+from agentrl.replay import Replayed, Stage, keys, replay
 from agentrl.settings import Settings
 
 SHOWN = 10  # differences printed
@@ -63,22 +64,26 @@ def played_again(graph: StepGraph, settings: Settings) -> Replayed:
     """The graph's episodes through the run's environment."""
     if "observation" not in graph.texts:
         raise ValueError("the stored graph has no words of observations, so there is nothing to compare")
-    entry, limits, tables = settings.env, settings.tables.limits, settings.tables
     wanted = sorted(set(keys(graph).values()))
-    tasks = dict(zip(wanted, world.panel(entry, wanted), strict=True))
-    pool = world.pool(
-        entry,
-        tables.pool.kind,
-        tables.pool.workers,
-        limits.call_seconds,
-        limits.start_seconds,
-        limits.output_chars,
-    )
+    tasks = dict(zip(wanted, world.panel(settings.env, wanted), strict=True))
+    first, *called = settings.agents.values()
+    stages = {agent.name: stage(agent, settings) for agent in (first, *called)}
+    pool, limits = stages.pop(first.name)
     with Loop() as loop:
         try:
-            return loop.run(replay(graph, pool, tasks, limits))
+            return loop.run(replay(graph, pool, tasks, limits, stages))
         finally:
-            pool.close()
+            for one in (pool, *(other.pool for other in stages.values())):
+                one.close()
+
+
+def stage(agent: Agent, settings: Settings) -> Stage:
+    """Where an agent's chains are played again."""
+    pool, limits = settings.tables.pool, agent.limits
+    return Stage(
+        world.pool(agent.env, pool.kind, pool.workers, limits.call_seconds, limits.start_seconds, limits.output_chars),
+        limits,
+    )
 
 
 def summary(result: Replayed) -> dict[str, Any]:

@@ -13,10 +13,12 @@ from agentrl.cli import main
 from agentrl.limits import Limits
 from agentrl.policies import Random
 from agentrl.records import build_graph
-from agentrl.replay import replay
+from agentrl.replay import Stage, keys, replay
 from agentrl.settings import Settings
 from agentrl.types import Status
-from tests.core.playing import entry, play_all, player
+from tests.core.playing import FAULTY, WALK, entry, play_all, player
+from tests.core.test_errands import BOSS, crew
+from tests.core.test_errands import run as called
 
 SUMS = "tests.core.toys.sums"
 ON = entry(SUMS)
@@ -72,6 +74,41 @@ def test_a_changed_reward_signal_and_word_are_named(graph):
     finally:
         graph.texts["observation"] = kept
     assert one.what == "the observation" and "was 'something else', is " in str(one)
+
+
+def with_errands(graph):
+    """A boss's run replayed, called agents on stages of their own."""
+    names = {"walker": WALK, "faulty": FAULTY, "boss": BOSS}
+    limits = Limits(turns=4, depth=2)
+    stages = {name: Stage(world.pool(entry(on), "inline"), limits) for name, on in names.items()}
+    tasks = {task.key: task for task in world.tasks(entry(BOSS))}
+    return asyncio.run(replay(graph, stages["boss"].pool, tasks, limits, stages))
+
+
+def test_called_agents_are_played_again_below_their_callers():
+    """Walkers, a boss called by a boss, and the depth limit on the second level."""
+    graph = build_graph(called(crew(["both", "boss", "walk", "done"]), copies=2, tasks=2))
+    assert (graph.caller >= 0).sum() > 20 and (graph.ending == Status.DEPTH_LIMIT).any()
+    found = with_errands(graph)
+    assert found.differences == [] and found.paths == 4 and found.steps == len(graph)
+    assert set(keys(graph).values()) == {"boss/0", "boss/1"}
+    below = int(np.flatnonzero(graph.caller >= 0)[0])
+    wrong = graph.reward.copy()
+    wrong[below] += 1.0
+    (one,) = with_errands(graph.with_columns(reward=wrong)).differences
+    assert (one.task, one.what) == ("boss/0/corridor", "the reward")
+
+
+def test_an_agent_that_the_environment_failed_is_told_to_its_caller_again():
+    found = with_errands(build_graph(called(crew(["broken", "walk", "done"]))))
+    assert found.differences == [] and found.steps == 4  # the boss's three and the walker's one
+
+
+def test_chains_that_left_no_row_are_missed():
+    (record,) = called(crew(["walk", "done"]))
+    record.called.clear()
+    (one,) = with_errands(build_graph([record])).differences
+    assert str(one) == "boss/0, turn 0: agents called was 0, is 1"
 
 
 @pytest.fixture

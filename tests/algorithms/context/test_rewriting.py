@@ -21,6 +21,7 @@ from agentrl.models import NewModel
 from agentrl.policies import ExpertActor
 from agentrl.prompt import Plain
 from agentrl.records import build_graph
+from agentrl.replay import replay
 from agentrl.rollout import Player, play
 from agentrl.sampling import Sampling
 from agentrl.types import Observation, Status
@@ -78,6 +79,17 @@ def test_the_notes_do_not_fit_the_window_unless_they_are_summed_up():
         for i in rewrites:
             assert record.steps[i].continues  # a summary is written at the end of the chat it sums up
             assert not record.steps[i + 1].continues  # and what follows begins anew
+
+
+def test_a_replay_sends_no_summary_to_the_environment(monkeypatch):
+    on = resolve("envs", {"name": "notes", **TERSE})
+    (record,) = played(on, {"name": "summary", "max_tokens": 70, **SHORT}, expert(100), count=1)
+    own, sent = NotesEnv.step, []
+    monkeypatch.setattr(NotesEnv, "step", lambda env, action: sent.append(action) or own(env, action))
+    tasks_by_key = {record.task.key: record.task}
+    again = asyncio.run(replay(build_graph([record]), world.pool(on, "inline"), tasks_by_key, Limits(turns=40)))
+    assert again.differences == [] and again.steps == len(record.steps)
+    assert sent == [step.action for step in record.steps if step.action in ("next", *KEYS)] != []
 
 
 def test_the_prompt_after_a_summary_is_the_task_the_summary_and_the_page():
