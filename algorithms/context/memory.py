@@ -7,6 +7,7 @@ its own with a prompt of its own; `credit.name=multi_conversation` gives all of 
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from pydantic import BaseModel, Field
 
@@ -44,18 +45,23 @@ def ask(config: Config, prompt: Prompt, history: History) -> Ask:
     return asked._replace(rewrites=Rewrite(history.memory, chunk), max_tokens=config.memory_tokens)
 
 
-def split(config: Config, chat: Chat | None, text: str) -> list[str]:
-    """The text in chunks of whole lines where they fit, else of whole words; at least one."""
+@lru_cache(maxsize=256)  # a text is asked for once a chunk
+def split(config: Config, chat: Chat | None, text: str) -> tuple[str, ...]:
+    """The text in chunks of whole lines where they fit, else of whole words; at least one. A chunk's tokens are counted
+    line by line."""
     chunks: list[str] = []
-    current: list[str] = []
+    current, held = "", 0
     for line in text.splitlines(keepends=True):
-        pieces = [line] if _size(chat, line) <= config.chunk_tokens else [f"{word} " for word in line.split()]
-        for piece in pieces:
-            if current and _size(chat, "".join([*current, piece])) > config.chunk_tokens:
-                chunks.append("".join(current).strip())
-                current = []
-            current.append(piece)
-    return [*chunks, "".join(current).strip()]
+        size = _size(chat, line)
+        pieces = [(line, size)]
+        if size > config.chunk_tokens:
+            pieces = [(word, _size(chat, word)) for word in (f" {word}" for word in line.split())]
+        for piece, size in pieces:
+            if current and held + size > config.chunk_tokens:
+                chunks.append(current.strip())
+                current, held = "", 0
+            current, held = current + piece, held + size
+    return (*chunks, current.strip())
 
 
 def _size(chat: Chat | None, text: str) -> int:

@@ -125,10 +125,27 @@ def test_a_chunk_is_whole_lines_where_they_fit():
     from agentrl.algorithms.context import memory
 
     config = memory.Config(chunk_tokens=4)
-    assert memory.split(config, None, "a b\nc d\ne f") == ["a b\nc d", "e f"]
+    assert memory.split(config, None, "a b\nc d\ne f") == ("a b\nc d", "e f")
     joined = " ".join(" ".join(memory.split(config, None, "a b c d e f\ng h i j k")).split())
     assert joined == "a b c d e f g h i j k"
-    assert memory.split(config, None, "") == [""]
+    assert memory.split(config, None, "") == ("",)
+
+
+def test_each_word_of_a_long_text_is_counted_once_however_often_the_memory_is_asked():
+    from agentrl.algorithms.context import memory
+
+    class Counting:
+        seen = 0
+
+        def encode_plain(self, text):
+            self.seen += len(text)
+            return text.split()
+
+    chat, text = Counting(), "\n".join("one two three four" for _ in range(2000))
+    for _ in range(50):  # an episode asks once a chunk
+        chunks = memory.split(memory.Config(chunk_tokens=160), chat, text)
+    assert len(chunks) == 50 and all(len(chunk.split()) == 160 for chunk in chunks)
+    assert chat.seen == len(text)
 
 
 @pytest.mark.parametrize("show", ["pages", "whole"])
