@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from agentrl.catalogue import nearest
 from agentrl.tool import ToolError, ToolFault
@@ -143,12 +143,15 @@ class Server:
         self._lost = 0
         words = content(result)
         if result.is_error:
-            raise ToolError(words)
+            raise ToolError(words or f"{name} failed and did not say why")
         return words
 
     async def _answer_for(self, error: Exception, client: Any) -> None:
         """Raise what an exception of a call means."""
         code = getattr(error, "code", None)
+        if isinstance(error, ValidationError):
+            why = f"answered a call with what is no result: {_one_line(error)}"
+            raise ToolFault(f"the MCP server {self.config.where} {why}") from None
         if code is not None and code not in (CLOSED, TIMED_OUT):
             raise ToolError(_one_line(error)) from None  # the server's word on this call
         if code == TIMED_OUT and await _alive(client):
@@ -283,7 +286,11 @@ class Toolbox:
             self.server.close()
             known = nearest(missing[0], [tool.name for tool in listed])
             raise ValueError(f"the MCP server {config.where} has no tool {missing[0]!r}{known}")
-        self._specs = [self._spec(tool) for tool in listed if not config.only or tool.name in config.only]
+        try:
+            self._specs = self._made([tool for tool in listed if not config.only or tool.name in config.only])
+        except ValueError:
+            self.server.close()
+            raise
 
     def specs(self) -> Sequence[ToolSpec]:
         """The tools."""
@@ -293,8 +300,23 @@ class Toolbox:
         """End the server."""
         self.server.close()
 
+    def _made(self, listed: Sequence[Any]) -> list[ToolSpec]:
+        """The tools; one that is listed twice in the same words counts once."""
+        made: dict[str, ToolSpec] = {}
+        for tool in listed:
+            spec = self._spec(tool)
+            if made.setdefault(spec.name, spec).schema != spec.schema:
+                raise ValueError(
+                    f"the MCP server {self.config.where} has two tools named {spec.name!r}, which a model could not "
+                    "tell apart: choose among its tools with only = [...]"
+                )
+        return list(made.values())
+
     def _listed(self) -> list[Any]:
         (found,) = run_all([self._pages()])
+        if isinstance(found, TimeoutError):
+            self.server.close()
+            raise ValueError(f"the MCP server {self.config.where} does not come to the end of its tools")
         if isinstance(found, BaseException):
             raise ValueError(str(found)) from None
         tools: list[Any] = found
@@ -302,22 +324,34 @@ class Toolbox:
 
     async def _pages(self) -> list[Any]:
         client = await self.server.client()
-        page = await client.list_tools()
-        tools = list(page.tools)
-        while page.next_cursor:
-            page = await client.list_tools(cursor=page.next_cursor)
-            tools += page.tools
+        async with asyncio.timeout(self.config.start_s):
+            page = await client.list_tools()
+            tools = list(page.tools)
+            while page.next_cursor:
+                page = await client.list_tools(cursor=page.next_cursor)
+                tools += page.tools
         return tools
 
     def _spec(self, tool: Any) -> ToolSpec:
         name = self.config.prefix + re.sub(r"[^A-Za-z0-9_.-]", "_", tool.name)
         parameters = inlined(tool.input_schema)
+        check = checker(name, closed(parameters))
+        try:
+            samples: tuple[Any, ...] = (None, "", 0, [], {})
+            for value in samples:  # every schema inside is read, every reference followed
+                with suppress(WrongArguments):
+                    check(dict.fromkeys(parameters.get("properties", {}), value))
+        except Exception as error:  # noqa: BLE001  the library raises many kinds
+            why = f"has a schema by which nothing can be checked: {_one_line(error)}"
+            raise ValueError(
+                f"the tool {tool.name!r} of the MCP server {self.config.where} {why}; leave it out with only = [...]"
+            ) from None
         shown = {"name": name, "description": tool.description or "", "parameters": parameters}
         return ToolSpec(
             name=name,
             schema={"type": "function", "function": shown},
             parameters=closed(parameters),
-            check=checker(name, closed(parameters)),
+            check=check,
             function=self._function(tool.name),
             waits=True,
         )
@@ -327,6 +361,10 @@ class Toolbox:
             return await self.server.call(name, arguments)
 
         return call
+
+
+class WrongArguments(ValueError):
+    """Arguments that do not fit a tool's schema."""
 
 
 def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -340,7 +378,7 @@ def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checker(tool: str, schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """A strict check of arguments against a JSON schema; ValueError with a sentence for the model."""
+    """A strict check of arguments against a JSON schema; WrongArguments with a sentence for the model."""
     import jsonschema  # type: ignore[import-untyped]  # comes with mcp
 
     validator = jsonschema.Draft202012Validator(schema)
@@ -351,7 +389,7 @@ def checker(tool: str, schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]
             argument = ".".join(str(part) for part in error.absolute_path)
             wrong.append(f"argument {argument!r}: {error.message}" if argument else error.message)
         if wrong:
-            raise ValueError(f"{tool}: {'; '.join(wrong)}")
+            raise WrongArguments(f"{tool}: {'; '.join(wrong)}")
         return dict(arguments)
 
     return check

@@ -1,6 +1,7 @@
 """Tools of real MCP server processes: strict arguments, rubbish, failures, deaths, time-outs."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from agentrl.waiting import run_all
 pytest.importorskip("mcp")
 from agentrl.tools.mcp import Config, closed, make
 
+RAW = Path(__file__).with_name("raw_mcp_server.py")
 SERVER = (sys.executable, str(Path(__file__).with_name("mcp_server.py")))
 PATIENT = {"start_s": 120.0, "timeout_s": 60.0}
 
@@ -116,6 +118,55 @@ def test_calls_of_one_turn_run_at_once_in_a_tool_environment(box):
 def test_what_is_no_server_is_one_sentence(options, sentence):
     with pytest.raises(ValueError, match=sentence):
         make(Config(**options))
+
+
+def raw(mode: str, **options):
+    return make(Config(command=(sys.executable, str(RAW), mode), **{**PATIENT, **options}))
+
+
+@pytest.mark.parametrize(
+    ("mode", "sentence"),
+    [
+        ("two", "has two tools named 'a_b', which a model could not tell apart: choose among its tools with only"),
+        ("no type", "the tool 'x' of the MCP server .* can be checked: Unknown type 'strng'.*; leave it out with only"),
+        ("no pattern", "can be checked: missing \\), unterminated subpattern"),
+        ("no reference", "can be checked: Unresolvable: http://nowhere.invalid/schema.json"),
+    ],
+)
+def test_tools_that_cannot_be_offered_are_named_at_the_start(mode, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        raw(mode)
+
+
+def test_a_server_that_never_comes_to_the_end_of_its_list():
+    with pytest.raises(ValueError, match="does not come to the end of its tools"):
+        raw("endless", start_s=3.0)
+
+
+def test_a_tool_that_cannot_be_checked_can_be_left_out_and_doubles_count_once():
+    for mode, options, name in (("no type", {"only": ("y",)}, "y"), ("twice", {}, "x"), ("old", {}, "x")):
+        box = raw(mode, **options)
+        assert [spec.name for spec in box.specs()] == [name]
+        with pytest.raises(ValueError, match="is not of type"):
+            box.specs()[0].check({"a": "text"})
+        box.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "said"),
+    [
+        ("binary", str, "ok"),
+        ("image", str, r"\[image image/png, 4 base64 characters\]"),
+        ("mute error", ToolError, "x failed and did not say why"),
+        ("no content", ToolFault, "answered a call with what is no result"),
+        ("silent", ToolFault, "was lost during a call: it said nothing on stderr"),
+    ],
+)
+def test_whatever_a_server_answers(mode, kind, said):
+    box = raw(mode, timeout_s=1.0 if mode == "silent" else 60.0)
+    told = call(box, "x", a=1)
+    box.close()
+    assert isinstance(told, kind) and re.match(f".*{said}", str(told))
 
 
 @pytest.mark.slow

@@ -1,0 +1,61 @@
+"""An MCP server on stdio written by hand; it lists and answers what no library would: `raw_mcp_server.py MODE`."""
+
+import itertools
+import json
+import os
+import sys
+import time
+from typing import Any
+
+NUMBER = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+def of(**a: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"a": a}}
+
+
+TOOLS = {
+    "twice": [("x", NUMBER), ("x", NUMBER)],
+    "two": [("a b", NUMBER), ("a_b", of(type="string"))],
+    "no type": [("x", of(type="strng")), ("y", NUMBER)],
+    "no pattern": [("x", of(type="string", pattern="("))],
+    "no reference": [("x", of(**{"$ref": "http://nowhere.invalid/schema.json"}))],
+    "old": [("x", {**of(**{"$ref": "#/definitions/P"}), "definitions": {"P": NUMBER}})],
+}
+RESULTS = {
+    "no content": {},
+    "mute error": {"content": [], "isError": True},
+    "image": {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
+}
+
+
+def run(mode: str) -> None:
+    counts = itertools.count(1)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "id" in asked:
+            method, number = asked["method"], next(counts)
+            sys.stdout.write(
+                json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer(mode, method, asked, number)}) + "\n"
+            )
+            sys.stdout.flush()
+
+
+def answer(mode: str, method: str, asked: dict[str, Any], number: int) -> dict[str, Any]:
+    if method == "initialize":
+        about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "raw", "version": "1"}}
+        return {"result": {"protocolVersion": asked["params"]["protocolVersion"], **about}}
+    if method == "tools/list":
+        listed = [{"name": name, "inputSchema": schema} for name, schema in TOOLS.get(mode, [("x", NUMBER)])]
+        return {"result": {"tools": listed, **({"nextCursor": str(number)} if mode == "endless" else {})}}
+    if method == "tools/call":
+        if mode == "binary":
+            os.write(1, b"\xff\xfe\x00\n")
+        if mode == "silent":
+            time.sleep(600)
+        return {"result": RESULTS.get(mode, {"content": [{"type": "text", "text": "ok"}]})}
+    return {"error": {"code": -32601, "message": f"no {method}"}}
+
+
+if __name__ == "__main__":
+    run(sys.argv[1])
