@@ -1,5 +1,6 @@
 """Chance as a player of tool environments: a call with random arguments of the right types, or a word as the answer."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +18,8 @@ DEPTH = 4  # of nested values
 
 
 def random_action(observation: Observation, rng: np.random.Generator) -> str:
-    """An action of `agentrl.tool_action`: every draw fits the tool's schema; texts are words of the observation.
+    """An action of `agentrl.tool_action`: every draw keeps the schema's types, bounds and lengths (a `pattern` or a
+    `format` it does not know); texts are words of the observation.
 
     Raises:
         ValueError: the observation offers no tools.
@@ -39,21 +41,55 @@ def _value(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Gener
         return _value(schema["anyOf"][int(rng.integers(len(schema["anyOf"])))], words, rng, depth)
     kind = schema.get("type", "string")
     kind = kind if isinstance(kind, str) else kind[int(rng.integers(len(kind)))]
-    low, high = schema.get("minimum", 0), schema.get("maximum", schema.get("minimum", 0) + LARGEST)
     match kind:
         case "object":
             return _object(schema, words, rng, depth)
         case "array":
             return _array(schema, words, rng, depth)
         case "integer":
-            return int(rng.integers(int(low), int(high) + 1))
+            return int(_whole(schema, rng))
         case "number":
-            return float(np.round(rng.uniform(low, high), 2))
+            return _number(schema, rng)
         case "boolean":
             return bool(rng.integers(2))
         case "null":
             return None
-    return str(rng.choice(words))
+    return _text(schema, words, rng)
+
+
+def _bounds(schema: Mapping[str, Any]) -> tuple[float, float]:
+    """The least and the largest number, bounds that are no part of the range among them."""
+    low = schema.get("minimum", schema.get("exclusiveMinimum"))
+    high = schema.get("maximum", schema.get("exclusiveMaximum"))
+    if low is None:
+        low = 0 if high is None or high > 0 else high - LARGEST
+    return low, low + LARGEST if high is None else high
+
+
+def _whole(schema: Mapping[str, Any], rng: np.random.Generator) -> float:
+    """A multiple of `multipleOf`, 1 where it is not given."""
+    step, (low, high) = schema.get("multipleOf", 1), _bounds(schema)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    first += "exclusiveMinimum" in schema and first * step == low
+    last -= "exclusiveMaximum" in schema and last * step == high
+    return float(step * rng.integers(first, max(first, last) + 1))
+
+
+def _number(schema: Mapping[str, Any], rng: np.random.Generator) -> float:
+    """Of two decimals where the range has such ones."""
+    if "multipleOf" in schema:
+        return _whole(schema, rng)
+    low, high = _bounds(schema)
+    drawn = rng.uniform(low, high)
+    short = round(drawn, 2)
+    return float(short if low < short < high else drawn)
+
+
+def _text(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Generator) -> str:
+    text = str(rng.choice(words))
+    while len(text) < schema.get("minLength", 0):
+        text += f" {rng.choice(words)}"
+    return text[: schema.get("maxLength")]
 
 
 def _object(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Generator, depth: int) -> dict[str, Any]:
@@ -68,5 +104,6 @@ def _array(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Gener
     if "prefixItems" in schema:
         return [_value(item, words, rng, depth + 1) for item in schema["prefixItems"]]
     low = schema.get("minItems", 0)
-    count = int(rng.integers(low, max(low, LONGEST if depth < DEPTH else 0) + 1))
+    high = min(schema.get("maxItems", LONGEST), LONGEST if depth < DEPTH else 0)
+    count = int(rng.integers(low, max(low, high) + 1))
     return [_value(schema.get("items", {}), words, rng, depth + 1) for _ in range(count)]
