@@ -25,6 +25,9 @@ PROBE_TOOL: Mapping[str, Any] = {
 }
 
 
+CACHED_TURNS, CACHED_CHARS = 65536, 1000  # longer turns (web pages, files) hardly return, and would fill the memory
+
+
 class Chat:
     """A tokenizer's chat template, cut at the end token of assistant turns.
 
@@ -55,8 +58,8 @@ class Chat:
             )
         self._closed, self._after_end = closed, closed[closed.rindex(self.end_text) + len(self.end_text) :]
         self.has_tool_role = self._renders_tool_role()
-        self._delta = lru_cache(maxsize=65536)(self._encode_turn)
-        self._answer = lru_cache(maxsize=65536)(self._encode_answer)
+        self._delta = lru_cache(maxsize=CACHED_TURNS)(self._encode_turn)
+        self._answer = lru_cache(maxsize=CACHED_TURNS)(self._encode_answer)
 
     def render(self, messages: Sequence[Message], *, reply: bool, tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """The template's text; `reply` adds the opening of an assistant turn, `tools` are schemas it writes."""
@@ -112,7 +115,8 @@ class Chat:
         """
         if not self.has_tool_role and any(m.role == "tool" for m in messages):
             messages = (Message("user", "\n".join(m.content for m in messages)),)
-        return self._delta(messages)
+        short = sum(len(m.content) for m in messages) <= CACHED_CHARS
+        return self._delta(messages) if short else self._encode_turn(messages)
 
     def _encode_turn(self, messages: tuple[Message, ...]) -> np.ndarray:
         masked = _Masked(messages, self._special)
@@ -132,7 +136,7 @@ class Chat:
     def answer(self, text: str, *, end: bool = True) -> np.ndarray:
         """[T] int64 ids of an assistant text given in words (demonstrations, choices), end token included unless the
         turn goes on after it."""
-        return self._answer(text, end)
+        return self._answer(text, end) if len(text) <= CACHED_CHARS else self._encode_answer(text, end)
 
     def _encode_answer(self, text: str, end: bool) -> np.ndarray:
         ids = self.encode_plain(text)

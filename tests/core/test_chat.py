@@ -149,3 +149,11 @@ def test_words_added_without_being_special_stay_one_token():
     thought = made.convert_tokens_to_ids("<think>")
     assert thought in words.answer("<think>left").tolist()
     assert thought in words.start([Message("user", "<think>")]).tolist()
+
+
+def test_long_turns_and_answers_are_not_kept_in_memory():
+    words = chat("plain")
+    short, long = Message("user", "left right"), Message("tool", "left " * 1000, "browse")
+    assert words.turn(short) is words.turn(short) and words.answer("left") is words.answer("left")
+    assert words.turn(long) is not words.turn(long) and words.answer("left " * 1000) is not words.answer("left " * 1000)
+    np.testing.assert_array_equal(words.turn(long), words.turn(long))
