@@ -231,8 +231,8 @@ def select(graph: StepGraph, rows: np.ndarray) -> StepGraph:
 def expand(graph: StepGraph, on: Paths) -> StepGraph:
     """The graph of root-to-leaf copies: each path an episode of its own, scored by all its rewards.
 
-    Where a `score` column is given, a path has the score of its leaf's episode. A step whose branches begin in
-    different states leads, on each path, to the state that the path goes on in.
+    A path is its leaf's rollout and, where a `score` column is given, has the score of its leaf's episode. A step
+    whose branches begin in different states leads, on each path, to the state that the path goes on in.
     """
     start = np.ones(len(on.row), bool)
     start[1:] = on.leaf[1:] != on.leaf[:-1]  # [P rows] first row of its path
@@ -243,6 +243,7 @@ def expand(graph: StepGraph, on: Paths) -> StepGraph:
     columns["caller"] = np.full(len(on.row), -1)
     columns["next_state"] = _next_on_path(graph, on, start)
     columns["episode"] = on.leaf
+    columns["rollout"] = graph.rollout[on.row[end]][on.leaf]
     if graph.has("score"):
         columns["score"] = graph.score[on.row[end]][on.leaf]
     return StepGraph(columns=columns, names=graph.names)

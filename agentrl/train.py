@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from agentrl import rewards, store
 from agentrl.annotate import Annotated, annotate
 from agentrl.credit import Credit, assign
@@ -105,7 +107,8 @@ def reinforce(run: Run) -> None:
             learned = improve(run, graph, credit, iteration)
         run.sync(iteration + 1)
         if tables.run.graphs_every and iteration % tables.run.graphs_every == 0:
-            store.write(graph.with_columns(advantage=credit.advantage), run.folder.graph_path(iteration))
+            given = np.where(credit.assigned, credit.advantage, np.nan)  # [N]
+            store.write(graph.with_columns(advantage=given), run.folder.graph_path(iteration))
         run.log("train", iteration, {**metrics, **gap, **credit.metrics, **learned}, watch)
         run.state.step = iteration + 1
         bar.step(f"success {metrics['success']:.2f}")

@@ -356,7 +356,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.sums: dict[str, Tensor] = {}
-        self.counts = {"tokens": 0.0, "decision_tokens": 0.0, "microbatches": 0.0, "optimizer_steps": 0.0}
+        self.counts = {"packed_tokens": 0.0, "decision_tokens": 0.0, "microbatches": 0.0, "optimizer_steps": 0.0}
         self.norms: list[float] = []
         self.skipped = 0
 
@@ -368,7 +368,7 @@ class Meter:
         named |= {name: (share * x.detach()).sum() for name, x in values.items() if x is not None}
         for name, x in named.items():
             self.sums[name] = self.sums[name] + x if name in self.sums else x
-        self.counts["tokens"] += tokens
+        self.counts["packed_tokens"] += tokens
         self.counts["decision_tokens"] += decisions
         self.counts["microbatches"] += 1
 

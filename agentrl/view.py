@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from agentrl.credit import Credit
-from agentrl.graph import StepGraph
+from agentrl.graph import CANDIDATE, PLAYED, PROBE, StepGraph
 from agentrl.types import Status
+
+KINDS = {PLAYED: "played", CANDIDATE: "candidate", PROBE: "probe"}
 
 
 def to_networkx(
@@ -18,8 +20,9 @@ def to_networkx(
 
     A node is a state: its id, with `text`. An edge is a step from `state` to `next_state`, its key the step's
         row,
-    with `episode`, `turn`, `action`, `reward`, `ending`, `terminated`, `truncated`, `valid`, and `advantage`
-    where `credit` is given and assigned, or is not given and the graph has a column of it. Merged graphs are what it
+    with `episode`, `kind` (played, candidate or probe), `turn`, `action`, `reward`, `ending`, `terminated`,
+    `truncated`, `valid`, and `advantage` where `credit` is given and assigned, or is not given and the graph has one
+    for the step. Merged graphs are what it
     shows: steps of several episodes that leave one state leave one node.
 
     Args:
@@ -61,6 +64,7 @@ def word(graph: StepGraph, kind: str, number: int) -> str:
 def _edge(graph: StepGraph, row: int, credit: Credit | None) -> dict[str, Any]:
     edge: dict[str, Any] = {
         "episode": int(graph.episode[row]),
+        "kind": KINDS[int(graph.kind[row])],
         "turn": int(graph.turn[row]),
         "action": word(graph, "action", int(graph.action[row])),
         "reward": float(graph.reward[row]),
@@ -71,7 +75,7 @@ def _edge(graph: StepGraph, row: int, credit: Credit | None) -> dict[str, Any]:
     }
     if credit is not None and credit.assigned[row]:
         edge["advantage"] = float(credit.advantage[row])
-    elif credit is None and graph.has("advantage"):
+    elif credit is None and graph.has("advantage") and not np.isnan(graph.columns["advantage"][row]):
         edge["advantage"] = float(graph.columns["advantage"][row])
     return edge
 

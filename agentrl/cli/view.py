@@ -13,7 +13,7 @@ from agentrl.cli._parser import Parser, seed
 from agentrl.graph import StepGraph
 from agentrl.store import read
 from agentrl.types import Status
-from agentrl.view import to_json, word
+from agentrl.view import KINDS, to_json, word
 
 
 def main(words: Sequence[str]) -> int:
@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
 def table(graph: StepGraph) -> str:
     """A line an episode."""
     credited = graph.has("advantage")
-    head = f"{'group':>5} {'episode':>7} {'steps':>5} {'score':>7} {'ending':16} "
+    head = f"{'group':>5} {'episode':>7} {'kind':9} {'steps':>5} {'score':>7} {'ending':16} "
     lines = [head + ("advantage task" if credited else "task")]
     scores = graph.score  # [N]
     for episode in np.unique(graph.episode):
@@ -40,7 +40,14 @@ def table(graph: StepGraph) -> str:
         first, last = rows[0], rows[-1]
         group = int(graph.group[first])
         ending = Status(int(graph.ending[last])).name.lower()
-        mean = f"{graph.columns['advantage'][rows].mean():9.3f} " if credited else ""
-        numbers = f"{group:5} {episode:7} {len(rows):5} {scores[first]:7.3f}"
+        mean = f"{average(graph.columns['advantage'][rows])} " if credited else ""
+        kind = KINDS[int(graph.kind[last])]
+        numbers = f"{group:5} {episode:7} {kind:9} {len(rows):5} {scores[first]:7.3f}"
         lines.append(f"{numbers} {ending:16} {mean}{word(graph, 'group', group)}")
     return "\n".join(lines)
+
+
+def average(advantage: np.ndarray) -> str:
+    """Mean of the steps that were given credit; a dash where none was."""
+    given = advantage[~np.isnan(advantage)]
+    return f"{given.mean():9.3f}" if len(given) else f"{'-':>9}"

@@ -104,7 +104,7 @@ def test_micro_batches_change_no_weight():
     for max_tokens in (80, 100_000):
         learner = Learner(loaded(tiny_model()), OptimConfig(lr=0.01))
         metrics = train(learner, windows(3), UpdateConfig(max_tokens=max_tokens), 3)
-        results.append((metrics.pop("microbatches"), metrics.pop("tokens"), metrics, weights(learner)))
+        results.append((metrics.pop("microbatches"), metrics.pop("packed_tokens"), metrics, weights(learner)))
     assert results[0][0] > results[1][0] == 1
     for name, value in results[0][2].items():
         assert value == pytest.approx(results[1][2][name], abs=1e-6), name

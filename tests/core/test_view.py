@@ -9,6 +9,7 @@ import pytest
 from agentrl import world
 from agentrl.cli import main
 from agentrl.credit import Credit
+from agentrl.graph import PROBE
 from agentrl.limits import Limits
 from agentrl.records import build_graph
 from agentrl.store import write
@@ -80,8 +81,23 @@ def test_the_command_shows_a_line_an_episode_or_one_graph(graph, tmp_path, capsy
     lines = capsys.readouterr().out.splitlines()
     rows = np.flatnonzero(graph.episode == 3)
     assert len(lines) == 1 + 8
-    assert lines[4].split()[:3] == ["0", "3", str(len(rows))] and f"{rows.mean():.3f}" in lines[4]
+    assert lines[4].split()[:4] == ["0", "3", "played", str(len(rows))] and f"{rows.mean():.3f}" in lines[4]
     assert main(["view", path, "--group", "1"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(to_json(credited, group=1))
     assert main(["view", path, "--group", "9"]) == 2
     assert capsys.readouterr().err == "agentrl: there is no group 9: the graph has 0, 1\n"
+
+
+def test_continuations_say_what_they_are_and_have_no_credit(graph, tmp_path, capsys):
+    probes = graph.episode == 2
+    advantage = np.where(probes, np.nan, 1.0)
+    marked = graph.with_columns(kind=np.where(probes, PROBE, graph.kind).astype(np.int8), advantage=advantage)
+    edges = [edge for _, _, edge in to_networkx(marked, group=0).edges(data=True)]
+    assert {edge["kind"] for edge in edges} == {"played", "probe"}
+    assert all(("advantage" in edge) == (edge["kind"] == "played") for edge in edges)
+    json.loads(to_json(marked, group=0))  # no NaN, which JSON has not
+    write(marked, tmp_path / "g.safetensors")
+    assert main(["view", str(tmp_path / "g.safetensors")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3].split()[2] == "probe" and lines[3].split()[6] == "-"
+    assert lines[2].split()[2] == "played" and lines[2].split()[6] == "1.000" and "nan" not in "".join(lines)

@@ -100,6 +100,7 @@ def test_trees_train_and_the_same_seed_gives_the_same_bytes(recipe, whole):
         assert row["episodes"] == 2 * 6 == len(np.unique(graph.episode)) and len(np.unique(graph.tree)) == 4
         assert forked(graph) and row["calls"] == len(graph) and row["replayed_calls"] == 0
         assert row["generated_tokens"] == graph.tokens.sampled.sum()
+        assert row["tokens"] == row["generated_tokens"] < row["packed_tokens"]  # nothing was pruned; prompts are packed
         assert row["decision_tokens"] == decisions(graph.tokens)[graph.tokens.sampled].sum()  # each once
         assert np.isfinite(row["loss"]) and row["grad_norm"] >= 0
 

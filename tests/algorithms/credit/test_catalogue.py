@@ -5,7 +5,8 @@ import pytest
 from pydantic import ValidationError
 
 from agentrl import catalogue
-from agentrl.credit import assign
+from agentrl.credit import assign, expand
+from agentrl.graph import paths
 from tests.algorithms.credit.steps import assigned, credit_of, forest, graph_of, root_to_leaf, tree_rows
 
 METHODS = [name for name in catalogue.names("credit") if not getattr(catalogue.load("credit", name), "WRAPS", False)]
@@ -190,6 +191,19 @@ def test_a_path_has_the_score_of_its_leaf():
         {"group": "g", "episode": "b", "turn": 1, "reward": 9.0, "score": 0.0, "parent": ["a", 0]},
     ]
     assert credit_of("grpo", rows, std="none")["advantage"] == [0, 0.5, -0.5]
+
+
+def test_a_path_is_one_rollout():
+    # branches take the rollout of their leaf, whose copy of a shared step is its own
+    graph = graph_of(tree_rows(3))
+    graph = graph.with_columns(rollout=graph.episode)
+    wide = expand(graph, paths(graph))
+    assert len(np.unique(graph.episode)) < len(graph)
+    for episode in np.unique(wide.episode):
+        mine = np.flatnonzero(wide.episode == episode)
+        assert len(set(wide.rollout[mine])) == 1
+        on = paths(graph)
+        assert wide.rollout[mine[-1]] == graph.rollout[on.row[mine[-1]]]
 
 
 def test_metrics_report_degenerate_groups():
