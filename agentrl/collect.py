@@ -63,6 +63,17 @@ class Spent:
             return max(1, most // FIRST_WAVE)
         return max(0, min(fits))
 
+    def metrics(self, kept: int, varied: int) -> dict[str, float]:
+        """For the log, of a batch of `kept` groups, of which `varied` are there for their own sake."""
+        return {
+            "generated_tokens": self.tokens,
+            "calls": self.calls,
+            "replayed_calls": self.replayed,
+            "groups_played": self.groups,
+            "groups_dropped": self.groups - kept,
+            "groups_filled": max(0, kept - varied),
+        }
+
 
 async def collect(
     player: Player,
@@ -118,15 +129,7 @@ async def collect(
             break
     whole = (chosen + spare)[:tasks]
     records = [_renumber(record, g) for g, group in enumerate(whole) for record in group]
-    metrics = {
-        **batch_metrics(records),
-        "generated_tokens": spent.tokens,
-        "calls": spent.calls,
-        "replayed_calls": spent.replayed,
-        "groups_played": spent.groups,
-        "groups_dropped": spent.groups - len(whole),
-        "groups_filled": max(0, len(whole) - len(chosen)),
-    }
+    metrics = batch_metrics(records) | spent.metrics(len(whole), len(chosen))
     return Collected(graph=rescore(build_graph(records), rewards), records=records, metrics=metrics)
 
 
