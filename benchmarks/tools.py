@@ -1,12 +1,12 @@
 """200 episodes with slow tools at once: how busy the engine stays, overlapped against lock step, in one run.
 
-    python benchmarks/tools.py [--episodes 200] [--json]
+    python benchmarks/tools.py [--episodes 200] [--slow 1 3] [--repeats 2] [--json FILE]
 
-Every episode calls a tool three times and answers. A tool call takes 50 ms, one in ten takes 1 s (as searches and code
-runs do). The same episodes with the same embedded engine are played twice: overlapped (threads, the engine answers
-whoever is ready) and in lock step (everybody's tools return before anybody's next turn, as batch-wise rollouts do).
-Both must play the same number of episodes, turns, tool calls and sampled tokens. Busy is the share of wall time in
-forward passes.
+Every episode calls a tool three times and answers. A tool call takes 50 ms, one in ten takes `slow` seconds (as code
+runs and pages of others do). The same episodes with the same embedded engine are played overlapped (threads, the engine
+answers whoever is ready) and in lock step (everybody's tools return before anybody's next turn, as batch-wise rollouts
+do), in turn; the quicker one of the repeats of each counts, since others use the machine too. All must play the same
+number of episodes, turns, tool calls and sampled tokens. Busy is the share of wall time in forward passes.
 """
 
 import argparse
@@ -35,11 +35,13 @@ from agentrl.types import Generation, Request
 
 CALL = '<tool_call>{"name": "look_up", "arguments": {"key": %d}}</tool_call>'
 TURNS = 4
-SLOW_EVERY, SLOW_S, QUICK_S = 10, 1.0, 0.05
+SLOW_EVERY, QUICK_S = 10, 0.05
 
 
 class Slow:
     """An environment whose tool waits."""
+
+    slow_s = 1.0
 
     def reset(self, seed: int) -> str:
         self.seed, self.turn = seed, 0
@@ -49,7 +51,7 @@ class Slow:
         """Look something up."""
         self.turn += 1
         slow = (self.seed * 7 + self.turn * 3) % SLOW_EVERY == 0
-        time.sleep(SLOW_S if slow else QUICK_S)
+        time.sleep(self.slow_s if slow else QUICK_S)
         return f"{key} is found."
 
     def reward(self, answer: str) -> float:
@@ -130,30 +132,58 @@ def counts(records: list[EpisodeRecord]) -> dict[str, int]:
     }
 
 
-def main() -> None:
-    """Print both, and the ratio."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--episodes", type=int, default=200)
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    measure(20, lock_step=False)  # warm
-    together, step = (measure(given.episodes, lock_step=lock) for lock in (False, True))
-    same = [name for name in ("episodes", "turns", "calls", "tokens") if together[name] == step[name]]
-    if len(same) < 4 or together["calls"] != given.episodes * (TURNS - 1):
-        sys.exit(f"the two ways did not play the same: {together} and {step}")
-    result = {
+def compare(episodes: int, slow_s: float, repeats: int) -> dict[str, Any]:
+    """Both ways, the quicker repeat of each, and the ratios.
+
+    Raises:
+        SystemExit: they did not play the same.
+    """
+    Slow.slow_s = slow_s
+    played: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for _ in range(repeats):
+        for lock in played:
+            played[lock].append(measure(episodes, lock_step=lock))
+    wanted = {"episodes": episodes, "turns": episodes * TURNS, "calls": episodes * (TURNS - 1)}
+    first = played[False][0]
+    for one in (*played[False], *played[True]):
+        if one["tokens"] != first["tokens"] or any(one[name] != count for name, count in wanted.items()):
+            sys.exit(f"they did not play the same: {one}, not {wanted} and {first['tokens']} tokens")
+    together, step = (min(played[lock], key=lambda one: float(one["wall_s"])) for lock in played)
+    return {
+        "slow_s": slow_s,
         "overlapped": together,
         "lock_step": step,
         "ratio_wall": step["wall_s"] / together["wall_s"],
         "ratio_busy": together["busy"] / step["busy"],
     }
-    for name in ("overlapped", "lock_step"):
-        one = result[name]
-        print(f"{name:10}  {one['wall_s']:6.2f} s  engine busy {one['busy']:5.1%}  {counts_of(one)}")
-    print(f"overlapped is {result['ratio_wall']:.2f}x as fast; the engine is {result['ratio_busy']:.2f}x as busy")
+
+
+def main() -> None:
+    """Print both ways, and the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=200)
+    parser.add_argument("--slow", type=float, nargs="+", default=[1.0, 3.0], help="seconds of a slow call")
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    measure(20, lock_step=False)  # warm
+    results = []
+    for slow_s in given.slow:
+        result = compare(given.episodes, slow_s, given.repeats)
+        results.append(result)
+        print(
+            f"one call in {SLOW_EVERY} takes {slow_s:g} s, the others {QUICK_S:g} s: {counts_of(result['overlapped'])}"
+        )
+        for name in ("overlapped", "lock_step"):
+            one = result[name]
+            print(f"  {name:10}  {one['wall_s']:6.2f} s  engine busy {one['busy']:5.1%}")
+        print(
+            f"  overlapped is {result['ratio_wall']:.2f}x as fast, its engine {result['ratio_busy']:.2f}x as busy",
+            flush=True,
+        )
     if given.json:
-        given.json.write_text(json.dumps(result, indent=1) + "\n")
+        given.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def counts_of(one: dict[str, Any]) -> str:
