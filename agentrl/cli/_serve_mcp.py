@@ -56,8 +56,14 @@ class Table:
     def __init__(self, entry: Entry, task: Task) -> None:
         self.entry, self.task = entry, task
         self._slot = Slot(self._make, None, 600.0)
-        self.seen: Observation = self._slot.reset(task)
+        try:
+            self.seen: Observation = self._slot.reset(task)
+        except EnvFault as fault:
+            raise ValueError(f"task {task.key} of {entry.name} cannot be started: {fault}") from None
         self.over = False
+        taken = {str(function_of(schema)["name"]) for schema in self.seen.tools} & {NEW, ANSWER}
+        if taken:
+            raise ValueError(f"{entry.name} has a tool named {min(taken)!r}, as one of this server's: rename it")
 
     def _make(self) -> Env:
         env: Env = self.entry.module.make(self.entry.config)

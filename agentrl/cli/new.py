@@ -13,6 +13,7 @@ from agentrl import __version__, catalogue
 from agentrl.cli import _scaffold
 from agentrl.cli._parser import Parser
 
+TAKEN = ("None", "True", "False", "Config", "BaseModel", "Field")  # names that the written files need otherwise
 NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 
 
@@ -48,6 +49,7 @@ def write(kind: str, name: str, folder: Path) -> None:
     try:
         part.mkdir(parents=True)
         title = "".join(word.capitalize() for word in name.split("_"))
+        title += kind.capitalize() if title in TAKEN else ""
         for path, text in _scaffold.FILES[kind].items():
             filled = text.replace("NAME", name).replace("TITLE", title).replace("VERSION", __version__)
             (part / path.replace("NAME", name)).write_text(filled, "utf-8")

@@ -30,7 +30,10 @@ def run(folder: Path, *words: str, **more: str) -> str:
 
 
 def test_the_written_tests_pass(written, monkeypatch):
-    for name in ("guess_it", "words_of"):
+    others = (("env", "config"), ("env", "none"), ("tool", "field"), ("tool", "base_model"))  # the files' own words
+    for kind, name in others:
+        assert main(["new", kind, name, "--into", str(written)]) == 0
+    for name in ("guess_it", "words_of", *(name for _, name in others)):
         monkeypatch.syspath_prepend(written / name)
         tests = importlib.import_module(f"test_{name}")
         for test in [value for key, value in vars(tests).items() if key.startswith("test_")]:

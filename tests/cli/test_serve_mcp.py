@@ -2,12 +2,14 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from agentrl.cli import main
 from agentrl.cli._serve_mcp import Table, address
-from agentrl.config import resolve
+from agentrl.config import Entry, resolve
+from agentrl.tool_env import environment
 from agentrl.waiting import run_all
 from agentrl.world import tasks
 
@@ -40,6 +42,44 @@ def test_an_environment_of_plain_actions_offers_act():
     assert [tool["name"] for tool in served.tools()] == ["act", "new_task"]
     assert served.shown().endswith("Actions: left, right")
     assert '"reward": 1.0' in served.call("act", {"action": "right"})
+
+
+class Post:
+    """Its tool has an argument called `name`, as many have."""
+
+    def reset(self, fails: bool = False) -> str:
+        if fails:
+            raise OSError("no post today")
+        return "Write."
+
+    def send(self, name: str, self_addressed: bool = False) -> str:
+        return f"to {name}"
+
+    def reward(self, answer: str) -> float:
+        return 1.0
+
+
+class Busy(Post):
+    def new_task(self) -> str:
+        return ""
+
+
+ROWS = [{"fails": False}, {"fails": True}]
+HOOKS = {owner: environment(owner, rows=ROWS, module=__name__) for owner in (Post, Busy)}
+
+
+def of(owner: type) -> Entry:
+    hooks = HOOKS[owner]
+    module = SimpleNamespace(make=hooks.make, tasks=hooks.tasks)
+    return Entry(name="post", config=hooks.Config(), module=module)  # type: ignore[arg-type]
+
+
+def test_an_argument_may_be_called_name_and_what_cannot_be_served_is_one_sentence():
+    assert table(of(Post), 0).call("send", {"name": "Ada"}) == "to Ada"
+    with pytest.raises(ValueError, match=r"task .*/1 of post cannot be started: OSError: no post today"):
+        table(of(Post), 1)
+    with pytest.raises(ValueError, match="post has a tool named 'new_task', as one of this server's: rename it"):
+        table(of(Busy), 0)
 
 
 def test_a_real_client_plays_an_episode():
