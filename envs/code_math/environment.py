@@ -105,7 +105,7 @@ class Compact:
         if verb == "answer" and rest:
             return Parsed(tool_action.answer(rest), True, Status.OK)
         if verb == "run" and rest:
-            return Parsed(tool_action.call("code_interpreter", code=rest), True, Status.OK)
+            return Parsed(tool_action.call("code_interpreter", code=rest), True, Status.OK, 1)
         return Parsed(text.strip(), False, Status.PARSE_ERROR)
 
 

@@ -1,0 +1,61 @@
+"""Arithmetic word problems with a calculator: which numbers to combine next, and when to answer.
+
+Stories of a few events are generated in graded difficulty. Training, validation and test stories share neither a
+number nor an order of events, so that what is measured is no recall.
+
+| piece | module |
+| --- | --- |
+| stories and their parts | `stories` |
+| the tool and the reward: a class of a few lines | `problem` |
+| environment, prompts, tasks | `environment` |
+| players | `players` |
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from agentrl.env import Env
+from agentrl.envs.calculator.environment import Problems, prompt, tasks
+from agentrl.envs.calculator.players import EXPERTS, Player, make_expert
+from agentrl.envs.calculator.problem import Config
+from agentrl.types import Task
+
+__all__ = [
+    "EXPERTS", "GYMNASIUM_IDS", "Config", "benchmark", "entities", "expert", "kind", "make", "prompt", "tasks",
+]  # fmt: skip
+
+GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Calculator-v0": {}})
+MOST_ENTITIES = 4  # digits of numbers that are one token each
+
+
+def make(config: Config) -> Problems:
+    """An instance."""
+    return Problems(config)
+
+
+def expert(env: Env, name: str, seed: int) -> Player:
+    """The player called `name` for this instance; see `agentrl.envs.calculator.players`."""
+    return make_expert(env, name, seed)
+
+
+def entities(config: Config) -> Sequence[str]:
+    """Every number a small calculator shows: one token each in a model made for it."""
+    if config.prompt == "chat" or not 0 < config.display <= MOST_ENTITIES:
+        return ()
+    return [str(number) for number in range(10**config.display)]
+
+
+def kind(task: Task) -> str:
+    """Tabled by the number of events."""
+    return f"{len(task.params['events'])} events" if "events" in task.params else "problems"
+
+
+def benchmark(config: Config) -> str:
+    """Generated problems by their settings, or the file's name."""
+    if config.rows:
+        return config.rows
+    form = "brief, " * config.brief + "line by line, " * (config.told == "lines")
+    events = f"{config.fewest}-{config.events}" if config.fewest else str(config.events)
+    told = f"calculator, {form}{events} events, {config.noise} noise, numbers to {config.largest}, {config.split}"
+    return f"{told}, {config.display} digits" if config.display else told

@@ -1,0 +1,169 @@
+"""The environment: problems through the core's tool calling, and a form that lists its actions."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentrl import tool_action
+from agentrl.env import Verdict
+from agentrl.envs.calculator import notebook
+from agentrl.envs.calculator.problem import NEXT, Calculator, Config
+from agentrl.envs.calculator.stories import PARTS, ROOM, Part, write
+from agentrl.prompt import Parsed, Past, Prompt
+from agentrl.rows import read_rows
+from agentrl.tool_env import SnapshotToolEnv, environment
+from agentrl.tool_tasks import RowTasks
+from agentrl.types import Observation, Status, StepResult, Task
+
+hooks = environment(Calculator, rows=[], config=Config, snapshots=True, module=__name__)
+make = hooks.make  # bound here, where a pickled instance looks for it
+
+
+class Problems:
+    """The tool environment; with the compact prompt every observation lists the actions that may be taken."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        chosen = notebook.hooks if config.told == "lines" else hooks
+        self.inner: SnapshotToolEnv = chosen.make(config)  # type: ignore[assignment]
+
+    def reset(self, task: Task) -> Observation:
+        """Tell the task's story."""
+        return self._listed(self.inner.reset(task))
+
+    def step(self, action: str) -> StepResult:
+        """Use the calculator, or take the answer."""
+        result = self.inner.step(action)
+        return result._replace(observation=self._listed(result.observation))
+
+    def cut(self) -> Verdict:
+        """The reward of an episode without an answer."""
+        return self.inner.cut()
+
+    def close(self) -> None:
+        """Forget the episode."""
+        self.inner.close()
+
+    def snapshot(self) -> Any:
+        """The problem and what was done."""
+        return self.inner.snapshot()
+
+    def restore(self, snapshot: Any) -> Observation:
+        """Go back to it."""
+        return self._listed(self.inner.restore(snapshot))
+
+    def _listed(self, observation: Observation) -> Observation:
+        if self.config.prompt == "chat" or self.inner.over or self.inner.instance is None:
+            return observation
+        return replace(observation, actions=tuple(self.inner.instance._choices()))
+
+
+class Compact:
+    """Few words: `calc 12 * 7`, `next` and `answer 84`."""
+
+    system = ""
+
+    def first(self, observation: Observation) -> str:
+        """The story."""
+        return observation.text
+
+    def turn(self, observation: Observation) -> str:
+        """The result."""
+        return f" {observation.text}"  # with the space every other number has before it: the same token
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The story and the last results."""
+        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
+        lines = [f"{self.answer(p.action)} = {text}" for p, text in zip(past, seen, strict=True)]
+        return "\n".join([first.text, *lines])
+
+    def answer(self, action: str) -> str:
+        """The action in words."""
+        return _in_words(action)
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """Any expression and any answer may be given in these words."""
+        verb, _, rest = text.strip().partition(" ")
+        if verb == "answer" and rest:
+            return Parsed(tool_action.answer(rest), True, Status.OK)
+        if text.strip() == "next":
+            return Parsed(NEXT, True, Status.OK, 1)
+        if verb == "calc" and rest:
+            return Parsed(tool_action.call("calculator", expression=rest), True, Status.OK, 1)
+        return Parsed(text.strip(), False, Status.PARSE_ERROR)
+
+
+@functools.lru_cache(maxsize=200_000)
+def _in_words(action: str) -> str:
+    turn = tool_action.read(action)
+    if turn.answer is not None:
+        return f"answer {turn.answer}"
+    if action == NEXT:
+        return "next"
+    return f"calc {getattr(turn.items[0], 'arguments', {}).get('expression', '')}"
+
+
+def prompt(config: Config) -> Prompt:
+    """How it speaks to a model."""
+    if config.prompt == "compact":
+        return Compact()
+    return (notebook.hooks if config.told == "lines" else hooks).prompt(config)
+
+
+def tasks(config: Config) -> RowTasks:
+    """Generated problems, or those of a file.
+
+    Raises:
+        ValueError: a file without the columns, more events at least than at most, a part that files do not have.
+    """
+    if config.fewest > config.events:
+        raise ValueError(f"fewest = {config.fewest} is more than events = {config.events}: lower it or raise events")
+    if not config.rows:
+        return RowTasks(_Generated(config), "calculator", "all", config.test_share)
+    if config.split == "valid":
+        raise ValueError("split = 'valid' is a part of generated problems: rows have train and test")
+    rows = read_rows(config.rows)
+    for i, row in enumerate(rows):
+        absent = [column for column in ("story", "target") if column not in row]
+        if absent:
+            raise ValueError(f"row {i} of {config.rows} has no column {absent[0]!r}: it has {', '.join(row)}")
+    return RowTasks(rows, "calculator", config.split, config.test_share)
+
+
+class _Generated(Sequence[Mapping[str, Any]]):
+    """Problems written when asked for: part by part, by number of events, then by seed."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._parts: tuple[Part, ...] = PARTS if config.split == "all" else (config.split,)
+        self._events = range(config.fewest or config.events, config.events + 1)
+
+    def __len__(self) -> int:
+        return len(self._parts) * len(self._events) * self._config.count
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        if not -len(self) <= i < len(self):
+            raise IndexError(i)
+        rest, number = divmod(i % len(self), self._config.count)
+        part, events = self._parts[rest // len(self._events)], self._events[rest % len(self._events)]
+        config = self._config
+        room = min(ROOM * config.largest, 10**config.display - 1 if config.display else ROOM * config.largest)
+        return row(part, config.first + number, events, config.largest, config.noise, room, config.brief)
+
+
+@functools.lru_cache(maxsize=50_000)
+def row(part: Part, seed: int, events: int, largest: int, noise: int, room: int, brief: bool) -> dict[str, Any]:
+    """The columns of one generated problem."""
+    story = write(part, seed, events, largest, noise, room, brief)
+    return {
+        "key": f"{part}/{events}-{largest}-{noise}-{room}{'-brief' * brief}/{seed}",
+        "seed": seed,
+        "story": story.text,
+        "target": story.answer,
+        "has": story.has,
+        "events": [list(event) for event in story.events],
+        "at": list(story.at),
+    }

@@ -1,0 +1,162 @@
+"""A problem and the calculator: a class of a few lines as a tool environment."""
+
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from agentrl import tool_action
+from agentrl.config import resolve
+from agentrl.tool import ToolError
+from agentrl.tool_env import Done
+from agentrl.tool_setup import ToolConfig
+
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+ASK = " Answer with the number alone."
+
+
+class Config(ToolConfig, frozen=True):
+    """events: of a story, which make it hard. fewest: stories have from so many events to `events`; 0: all have
+    `events`. noise: sentences whose numbers do not matter. largest: number of a story. count: stories of each number
+    of events and each part. first: seed of the first. split: train, valid, test (which share no story's numbers and no
+    order of events) or all. brief: stories in few words, one wording an event. told: the whole story at once, or line
+    by line, as a second tool asks for them. prompt: chat (tool calls), or compact (few words; listed are every
+    operation on two numbers seen whose result the display can show, and every one of them as the answer). display:
+    digits the calculator shows, larger results are an error; 0: any number. rows: a file of problems instead, with
+    columns story and target, split by their keys.
+    """
+
+    events: int = Field(2, ge=1, le=8)
+    fewest: int = Field(0, ge=0, le=8)
+    noise: int = Field(0, ge=0, le=4)
+    largest: int = Field(50, ge=20, le=1_000_000)
+    count: int = Field(1000, ge=1)
+    first: int = Field(0, ge=0)
+    split: Literal["all", "train", "valid", "test"] = "all"  # type: ignore[assignment]
+    prompt: Literal["chat", "compact"] = "chat"
+    display: int = Field(0, ge=0, le=12)
+    brief: bool = False
+    told: Literal["whole", "lines"] = "whole"
+
+
+@functools.cache
+def _tool(options: str) -> Callable[[str], str]:
+    """The catalogue's calculator, one a process: it keeps no state."""
+    entry = resolve("tools", {"name": "calculator", **json.loads(options)}, "env.tools.calculator")
+    made: Callable[[str], str] = entry.module.make(entry.config)
+    return made
+
+
+class Calculator:
+    """One problem, the catalogue's calculator as its tool."""
+
+    weights = {"called": 0.0}  # noqa: RUF012  a metric
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._tool = _tool(json.dumps(config.tools.get("calculator", {}), sort_keys=True))
+        self._story, self._target = "", ""
+        self._known: list[int] = []  # whole numbers in the order they were first seen
+        self._made: list[str] = []
+        self._lines: list[str] = []  # not told yet
+        self._line = 0  # told last
+
+    def reset(self, story: str, target: str | int) -> str:
+        """Tell the story."""
+        self._story, self._target = story, str(target)
+        self._known, self._made, self._lines = [], [], self._cut(story)
+        told, self._line = self._lines.pop(0), 0
+        self._note(told)
+        return told if self._config.prompt == "compact" else f"{told}{ASK}"
+
+    def _cut(self, story: str) -> list[str]:
+        """What is told at once."""
+        return [story]
+
+    def calculator(self, expression: str) -> str:
+        """Work out an arithmetic expression.
+
+        Args:
+            expression: numbers, + - * / // % **, brackets, and abs, min, max, round, sqrt
+        """
+        self._made.append(expression)
+        result = self._tool(expression)
+        if self._config.display and sum(map(str.isdigit, result)) > self._config.display:
+            raise ToolError(f"the display has {self._config.display} digits")
+        self._note(result)
+        return result
+
+    def reward(self, answer: str) -> float:
+        """1 if the last number of the answer is the right one."""
+        found = NUMBER.findall(answer)
+        return float(bool(found) and found[-1].replace(",", "") == self._target)
+
+    def reward_called(self, calls: Sequence[Done]) -> float:
+        """1 if a call went well."""
+        return float(any(call.ok for call in calls))
+
+    def state_key(self) -> str:
+        """Equal stories with equal numbers seen and equal calls made are one state, in whatever order."""
+        return "\n".join([self._story, str(len(self._lines)), *map(str, sorted(self._known)), *sorted(self._made)])
+
+    def _note(self, text: str) -> None:
+        self._known = list(dict.fromkeys([*self._known, *map(int, re.findall(r"\d+", text))]))
+
+    def _choices(self) -> list[str]:
+        """Actions of the compact form: operations on two numbers that were not asked for yet, and answers."""
+        seen = self._known
+        pairs = [(seen[j], seen[i]) for j in range(len(seen)) for i in range(j)]
+        room = 10**self._config.display - 1 if self._config.display else None
+        signs = [[s for s in "+-*" if room is None or _value(new, s, old) <= room] for new, old in pairs]
+        texts = [ordered(new, s, old, seen) for (new, old), some in zip(pairs, signs, strict=True) for s in some]
+        return [*(CALLS[text] for text in texts if text not in self._made), *(ANSWERS[str(number)] for number in seen)]
+
+
+class Notebook(Calculator):
+    """The story is read line by line, by a second tool."""
+
+    def next_line(self) -> str:
+        """Read the next line of the story; the last one is the question."""
+        if not self._lines:
+            raise ToolError("that was the last line")
+        line, self._line = self._lines.pop(0), self._line + 1
+        self._note(line)
+        return line
+
+    def _cut(self, story: str) -> list[str]:
+        return re.findall(r"\S[^.?]*[.?]", story)
+
+    def _choices(self) -> list[str]:
+        return [*([NEXT] if self._lines else []), *super()._choices()]
+
+
+def _value(a: int, sign: str, b: int) -> int:
+    return a + b if sign == "+" else a * b if sign == "*" else abs(a - b)
+
+
+def ordered(a: int, sign: str, b: int, seen: Sequence[int]) -> str:
+    """The one way in which the compact form writes an operation: the number seen last first, but large minus small."""
+    first = max(a, b) if sign == "-" else max(a, b, key=seen.index)
+    return f"{first} {sign} {b if first == a else a}"
+
+
+class _Written(dict[str, str]):
+    """Canonical actions by the text they hold, each written once: a listing has a hundred."""
+
+    def __init__(self, verb: str, most: int = 200_000) -> None:
+        self._verb, self._most = verb, most
+
+    def __missing__(self, text: str) -> str:
+        if len(self) >= self._most:
+            self.clear()
+        call = self._verb == "call"
+        self[text] = tool_action.call("calculator", expression=text) if call else tool_action.answer(text)
+        return self[text]
+
+
+NEXT = tool_action.call("next_line")
+CALLS: Mapping[str, str] = _Written("call")
+ANSWERS: Mapping[str, str] = _Written("answer")
