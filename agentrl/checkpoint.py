@@ -30,6 +30,7 @@ class Progress:
         metric_lines, timing_lines: lines of the metrics files that belong to the steps done.
         evaluated: names of evaluations done.
         tokens, calls: what training rollouts have sampled and carried out so far.
+        signals: names of the rewards' signals that some step has reported.
     """
 
     stage: str = "warmup"
@@ -41,6 +42,7 @@ class Progress:
     evaluated: list[str] = field(default_factory=list)
     tokens: int = 0
     calls: int = 0
+    signals: list[str] = field(default_factory=list)
 
 
 class Stateful(Protocol):

@@ -11,7 +11,7 @@ from agentrl.credit import expand, forked
 from agentrl.expansion import Expansion, lost
 from agentrl.graph import PLAYED, StepGraph, paths
 from agentrl.records import EpisodeRecord, build_graph
-from agentrl.rewards import rescore
+from agentrl.rewards import rescore, with_signals
 from agentrl.rollout import Player
 from agentrl.sampler import Sampler
 
@@ -86,6 +86,7 @@ async def collect(
     rollout: Entry | None = None,
     budget: Budget = NO_BUDGET,
     rewards: Sequence[Entry] = (),
+    reported: Sequence[str] = (),
     on_episode: Any = None,
 ) -> Collected:
     """`tasks` groups of rollouts, or as many as the budget allows (one at least).
@@ -103,6 +104,7 @@ async def collect(
         rollout: who is played from where; default: independent chains.
         budget: of everything that is played, filtered groups included.
         rewards: reward transforms, so that the sampler judges by what credit will see.
+        reported: signals of earlier batches; they are known, and NaN, where no step of this one reports them.
         on_episode: called with each finished record (progress).
     """
     rollout = rollout or resolve("rollout", {"name": "chain"})
@@ -120,7 +122,7 @@ async def collect(
             batch.finish()
             groups += [[r for r in records if r.group == group] for group in batch.groups]
             spent.add(batch)
-        order, graph = leaf_episodes(groups, rewards)
+        order, graph = leaf_episodes(groups, rewards, reported)
         sampler.observe(graph)
         varied = groups if keep is None else _varied(groups, order, graph, keep(entry.config, graph))
         chosen += varied
@@ -130,7 +132,8 @@ async def collect(
     whole = (chosen + spare)[:tasks]
     records = [_renumber(record, g) for g, group in enumerate(whole) for record in group]
     metrics = batch_metrics(records) | spent.metrics(len(whole), len(chosen))
-    return Collected(graph=rescore(build_graph(records), rewards), records=records, metrics=metrics)
+    graph = rescore(with_signals(build_graph(records), reported), rewards)
+    return Collected(graph=graph, records=records, metrics=metrics)
 
 
 def _renumber(record: EpisodeRecord, group: int) -> EpisodeRecord:
@@ -145,10 +148,13 @@ class Leaves(NamedTuple):
     graph: StepGraph
 
 
-def leaf_episodes(groups: Sequence[Sequence[EpisodeRecord]], rewards: Sequence[Entry] = ()) -> Leaves:
+def leaf_episodes(
+    groups: Sequence[Sequence[EpisodeRecord]], rewards: Sequence[Entry] = (), reported: Sequence[str] = ()
+) -> Leaves:
     """What a sampler may see: no candidates, no probes, no episode that the environment failed in."""
     scored = [[r for r in group if r.kind == PLAYED and r.own and not lost(r)] for group in groups]
-    graph = rescore(build_graph([record for group in scored for record in group]), rewards)
+    graph = with_signals(build_graph([record for group in scored for record in group]), reported)
+    graph = rescore(graph, rewards)
     order = [number for number, group in enumerate(scored) if group]
     return Leaves(order, expand(graph, paths(graph)) if forked(graph) else graph)
 

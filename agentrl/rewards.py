@@ -13,7 +13,7 @@ A catalogue file offers a frozen pydantic `Config` and, pure and in NumPy,
 Letters: N steps, L ends (root-to-leaf paths).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,6 +62,12 @@ def rescore(graph: StepGraph, entries: Sequence[Entry]) -> StepGraph:
         texts=graph.texts,
         tails=graph.tails,
     )
+
+
+def with_signals(graph: StepGraph, names: Iterable[str]) -> StepGraph:
+    """The graph with a column for each of these signals, NaN throughout where no step reports one."""
+    absent = [SIGNAL + name for name in names if not graph.has(SIGNAL + name)]
+    return graph.with_columns(**{name: np.full(len(graph), np.nan) for name in absent}) if absent else graph
 
 
 def own_reward(graph: StepGraph) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentrl import checkpoint, critic, models, needs, word_tokenizer, world
+from agentrl import checkpoint, critic, models, needs, rewards, word_tokenizer, world
 from agentrl.actor import Actor, PolicyActor
 from agentrl.agents import Crew, rows_of
 from agentrl.annotate import Annotator
@@ -124,8 +124,11 @@ class Run:
                 rollout=self.settings.rollout,
                 budget=Budget(batch.tokens, batch.calls),
                 rewards=self.settings.reward,
+                reported=self.state.signals,
             )
         )
+        if self.settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
+            self.state.signals = sorted({*self.state.signals, *rewards.signals(got.graph)})
         self.state.tokens += int(got.metrics["generated_tokens"])
         self.state.calls += int(got.metrics["calls"])
         if hasattr(self.settings.env.module, "gold"):
@@ -329,10 +332,10 @@ def panel(settings: Settings) -> list[Task]:
 
 
 def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
-    """Raises ValueError if a held-out task is among the training tasks (lists without end are not searched)."""
-    if len(train) > ENDLESS:
-        return
-    both = {task.key for task in held_out} & {train[i].key for i in range(len(train))}
+    """Raises ValueError if a held-out task is among the training tasks. Of a list without end only the beginning is
+    searched, which tells whether both are one list."""
+    searched = len(train) if len(train) <= ENDLESS else len(held_out)
+    both = {task.key for task in held_out} & {train[i].key for i in range(searched)}
     if both:
         raise ValueError(
             f"{len(both)} evaluation tasks are training tasks too, such as {sorted(both)[0]}: "

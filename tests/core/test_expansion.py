@@ -10,6 +10,7 @@ from agentrl.collect import Budget, Spent, batch_metrics, collect, leaf_episodes
 from agentrl.config import resolve
 from agentrl.graph import CANDIDATE, PROBE
 from agentrl.records import build_graph
+from agentrl.rewards import transforms
 from agentrl.rollout import Limits
 from agentrl.types import Status, Task
 from tests.core.playing import entry, player
@@ -73,13 +74,13 @@ def test_how_many_groups_fit_by_hand():
     assert spent.room(Budget(tokens=300), 12) == 0
 
 
-def gather(rollout, *, tasks=12, budget=None, sampler="uniform", seed=3):
+def gather(rollout, *, tasks=12, budget=None, sampler="uniform", seed=3, **options):
     on = entry()
     some = [Task(key=f"walk/{i}", env="walk", seed=i, params={"goal": 9}) for i in range(40)]
     found = resolve("sampler", {"name": sampler})
     draws = found.module.make(found.config, some, 0)
     by = player(on, world.pool(on, "inline"), limits=Limits(turns=4, fault_share=1.0), seed=seed)
-    more = {} if budget is None else {"budget": budget}
+    more = options if budget is None else {"budget": budget, **options}
     entry_ = resolve("rollout", rollout)
     return asyncio.run(collect(by, draws, found, tasks=tasks, copies=4, iteration=1, rollout=entry_, **more))
 
@@ -106,3 +107,12 @@ def test_dynamic_sampling_counts_what_it_throws_away():
     got = gather({"name": "tree"}, tasks=2, sampler="dynamic")  # nobody is ever rewarded: all is drawn ten times
     assert (got.metrics["groups_played"], got.metrics["groups_dropped"], got.metrics["groups_filled"]) == (20, 18, 2)
     assert got.metrics["calls"] > 8 * len(got.graph) and got.metrics["episodes"] == 12
+
+
+def test_a_signal_that_a_batch_is_without_counts_nothing_if_an_earlier_one_had_it():
+    """A policy that no longer does what a signal rewards must not end the run; a name nobody ever heard does."""
+    rewards = transforms({"name": "weighted_sum", "weights": {"neat": 1.0}})
+    with pytest.raises(ValueError, match="no step reports the signal 'neat'"):
+        gather({"name": "chain"}, tasks=2, rewards=rewards)
+    got = gather({"name": "chain"}, tasks=2, rewards=rewards, reported=("neat",))
+    assert np.isnan(got.graph.column("signal/neat")).all() and not got.graph.reward.any()

@@ -162,6 +162,7 @@ def test_mistakes_get_one_sentence_and_leave_nothing_behind(recipe, capsys):
     greedy = complaint(capsys, "train", recipe, where, "sampling.temperature=0")
     assert "nothing to learn from" in greedy and "run.iterations=0" in greedy
     assert "split 'test'" in complaint(capsys, "train", recipe, where, "env.split=test")
+    assert "are training tasks too" in complaint(capsys, "train", recipe, where, "eval.env.split=train")
     missing = complaint(capsys, "train", recipe, where, "model={path='/no/such/folder'}")
     assert "/no/such/folder does not exist" in missing
     assert "did you mean train?" in complaint(capsys, "trian", recipe)
