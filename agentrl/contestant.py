@@ -1,14 +1,15 @@
 """Who is evaluated: a run, a model folder, an endpoint, an expert or chance, from one word of the command line."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from agentrl import catalogue, world
 from agentrl.actor import Actor, PolicyActor
 from agentrl.agents import POLICY, Agent, Crew, sections, team
-from agentrl.config import Entry, read_toml, resolve
+from agentrl.config import Entry, merge, read_toml, resolve, validate
 from agentrl.limits import Limits
 from agentrl.policies import ExpertActor, Random, Scripted, read_actions
 from agentrl.pool import Pool
@@ -76,10 +77,9 @@ class Contestant:
         """What the report says about it."""
         return {"policy": self.word, **self.said}
 
-    def limits(self, turns: int | None = None) -> Limits:
-        """The run's own limits, else the usual ones; `turns` replaces theirs."""
-        limits = Limits.model_validate(self.tables.get("limits", {}))
-        return limits if turns is None else limits.model_copy(update={"turns": turns})
+    def limits(self, given: Mapping[str, Any] = MappingProxyType({})) -> Limits:
+        """The run's own limits, else the usual ones; those given replace theirs."""
+        return validate(Limits, merge(self.tables.get("limits", {}), given), "limits")
 
     def crew(self, entry: Entry, pool: Pool, *, seed: int, limits: Limits) -> Crew:
         """The agents that take part: the one that plays `pool`, and those that the environment or the run adds."""

@@ -3,7 +3,7 @@
 P is a run folder (runs/NAME), a model folder, random, one of the environment's experts (expert, oracle, ...),
 openai:MODEL[@BASE_URL], or scripted:FILE (the same actions in every episode: one a line, or a JSON list; the last one
 goes on). The panel is --panel FILE, --games DIR, or the first --tasks N. key=value are options of the
-environment.
+environment; limits.KEY=value are budgets of an episode (turn_tokens, episode_tokens, calls, seconds, ...).
 """
 
 import argparse
@@ -19,6 +19,8 @@ from agentrl.cli._parser import Parser, positive, seed, temperature
 from agentrl.config import Entry, merge, override, resolve
 from agentrl.sampler import ENDLESS
 from agentrl.types import Task
+
+BUDGET = "limits."  # how a word begins that is no option of the environment
 
 
 def main(words: Sequence[str]) -> int:
@@ -36,7 +38,7 @@ def main(words: Sequence[str]) -> int:
     from agentrl.progress import Progress
     from agentrl.rollout import TooManyFaults
 
-    limits = contestant.limits(given.turns)
+    limits = contestant.limits(budgets(given))
     pool = world.pool(
         entry, timeout_s=limits.call_seconds, start_s=limits.start_seconds, output_chars=limits.output_chars
     )
@@ -52,7 +54,7 @@ def main(words: Sequence[str]) -> int:
     finally:
         pool.close()
         contestant.close()
-    summary = {**report.summary(), "seed": given.seed}
+    summary = {**report.summary(), "seed": given.seed, "limits": limits.model_dump(exclude_none=True)}
     print(json.dumps(summary) if given.json else table(summary), flush=True)
     if given.out is not None:
         from dataclasses import asdict
@@ -92,9 +94,17 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_intermixed_args(words)
 
 
+def budgets(given: argparse.Namespace) -> dict[str, Any]:
+    """The limits of the command."""
+    words = override({}, [option for option in given.options if option.startswith(BUDGET)])
+    found: dict[str, Any] = words.get("limits", {})
+    return found if given.turns is None else {**found, "turns": given.turns}
+
+
 def environment(given: argparse.Namespace, base: dict[str, Any]) -> Entry:
     """The environment under the run's options, then the command's."""
-    options = override({}, [option.removeprefix("env.") for option in given.options])
+    own = [option for option in given.options if not option.startswith(BUDGET)]
+    options = override({}, [option.removeprefix("env.") for option in own])
     for key in ("split", "games"):
         if getattr(given, key) is not None:
             options[key] = getattr(given, key)
