@@ -50,7 +50,12 @@ def main(words: Sequence[str]) -> int:
     given = parser.parse_intermixed_args(list(words))
     if not 0 <= given.port < 1 << 16:
         raise ValueError(f"--port {given.port} is no port: give a number from 0 to 65535")
-    server = serve(_retriever(given.corpus, given.options), given.host, given.port, given.topk, given.max_batch)
+    retriever = _retriever(given.corpus, given.options)
+    try:
+        server = serve(retriever, given.host, given.port, given.topk, given.max_batch)
+    except OSError as error:
+        why = f"{error.strerror or error}: choose another --port, or 0 for any that is free"
+        raise ValueError(f"cannot listen at {given.host}:{given.port}: {why}") from None
     print(f"retriever at http://{given.host}:{server.server_address[1]}/retrieve", flush=True)
     signal.signal(signal.SIGTERM, lambda signum, frame: threading.Thread(target=server.shutdown).start())
     try:

@@ -93,4 +93,5 @@ def _passage(path: Path, number: int, line: bytes) -> Passage:
     words = contents(document)
     if words is None:
         raise ValueError(f"line {number} of the corpus {path} is no passage: it needs contents, or title and text")
-    return Passage(whole(str(document.get("id", number))), words)
+    named = document.get("id")
+    return Passage(whole(str(number if named is None else named)), words)

@@ -90,6 +90,11 @@ def test_title_and_text_apart_are_one_passage(corpus):
     assert found.contents == '"Malmo"\nMalmo is a city near Lund' and found.title == '"Malmo"'
 
 
+def test_passages_without_an_id_are_named_by_their_lines(corpus):
+    corpus.write_text('{"id": null, "contents": "x oslo"}\n{"contents": "y oslo"}\n{"id": 0, "contents": "z oslo"}\n')
+    assert [p.id for p in bm25(corpus).search(["oslo"], 3)[0]] == ["1", "2", "0"]
+
+
 def test_the_index_is_read_again_and_made_anew_when_the_corpus_changes(corpus, monkeypatch):
     first = bm25(corpus).search(["lund", "oslo fjord"], 3)
     monkeypatch.setattr(Corpus, "scan", lambda path: pytest.fail("the stored index is not used"))

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -101,3 +102,13 @@ def test_mistakes_are_one_sentence(words, said, capsys):
     assert cli.main(["serve", *words]) == 2
     told = capsys.readouterr().err
     assert said in told and told.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_named(corpus, capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert cli.main(["serve", "retriever", "--corpus", str(corpus), "--port", str(port)]) == 2
+    told = capsys.readouterr().err
+    assert f"cannot listen at 127.0.0.1:{port}" in told and "choose another --port" in told
