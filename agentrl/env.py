@@ -7,6 +7,7 @@
 Optional hooks, called by name:
 
     def prompt(config: Config) -> Prompt           # how it speaks to a model; default: `agentrl.prompt.Plain`
+    def find(config: Config, key: str) -> Task     # the task of a key; without it all tasks are searched
     def expert(env: Env, name: str, seed: int) -> Expert   # baseline or demonstrator of this instance
     EXPERTS: tuple[str, ...]                       # the names `expert` takes, best known first
     HEAVY: bool                                    # True: episodes run in worker processes

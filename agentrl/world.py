@@ -11,8 +11,10 @@ from typing import Any
 from agentrl import catalogue
 from agentrl.config import Entry, read_text
 from agentrl.env import Env
+from agentrl.limits import Limits
 from agentrl.pool import START_S, InlinePool, Pool
 from agentrl.prompt import Plain, Prompt
+from agentrl.sampler import ENDLESS
 from agentrl.threads import ThreadPool
 from agentrl.tool_setup import Setup
 from agentrl.types import Task
@@ -92,6 +94,11 @@ def pool(
     return InlinePool(make, expert, timeout_s, start_s, output_chars)
 
 
+def pool_within(entry: Entry, limits: Limits, where: str = "auto", workers: int = 0) -> Pool:
+    """`pool`, with the times and lengths of these limits."""
+    return pool(entry, where, workers, limits.call_seconds, limits.start_seconds, limits.output_chars)
+
+
 def waits(entry: Entry) -> bool:
     """Do the environment's steps wait? Its file says so (`WAITS`); a tool environment's tools may unless it says no."""
     said = getattr(entry.module, "WAITS", None)
@@ -129,7 +136,13 @@ def panel(entry: Entry, keys: Sequence[str]) -> list[Task]:
     tasks."""
     if hasattr(entry.module, "find"):
         return [entry.module.find(entry.config, key) for key in keys]
-    known = {task.key: task for task in tasks(entry)}
+    every = tasks(entry)
+    if len(every) > ENDLESS:
+        raise ValueError(
+            f"environment {entry.name} has {len(every)} tasks, too many to search for {keys[0]!r}: give its file a "
+            "find(config, key)"
+        )
+    known = {task.key: task for task in every}
     missing = [key for key in keys if key not in known]
     if missing:
         raise ValueError(

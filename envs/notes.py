@@ -5,6 +5,7 @@ action `next` turns one), or all in one observation (`whole`). The last line abo
 its own, `notes-gen`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from random import Random
@@ -23,6 +24,7 @@ NAMES = (
     *("Max", "Nora", "Otto", "Pia", "Quin", "Rosa", "Sven", "Tara", "Ugo", "Vera", "Wim", "Xenia"),
 )
 KEYS = ("red", "blue", "green", "black", "white", "brown", "pink", "grey", "gold", "silver")
+KEY = re.compile(r"notes-gen/(?P<pages>\d{1,4})x(?P<lines>\d{1,4})/(?P<split>train|valid|test)/\d+-\d+")
 SPLITS = {"train": (0, 8), "valid": (8, 9), "test": (9, 10)}  # tenths of the hashes of notes
 
 
@@ -165,9 +167,11 @@ class Tasks(Sequence[Task]):
         if not -self.size <= index < self.size:
             raise IndexError(f"notes {index} of {self.size}")
         c = self.config
-        params = {"pages": c.pages, "lines": c.lines, "split": c.split}
-        key = f"notes-gen/{c.pages}x{c.lines}/{c.split}/{c.seed}-{index % self.size}"
-        return Task(key=key, env="notes", params=params)
+        return _task(f"notes-gen/{c.pages}x{c.lines}/{c.split}/{c.seed}-{index % self.size}", c.pages, c.lines, c.split)
+
+
+def _task(key: str, pages: int, lines: int, split: str) -> Task:
+    return Task(key=key, env="notes", params={"pages": pages, "lines": lines, "split": split})
 
 
 def make(config: Config) -> NotesEnv:
@@ -178,6 +182,14 @@ def make(config: Config) -> NotesEnv:
 def tasks(config: Config) -> Sequence[Task]:
     """Sets of notes."""
     return Tasks(config)
+
+
+def find(config: Config, key: str) -> Task:
+    """The task of a key; ValueError if it names none."""
+    found = KEY.fullmatch(key)
+    if found is None:
+        raise ValueError(f"{key!r} names no notes: a key is notes-gen/PAGESxLINES/SPLIT/SEED-NUMBER")
+    return _task(key, int(found["pages"]), int(found["lines"]), found["split"])
 
 
 def expert(env: Env, name: str, seed: int) -> Reader:

@@ -228,6 +228,17 @@ def test_notes_keep_the_promises_of_an_environment(show):
     assert check_env(resolve("envs", {"name": "notes", "show": show}), tasks=2, steps=12) == []
 
 
+def test_notes_are_found_by_their_keys_in_a_list_without_end(monkeypatch):
+    on = resolve("envs", {"name": "notes", "split": "test", **TERSE})
+    some = [world.tasks(on)[i] for i in (0, 7, 10**12)]
+    assert world.panel(on, [task.key for task in some]) == some
+    with pytest.raises(ValueError, match="names no notes"):
+        world.panel(on, ["notes-gen/6x6/test"])
+    monkeypatch.delattr(on.module, "find")
+    with pytest.raises(ValueError, match=r"too many to search for 'notes-gen.*find"):
+        world.panel(on, [some[0].key])
+
+
 def test_splits_share_no_notes_and_a_key_names_them_for_good():
     from agentrl.envs.notes import Config
 
