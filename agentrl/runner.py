@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentrl import checkpoint, critic, models, needs, rewards, word_tokenizer, world
+from agentrl import checkpoint, critic, models, needs, rewards, subgoals, word_tokenizer, world
 from agentrl.actor import Actor, PolicyActor
 from agentrl.agents import Crew, rows_of
 from agentrl.annotate import Annotator
@@ -20,6 +20,7 @@ from agentrl.evaluate import Report, evaluate
 from agentrl.gold import FILLS, Gold
 from agentrl.graph import StepGraph
 from agentrl.learner import Learner
+from agentrl.limits import Limits
 from agentrl.loop import Loop
 from agentrl.metrics import Metrics, Stopwatch
 from agentrl.policies import ExpertActor
@@ -33,6 +34,7 @@ from agentrl.sampler import ENDLESS
 from agentrl.sampling import Sampling
 from agentrl.settings import Settings
 from agentrl.stream import Stream
+from agentrl.subgoals import Subgoals
 from agentrl.template import report
 from agentrl.types import Task
 
@@ -56,8 +58,8 @@ class Run:
         self.folder = RunFolder(settings.folder, complete=lambda stored: Settings(stored).dump())
         self.folder.refuse(settings.dump(), resume=resume)
         self.loop = Loop()
-        pools = {name: self._pool(agent.env) for name, agent in self.agents.items()}
-        self.pools = [*pools.values(), self._pool(settings.eval_env)]
+        pools = {name: self._pool(agent.env, agent.limits) for name, agent in self.agents.items()}
+        self.pools = [*pools.values(), self._pool(settings.eval_env, tables.limits)]
         admissible, seed = tables.engine.actions == "admissible", tables.run.seed
         self.crews = {
             where: Crew(self.agents, {**pools, self.main.name: own}, admissible=admissible, seed=seed)
@@ -145,7 +147,8 @@ class Run:
     def annotators(self) -> list[Annotator]:
         """What fills the columns that the credit method wants beyond the critic's."""
         wants_gold = set(FILLS) & set(needs.wanted(self.settings.credit.module))
-        return [*self.kept.values(), *([Gold(self.gold)] if wants_gold else [])]
+        plans = set(subgoals.FILLS) <= set(getattr(self.main.context.module, "FILLS", ()))
+        return [*self.kept.values(), *([Gold(self.gold)] if wants_gold else []), *([Subgoals()] if plans else [])]
 
     def demonstrations(self, step: int) -> StepGraph:
         """A batch of fresh expert episodes."""
@@ -227,16 +230,8 @@ class Run:
         finally:
             self.pools[0].release(handle, broken=broken)
 
-    def _pool(self, entry: Entry) -> Pool:
-        tables, limits = self.tables, self.tables.limits
-        return world.pool(
-            entry,
-            tables.pool.kind,
-            tables.pool.workers,
-            limits.call_seconds,
-            limits.start_seconds,
-            limits.output_chars,
-        )
+    def _pool(self, entry: Entry, limits: Limits) -> Pool:
+        return world.pool_within(entry, limits, self.tables.pool.kind, self.tables.pool.workers)
 
     def _engines(self, sampling: Sampling) -> dict[str, HfEngine]:
         """An engine for each policy."""

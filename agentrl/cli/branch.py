@@ -88,14 +88,7 @@ def play(given: Any, place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
     limits = tables.limits
     (task,) = world.panel(entry, [place.task_key])
     contestant = Contestant.of(str(given.run) if exact else given.policy, entry.name)
-    pool = world.pool(
-        entry,
-        tables.pool.kind,
-        tables.pool.workers,
-        limits.call_seconds,
-        start_s=limits.start_seconds,
-        output_chars=limits.output_chars,
-    )
+    pool = world.pool_within(entry, limits, tables.pool.kind, tables.pool.workers)
     try:
         player = contestant.player(entry, pool, seed=given.seed, temperature=given.temperature, limits=limits)
         player = replace(player, context=settings.context.module, context_config=settings.context.config, stage=STAGE)
@@ -103,6 +96,7 @@ def play(given: Any, place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
             return loop.run(play_on(place, task, player, given.n, exact=exact))
     finally:
         pool.close()
+        contestant.close()
 
 
 def summary(place: "Place", records: "Sequence[EpisodeRecord]", told: np.ndarray, path: Path) -> dict[str, Any]:

@@ -79,11 +79,8 @@ def played_again(graph: StepGraph, settings: Settings) -> Replayed:
 
 def stage(agent: Agent, settings: Settings) -> Stage:
     """Where an agent's chains are played again."""
-    pool, limits = settings.tables.pool, agent.limits
-    return Stage(
-        world.pool(agent.env, pool.kind, pool.workers, limits.call_seconds, limits.start_seconds, limits.output_chars),
-        limits,
-    )
+    where = settings.tables.pool
+    return Stage(world.pool_within(agent.env, agent.limits, where.kind, where.workers), agent.limits)
 
 
 def summary(result: Replayed) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from agentrl import store
+from agentrl import store, world
 from agentrl.agents import rows_of
 from agentrl.cli import main
 from agentrl.config import override, read_toml
@@ -167,3 +167,15 @@ def test_mistakes_are_named_before_anything_is_written(tmp_path, word, said, cap
     told = capsys.readouterr().err
     assert said in told and told.count("\n") == 1
     assert not (tmp_path / "x").exists()
+
+
+def test_each_agents_environment_keeps_to_its_agents_own_times(tmp_path, monkeypatch):
+    made, own = [], world.pool_within
+
+    def pool_within(entry, limits, *where):
+        made.append((entry.name, limits.call_seconds))
+        return own(entry, limits, *where)
+
+    monkeypatch.setattr(world, "pool_within", pool_within)
+    run(tmp_path, "run.iterations=0", "warmup.updates=0", "eval.tasks=1", "agents.walker.limits.call_seconds=7")
+    assert made == [("tests.core.toys.foreman", 60.0), ("tests.core.toys.walk", 7.0), ("tests.core.toys.foreman", 60.0)]
