@@ -11,7 +11,8 @@ every prompt anew (prefill). One token is sampled a branch, so that the prompt i
 
 training: one update on a tree that the rollout really grew, each step trained once, against its expanded root-to-leaf
 rows packed one by one (expanded) and against those rows in the same packing, which merges equal prompts alone (merged).
-Gradients are compared. Memory is what a process takes beyond its model, the largest resident size.
+Gradients are compared. Memory is what the update's largest resident size adds to the size before it; each layout has a
+process of its own.
 
 CPU seconds of one thread; ratios are from one run on one machine.
 """
@@ -19,7 +20,6 @@ CPU seconds of one thread; ratios are from one run on one machine.
 import argparse
 import asyncio
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -194,7 +194,9 @@ def training(given: argparse.Namespace) -> dict[str, object]:
         with tempfile.TemporaryDirectory() as folder:
             words = [f"--{name.replace('_', '-')}={value}" for name, value in vars(given).items() if name in SIZES]
             command = [sys.executable, __file__, f"--layout={layout}", f"--folder={folder}", *words]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                sys.exit(f"layout {layout} failed:\n{done.stderr}")
             told[layout] = json.loads(done.stdout)
             norms[layout] = np.load(Path(folder) / "gradient.npy")
     once = told["once"]
@@ -239,17 +241,25 @@ def one_layout(given: argparse.Namespace) -> dict[str, float]:
         if given.layout == "expanded"
         else len(pack(graph.tokens, rows, np.ones(len(graph.tokens.ids))))
     )
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    before, start = resident("VmRSS", forget_peak=True), time.process_time()
     update(run.learner, graph, credit, config, run.settings.loss.module, run.settings.loss.config, temperature=1.0)
-    seconds, after = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds, after = time.process_time() - start, resident("VmHWM")
     np.save(Path(given.folder) / "gradient.npy", found[0])
     store.write(graph, Path(given.folder) / "graph.safetensors")
     run.close()
-    return {"cpu_s": round(seconds, 3), "memory_mb": (after - before) / 1024, "tokens": laid}
+    return {"cpu_s": round(seconds, 3), "memory_mb": round(after - before, 1), "tokens": laid}
+
+
+def resident(what: str, forget_peak: bool = False) -> float:
+    """MB of this process: VmRSS now, or VmHWM at most since the peak was forgotten (Linux)."""
+    if forget_peak:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith(f"{what}:")) / 1024
 
 
 SIZES = {
-    "tasks": (4, "tasks of a batch"),
+    "tasks": (2, "tasks of a batch"),
     "leaves": (6, "chains a task, as many as a tree has leaves"),
     "turns": (12, "steps an episode may take"),
     "branches": (16, "branches of the chain"),
