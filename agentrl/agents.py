@@ -102,7 +102,7 @@ def team(
             policy=main.policy,
             trained=main.trained,
             env=env,
-            prompt=world.words(env),
+            prompt=words(env, context),
             context=context,
             limits=limits,
             expert=expert,
@@ -111,17 +111,27 @@ def team(
     for called, section in chosen.items():
         if called != MAIN:
             own = resolve("envs", section.env, f"agents.{called}.env")
+            chat = resolve("context", section.context, f"agents.{called}.context")
             agents[called] = Agent(
                 name=called,
                 policy=section.policy,
                 trained=section.trained,
                 env=own,
-                prompt=world.words(own),
-                context=resolve("context", section.context, f"agents.{called}.context"),
+                prompt=words(own, chat),
+                context=chat,
                 limits=validate(Limits, merge(limits.model_dump(), section.limits), f"agents.{called}.limits"),
                 expert=section.expert,
             )
     return agents
+
+
+def words(env: Entry, context: Entry) -> Prompt:
+    """How an environment speaks to a model under a context policy."""
+    own = world.words(env)
+    if not hasattr(context.module, "speak"):
+        return own
+    spoken: Prompt = context.module.speak(context.config, own)
+    return spoken
 
 
 def plans(

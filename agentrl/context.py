@@ -6,6 +6,10 @@ One that has the model rewrite what it knows (`Ask.rewrites`) also offers
 
     def rewritten(config: Config, history: History, text: str) -> None   # takes the model's text into the history
     def words(config: Config) -> Sequence[str]                           # its own words, for a tokenizer made anew
+
+One that wants more in an answer than the environment's action puts its words around the environment's:
+
+    def speak(config: Config, prompt: Prompt) -> Prompt
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """Which columns a run fills: a credit method that wants another one says so before anything is played.
 
 Beyond the columns every step has, a critic fills some, `agentrl.gold` those of an environment that knows its answers,
-`agentrl.stream` those of a credit method that keeps a `Tracker`; a rollout method names its own in `FILLS`.
+`agentrl.stream` those of a credit method that keeps a `Tracker`; a rollout method names its own in `FILLS`, and so does
+a context policy in whose answers `agentrl.subgoals` finds them.
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ HOW = {
     "next_value": "set critic.model=head or own",
     "token_value": "set critic.model=head or own, and critic.at=token",
     "value_high": "set critic.model=head or own, and critic.high=true",
+    "segment_start": "set context.name=plan, in which answers name their sub-goals",
     "gold_logprob": "it is filled in environments that know the answer (a hook `gold(task)` in their file)",
 }
 
@@ -51,7 +53,7 @@ def check(method: ModuleType, critic: CriticConfig, *modules: ModuleType) -> Non
     Args:
         method: the credit method.
         critic: the run's critic.
-        modules: the other entries that may fill columns: environment, rollout method.
+        modules: the other entries that may fill columns: environment, rollout method, context policy.
     """
     has = filled(critic, method, *modules)
     for name in wanted(method):

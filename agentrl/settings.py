@@ -187,7 +187,8 @@ class Settings:
         if not any(agent.trained for agent in self.agents.values()):
             raise ValueError("no agent is trained: set trained=true for one of [agents]")
         if tables.run.iterations:
-            needs.check(self.credit.module, tables.critic, self.env.module, self.rollout.module)
+            fillers = (self.env.module, self.rollout.module, self.context.module)
+            needs.check(self.credit.module, tables.critic, *fillers)
             self._check_rollout()
 
     def _check_rollout(self) -> None:

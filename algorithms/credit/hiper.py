@@ -5,10 +5,13 @@ episode's first row) begins a segment. Low level, per turn: delta = r + gamma V_
 segment, with V_high(next segment's start) beyond its end, where the recursion is cut. High level, per segment
 of L turns: delta = sum gamma^i r_i + gamma^L V_high(next start) - V_high(start), carried on by gamma^L
 lam_segment. `advantage` belongs to the action tokens of every turn, `advantage_high` to the subgoal tokens of
-segment starts (0 elsewhere). An episode that ended by truncation continues in nothing (`bootstrap=none`, the
-official default), in the current value of each level (`current`, the official option) or in `next_value`
-(`value`). `whiten`: population variance, each level for itself, the high one over segment starts only;
-returns stay unwhitened.
+segment starts (0 elsewhere). Where the steps say which token is which (`token_level` of `agentrl.subgoals`), tokens are
+credited so: actions low, sub-goals of segment starts high, other sub-goals and all that is neither nothing; else
+every token has its turn's low advantage, on trees too. The released code gives the switch the advantage of a third
+critic, on whether to terminate, or, with `assign_high_to_switch` (here `switch=high`), the high one; there is no third
+critic here. An episode that ended by truncation continues in nothing (`bootstrap=none`, the official default), in the
+current value of each level (`current`, the official option) or in `next_value` (`value`). `whiten`: population
+variance, each level for itself, the high one over segment starts only; returns stay unwhitened.
 """
 
 from typing import Literal, NamedTuple
@@ -19,7 +22,8 @@ from pydantic import Field
 from agentrl.algorithms.credit.turn_ppo import bootstrap_value
 from agentrl.credit import Credit, Options
 from agentrl.graph import StepGraph
-from agentrl.segments import following, scan, whiten
+from agentrl.segments import broadcast, following, scan, whiten
+from agentrl.subgoals import ACTION, SUBGOAL, SWITCH
 
 PAPER = "HiPER, arXiv:2602.16165"
 NEEDS = ("value", "value_high")
@@ -27,13 +31,14 @@ READS = ("segment_start",)
 
 
 class Config(Options, frozen=True):
-    """gamma and lam per turn, lam_segment per segment."""
+    """gamma and lam per turn, lam_segment per segment. switch: what its tokens are given at segment starts."""
 
     gamma: float = Field(0.95, ge=0, le=1)
     lam: float = Field(0.95, ge=0, le=1)
     lam_segment: float = Field(0.95, ge=0, le=1)
     whiten: bool = False
     bootstrap: Literal["none", "current", "value"] = "none"
+    switch: Literal["high", "none"] = "high"
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
@@ -50,9 +55,19 @@ def credit(graph: StepGraph, config: Config) -> Credit:
         a_high[start] = whiten(a_high[start], graph.weight[start], std="population")
     return Credit.of(
         a_low,
+        token_advantage=by_level(graph, config, a_low, a_high) if graph.has("token_level") else None,
         returns=low_return,
         parts={"return": low_return, "advantage_high": a_high, "return_high": high_return},
     )
+
+
+def by_level(graph: StepGraph, config: Config, a_low: np.ndarray, a_high: np.ndarray) -> np.ndarray:
+    """[S] the advantage of the level that each token belongs to."""
+    assert graph.tokens is not None
+    level = graph.column("token_level")  # [S]
+    row = broadcast(np.arange(len(graph)), graph.tokens.offsets)  # [S]
+    high = (level == SUBGOAL) | ((level == SWITCH) & (config.switch == "high"))  # [S]
+    return np.where(level == ACTION, a_low[row], np.where(high, a_high[row], 0.0))
 
 
 def beyond(graph: StepGraph, config: Config, current: np.ndarray) -> np.ndarray:

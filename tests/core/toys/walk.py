@@ -14,9 +14,10 @@ GYMNASIUM_IDS = {"toys/Walk-v0": {"goal": 3}}
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """count: tasks. goal: place of the goal; 0 puts it at 1 + the task's seed modulo 3."""
+    """count: tasks. first: number of the first. goal: place of the goal; 0 puts it at 1 + the task's seed modulo 3."""
 
     count: int = 4
+    first: int = 0
     goal: int = 0
 
 
@@ -73,4 +74,7 @@ def make(config: Config) -> Walk:
 
 
 def tasks(config: Config) -> Sequence[Task]:
-    return [Task(key=f"walk/{i}", env="tests.core.toys.walk", seed=i) for i in range(config.count)]
+    return [
+        Task(key=f"walk/{i}", env="tests.core.toys.walk", seed=i)
+        for i in range(config.first, config.first + config.count)
+    ]

@@ -1,0 +1,100 @@
+"""The whole chat, in which every answer says whether the sub-goal is kept, which it is, and the action: HiPER's form.
+
+Source: HiPER, arXiv:2602.16165: `<switch>KEEP or SWITCH</switch><subgoal>...</subgoal><action>...</action>`; a switch
+begins a segment of `credit.name=hiper`. The wording of the instruction is ours. The chat is that of `full`, so that the
+current sub-goal stands in the model's own words.
+
+Answers are free text. With `engine.actions=admissible`, and in demonstrations, an answer is a function of its action:
+one that matches `starts` begins a sub-goal, which it names; the others keep theirs.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from agentrl.algorithms.context import full
+from agentrl.context import Ask, History
+from agentrl.prompt import Parsed, Past, Prompt
+from agentrl.subgoals import FILLS as FILLS
+from agentrl.types import Observation, Status
+
+_ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
+
+
+class Config(full.Config, frozen=True):
+    """instruction: what the model is told, after the first observation. starts: a regular expression of actions that
+    begin a sub-goal in demonstrations and among admissible answers; empty for none."""
+
+    instruction: str = (
+        "Work towards sub-goals. In each answer first say whether you go on with the current sub-goal or begin a new "
+        "one, <switch>KEEP</switch> or <switch>SWITCH</switch>, then state it, <subgoal>...</subgoal>, then act, "
+        "<action>...</action>."
+    )
+    starts: str = Field("", max_length=1000)
+
+    @field_validator("starts")
+    @classmethod
+    def _expression(cls, given: str) -> str:
+        try:
+            re.compile(given)
+        except re.error as error:
+            raise ValueError(f"{given!r} is no regular expression: {error}") from None
+        return given
+
+
+def ask(config: Config, prompt: Prompt, history: History) -> Ask:
+    """As `full`."""
+    return full.ask(full.Config(observation_tokens=config.observation_tokens), prompt, history)
+
+
+def words(config: Config) -> Sequence[str]:
+    """Its own words."""
+    return (config.instruction, "<switch>KEEP</switch><subgoal></subgoal><action></action>SWITCH")
+
+
+def speak(config: Config, prompt: Prompt) -> "Planned":
+    """The environment's words, and the plan's around them."""
+    return Planned(config, prompt)
+
+
+class Planned:
+    """A prompt whose answers state a sub-goal beside the action."""
+
+    def __init__(self, config: Config, prompt: Prompt) -> None:
+        self._config, self._prompt, self.system = config, prompt, prompt.system
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the environment's prompt has, such as `stop`."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._prompt, name)
+
+    def first(self, observation: Observation) -> str:
+        """The first message and the instruction."""
+        return f"{self._prompt.first(observation)}\n{self._config.instruction}"
+
+    def turn(self, observation: Observation) -> str:
+        """The environment's."""
+        return self._prompt.turn(observation)
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The environment's and the instruction."""
+        return f"{self._prompt.window(first, past, done, observation)}\n{self._config.instruction}"
+
+    def answer(self, action: str) -> str:
+        """The action between its tags, behind a switch."""
+        said = self._prompt.answer(action)
+        body = said if _ACTION.search(said) else f"<action>{said}</action>"
+        if self._config.starts and re.search(self._config.starts, action):
+            return f"<switch>SWITCH</switch><subgoal>{action}</subgoal>{body}"
+        return f"<switch>KEEP</switch>{body}"
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The action between the tags as the environment reads it; without them the answer is not valid."""
+        match = _ACTION.search(text)
+        if match is None:
+            return Parsed(text.strip()[-80:], False, Status.PARSE_ERROR)
+        own = _ACTION.search(self._prompt.answer("x")) is not None
+        return self._prompt.parse(text if own else match[1], observation)
