@@ -10,7 +10,7 @@ they get its root-to-leaf paths and what they return is pooled; a method written
 "nodes"`, one that gives credit per token and therefore has no pooled form says `ON = "tokens"` (or, where an
 option decides, `Options.per_token`). Methods see the steps that were played; one that compares actions sampled from
 one state says `CANDIDATES = True` and, where a rollout stored some that were not executed, sees every row once, those
-of `kind` CANDIDATE among them.
+of `kind` CANDIDATE among them. `CALLS = True` says that a run needs agents that are called (`agentrl.needs`).
 """
 
 from collections.abc import Mapping

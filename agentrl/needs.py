@@ -47,6 +47,15 @@ def wanted(method: ModuleType) -> Iterator[str]:
     yield from getattr(method, "READS", ())
 
 
+def check_agents(method: ModuleType, agents: int) -> None:
+    """Raise ValueError if a run of so many agents trains with a method about agents that are called (`CALLS`)."""
+    if agents == 1 and getattr(method, "CALLS", False):
+        raise ValueError(
+            f"credit.name={name_of(method)} is for agents that call others, and this recipe has one agent: take an "
+            "environment that sends errands, such as deep_research, or credit.name=grpo"
+        )
+
+
 def check(method: ModuleType, critic: CriticConfig, *modules: ModuleType) -> None:
     """Raise ValueError if no part of the run fills a column that its credit method reads.
 

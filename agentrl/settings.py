@@ -189,6 +189,7 @@ class Settings:
         if tables.run.iterations:
             fillers = (self.env.module, self.rollout.module, self.context.module)
             needs.check(self.credit.module, tables.critic, *fillers)
+            needs.check_agents(self.credit.module, len(self.agents))
             self._check_rollout()
 
     def _check_rollout(self) -> None:

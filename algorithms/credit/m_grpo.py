@@ -23,6 +23,7 @@ from agentrl.graph import StepGraph
 from agentrl.segments import Singleton, Std, group_norm, keys
 
 PAPER = "M-GRPO, arXiv:2511.13288"
+CALLS = True  # of a run: one agent alone has nobody to be aligned with
 
 
 class Config(Options, frozen=True):

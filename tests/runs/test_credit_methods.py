@@ -97,6 +97,11 @@ def test_what_it_lacks_is_told_before_anything_is_played(method, tmp_path, capsy
     assert not (tmp_path / "run").exists()
 
 
+def test_one_agent_alone_is_told(tmp_path, capsys):
+    assert run(tmp_path, "m_grpo") == 2
+    assert "this recipe has one agent" in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
 def test_two_levels_need_answers_that_name_sub_goals(tmp_path, capsys):
     assert run(tmp_path, "hiper", "critic.model=own") == 2
     assert (
