@@ -349,8 +349,10 @@ class SnapshotToolEnv(ToolEnv):
 
     KEPT = ("task", "over", "instance", "log", "texts", "answer", "digest", "success")
 
-    def snapshot(self) -> dict[str, Any]:
-        """A copy of the episode's state."""
+    def snapshot(self) -> dict[str, Any] | None:
+        """A copy of the episode's state; None where tools keep a state of their own, which must be played again."""
+        if self._own:
+            return None
         return {**copy.deepcopy({name: getattr(self, name) for name in self.KEPT}), "seen": self._seen}
 
     def restore(self, snapshot: Mapping[str, Any]) -> Observation:

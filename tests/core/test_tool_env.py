@@ -15,11 +15,15 @@ import pytest
 from pydantic import Field
 
 from agentrl import tool_action, tool_env, tool_setup, world
+from agentrl.branch import Point, go_back
 from agentrl.chat import Chat
 from agentrl.check_env import check_env
+from agentrl.context import History
 from agentrl.env import Env
 from agentrl.evaluate import outcome
 from agentrl.policies import ExpertActor, Random, Scripted
+from agentrl.pool import InlinePool
+from agentrl.prompt import Past
 from agentrl.records import build_graph
 from agentrl.rollout import Limits
 from agentrl.tool_env import environment
@@ -559,13 +563,18 @@ class NoOptions(tool_setup.BaseModel, frozen=True, extra="forbid"):
     pass
 
 
-def test_catalogue_tools_with_state_are_reset_with_the_episode(tmp_path, monkeypatch):
+def offer_diary(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalogue with the diary alone."""
     (tmp_path / "diary_tool.py").write_text(
         "from tests.core.test_tool_env import Diary, NoOptions as Config\ndef make(config): return Diary()\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("agentrl.catalogue.names", lambda kind: ("diary_tool",))
     monkeypatch.setitem(__import__("sys").modules, "agentrl.tools.diary_tool", __import__("diary_tool"))
+
+
+def test_catalogue_tools_with_state_are_reset_with_the_episode(tmp_path, monkeypatch):
+    offer_diary(tmp_path, monkeypatch)
     hooks = environment(tools=["diary_tool"], reward=exact, rows=ROWS, module=__name__)
     env, other = hooks.make(hooks.Config()), hooks.make(hooks.Config())
     for _ in range(2):
@@ -576,6 +585,30 @@ def test_catalogue_tools_with_state_are_reset_with_the_episode(tmp_path, monkeyp
     before = Diary.closed
     env.close()
     assert Diary.closed == before + 1
+
+
+def test_a_branch_does_not_share_a_tools_state_with_its_trunk(tmp_path, monkeypatch):
+    """The diary is no part of a snapshot, so the actions are played again: each branch finds what its trunk wrote."""
+    offer_diary(tmp_path, monkeypatch)
+    hooks = environment(tools=["diary_tool"], reward=exact, rows=ROWS, snapshots=True, module=__name__)
+    pool = InlinePool(lambda: hooks.make(hooks.Config()))
+
+    async def branch() -> list[str]:
+        trunk, task = pool.acquire(), hooks.tasks(hooks.Config())[0]
+        history = History(chat=None, first=await trunk.reset(task), now=await trunk.reset(task))
+        said = await trunk.step("note('x')")
+        history.past.append(Past(history.now, "note('x')", ()))
+        history.now = said.observation
+        point = await Point.mark(trunk, history, 0, 0)
+        assert point.snapshot is None
+        texts = []
+        for _ in range(2):
+            other = pool.acquire()
+            await go_back(other, task, point)
+            texts.append((await other.step("note('y')")).observation.text)
+        return texts
+
+    assert asyncio.run(branch()) == ["2", "2"]
 
 
 def test_snapshots_go_back_where_the_class_can_be_copied():
