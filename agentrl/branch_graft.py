@@ -80,10 +80,10 @@ def _columns(
         new[name] = place_of[fresh.columns[name][rows]]
     columns: dict[str, np.ndarray] = {}
     for name in {*graph.columns, *(k for k in fresh.columns if not _of_tokens(fresh, k))}:
-        if _of_tokens(graph, name):
+        if graph.has(name) and _of_tokens(graph, name):
             columns[name] = graph.columns[name]
             continue
-        old = graph.columns.get(name, np.full(len(graph), np.nan))
+        old = graph.columns[name] if graph.has(name) else _nothing(fresh.columns[name], len(graph))
         more = new[name] if name in new else fresh.columns[name][rows] if fresh.has(name) else _nothing(old, len(rows))
         columns[name] = np.concatenate([old, more]).astype(old.dtype)
     return columns

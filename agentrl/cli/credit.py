@@ -16,7 +16,7 @@ from agentrl.cli._compare_credit import compare
 from agentrl.cli._compare_credit import table as compared
 from agentrl.cli._parser import Parser, positive
 from agentrl.credit import Credit, assign
-from agentrl.graph import StepGraph
+from agentrl.graph import PROBE, StepGraph
 from agentrl.interchange import read_steps
 
 
@@ -135,14 +135,15 @@ def null(x: Any) -> Any:
 
 
 def table(graph: StepGraph, credit: Credit, method: str) -> str:
-    """A summary of each group and the metrics, for the eye."""
+    """A summary of each group and the metrics, for the eye; probes, which nobody gives credit, are left out."""
+    seen = graph.kind != PROBE  # [N]
     words = graph.names.get("group", ())
     names = [words[i] if i < len(words) else str(i) for i in np.unique(graph.group).tolist()]
-    lines = [f"{method}: {len(graph)} steps, {int(graph.first.sum())} episodes, {len(names)} groups"]
+    lines = [f"{method}: {int(seen.sum())} steps, {int((graph.first & seen).sum())} episodes, {len(names)} groups"]
     width = max(5, *(len(name) for name in names))
     lines.append(f"{'group':{width}}  episodes  steps  score mean  advantage min      mean       max")
     for number, name in zip(np.unique(graph.group), names, strict=True):
-        rows = np.flatnonzero(graph.group == number)
+        rows = np.flatnonzero((graph.group == number) & seen)
         a = credit.advantage[rows][credit.assigned[rows]]
         spread = f"{a.min():13.4f} {a.mean():9.4f} {a.max():9.4f}" if len(a) else "not assigned".rjust(33)
         first = rows[graph.first[rows]]

@@ -97,7 +97,8 @@ def summary(result: Replayed) -> dict[str, Any]:
 def rescored(graph: StepGraph, settings: Settings) -> dict[str, Any]:
     """The rewards of the stored signals, beside those stored."""
     anew = rewards.rescore(graph, settings.reward)
-    at = rewards.ends(graph)
+    every = rewards.ends(graph)
+    at = rewards.Ends(*(x[every.weight > 0] for x in every))  # neither probes nor what an environment error ended
     before, now = rewards.totals(graph, graph.reward, at), rewards.totals(graph, anew.reward, at)  # [L]
     return {
         "episodes": len(at.row),

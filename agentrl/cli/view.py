@@ -34,7 +34,7 @@ def table(graph: StepGraph) -> str:
     credited = graph.has("advantage")
     head = f"{'group':>5} {'episode':>7} {'kind':9} {'steps':>5} {'score':>7} {'ending':16} "
     lines = [head + ("advantage task" if credited else "task")]
-    scores = graph.score  # [N]
+    scores, several = graph.score, len(np.unique(graph.agent)) > 1  # [N]
     for episode in np.unique(graph.episode):
         rows = np.flatnonzero(graph.episode == episode)
         first, last = rows[0], rows[-1]
@@ -42,8 +42,9 @@ def table(graph: StepGraph) -> str:
         ending = Status(int(graph.ending[last])).name.lower()
         mean = f"{average(graph.columns['advantage'][rows])} " if credited else ""
         kind = KINDS[int(graph.kind[last])]
+        who = f" ({word(graph, 'agent', int(graph.agent[first]))})" if several else ""
         numbers = f"{group:5} {episode:7} {kind:9} {len(rows):5} {scores[first]:7.3f}"
-        lines.append(f"{numbers} {ending:16} {mean}{word(graph, 'group', group)}")
+        lines.append(f"{numbers} {ending:16} {mean}{word(graph, 'group', group)}{who}")
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ import tomli_w
 
 from agentrl import store, world
 from agentrl.cli import main
+from agentrl.graph import PROBE
 from agentrl.limits import Limits
 from agentrl.policies import Random
 from agentrl.records import build_graph
@@ -156,3 +157,17 @@ def test_rescoring_needs_no_environment_and_changes_nothing_stored(run, graph, c
 def test_folders_that_are_no_runs(tmp_path, capsys):
     assert main(["replay", str(tmp_path)]) == 2
     assert "is no run" in capsys.readouterr().err
+
+
+def test_neither_probes_nor_spoiled_episodes_are_scored(run, graph, capsys):
+    first, second, scored = (graph.episode == 0), (graph.episode == 1), graph.episode > 1
+    kind, ending = np.where(first, PROBE, graph.kind), np.where(second & graph.last, Status.ENV_ERROR, graph.ending)
+    marked = graph.with_columns(kind=kind.astype(np.int8), ending=ending.astype(np.int8))
+    store.write(marked, run / "graphs" / "000000.safetensors")
+    assert main(["replay", str(run), "--rescore", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    scores = graph.score[graph.first & scored]
+    assert told["episodes"] == len(scores) and told["reward"]["now"] == pytest.approx(scores.mean())
+    assert main(["credit", "grpo", "--steps", str(run)]) == 0
+    steps = int((scored | second).sum())
+    assert capsys.readouterr().out.startswith(f"grpo: {steps} steps, {len(scores) + 1} episodes, 12 groups")

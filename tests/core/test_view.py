@@ -1,6 +1,7 @@
 """The view of a group: states are nodes, steps are edges, merged as the ids say."""
 
 import json
+from dataclasses import replace
 
 import networkx
 import numpy as np
@@ -101,3 +102,11 @@ def test_continuations_say_what_they_are_and_have_no_credit(graph, tmp_path, cap
     lines = capsys.readouterr().out.splitlines()
     assert lines[3].split()[2] == "probe" and lines[3].split()[6] == "-"
     assert lines[2].split()[2] == "played" and lines[2].split()[6] == "1.000" and "nan" not in "".join(lines)
+
+
+def test_with_several_agents_each_line_says_whose_it_is(graph, tmp_path, capsys):
+    shared = graph.with_columns(agent=(graph.episode % 2).astype(np.int64))
+    write(replace(shared, names={**graph.names, "agent": ("main", "searcher")}), tmp_path / "g.safetensors")
+    assert main(["view", str(tmp_path / "g.safetensors")]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.rpartition(" ")[2] for line in lines] == ["(main)", "(searcher)"] * 4

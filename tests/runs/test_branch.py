@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -149,3 +150,14 @@ def test_mistakes_are_told_and_nothing_is_written(run, capsys):
     said = complaint(capsys, "branch", run, "--episode", 0, "--turn", 2)
     assert "played again, turn 0 shows state key" in said and "have changed" in said
     assert file.read_bytes() == before and [p.name for p in file.parent.iterdir()] == [file.name]
+
+
+def test_what_only_continuations_report_is_unknown_on_the_stored_rows(run, capsys):
+    """Such as a signal that no stored episode reached."""
+    before = graph_of(run)
+    name = next(name for name in before.columns if name.startswith("info."))
+    fewer = {key: column for key, column in before.columns.items() if key != name}
+    store.write(replace(before, columns=fewer), run / "graphs" / "000000.safetensors")
+    branch(capsys, run, "--episode", 0, "--turn", 0, "-n", 1)
+    column = graph_of(run).column(name)
+    assert np.isnan(column[: len(before)]).all() and not np.isnan(column[len(before) :]).all()
