@@ -60,6 +60,8 @@ def worked_out(expression: str) -> Fraction:
         raise ValueError(f"{expression[:60]!r} is no arithmetic expression") from None
     except ZeroDivisionError:
         raise ValueError("division by zero") from None
+    except OverflowError:  # a root, which is worked out in floats
+        raise ValueError("the result is too large") from None
 
 
 def _value(node: ast.expr) -> Fraction:
