@@ -12,7 +12,8 @@ Optional hooks, called by name:
     EXPERTS: tuple[str, ...]                       # the names `expert` takes, best known first
     HEAVY: bool                                    # True: episodes run in worker processes
     WAITS: bool                                    # True: its steps wait (network, processes): they run in threads;
-                                                   # or a function of the configuration that says so
+                                                   # or a function of the configuration that says so; tool environments
+                                                   # (`agentrl.tool_env`) do unless they are made with waits=False
     def gold(task: Task) -> str                    # the action that gives the right answer, for credit that asks for it
     def kind(task: Task) -> str                    # label for per-type tables
     def benchmark(config: Config) -> str           # the name results are reported under
