@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from agentrl import tool_action
@@ -128,6 +129,8 @@ def tasks(config: Config) -> RowTasks:
         absent = [column for column in ("story", "target") if column not in row]
         if absent:
             raise ValueError(f"row {i} of {config.rows} has no column {absent[0]!r}: it has {', '.join(row)}")
+    name = Path(config.rows).stem
+    rows = [{**row, "key": f"{name}/{row.get('key', row.get('id', i))}"} for i, row in enumerate(rows)]
     return RowTasks(rows, "calculator", config.split, config.test_share)
 
 

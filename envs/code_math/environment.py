@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def tasks(config: Config) -> RowTasks:
 
 
 class _FileRows(Sequence[Mapping[str, Any]]):
-    """Problems of a file, in one form; the first row is read at once."""
+    """Problems of a file, in one form, their keys with the file's name; the first row is read at once."""
 
     def __init__(self, path: str) -> None:
         self._path, self._rows = path, read_rows(path)
@@ -136,7 +137,7 @@ class _FileRows(Sequence[Mapping[str, Any]]):
     def _row(self, i: int) -> Mapping[str, Any]:
         row = self._rows[i]
         name = next((row[column] for column in ("key", "id", "unique_id") if row.get(column) is not None), i)
-        return {"key": str(name), **read(row, f"row {i} of {self._path}")}
+        return {"key": f"{Path(self._path).stem}/{name}", **read(row, f"row {i} of {self._path}")}
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
