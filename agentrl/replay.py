@@ -48,7 +48,7 @@ class Replayed:
         steps: rows of all of them.
         skipped: paths the environment had spoiled when they were recorded.
         differences: in the order of the graph.
-        signals: name -> (stored, recomputed), each [N] float64 with NaN where not reported.
+        signals: name -> (stored, recomputed), each [N] float64 with NaN where not reported or not played again.
     """
 
     paths: int
@@ -96,8 +96,9 @@ async def replay(
             return (await again.walk(rows, task, Stage(pool, limits))).differences
 
     lists = await asyncio.gather(*map(one, kept))
-    found = again.signals
-    stored = {name: graph.columns.get(rewards.SIGNAL + name, np.full(len(graph), math.nan)) for name in found}
+    found, unknown = again.signals, np.full(len(graph), math.nan)
+    walked = np.isin(np.arange(len(graph)), list(again.walked))  # [N]
+    stored = {name: np.where(walked, graph.columns.get(rewards.SIGNAL + name, unknown), math.nan) for name in found}
     return Replayed(
         paths=len(kept),
         steps=len(again.walked),

@@ -164,6 +164,9 @@ def test_neither_probes_nor_spoiled_episodes_are_scored(run, graph, capsys):
     kind, ending = np.where(first, PROBE, graph.kind), np.where(second & graph.last, Status.ENV_ERROR, graph.ending)
     marked = graph.with_columns(kind=kind.astype(np.int8), ending=ending.astype(np.int8))
     store.write(marked, run / "graphs" / "000000.safetensors")
+    assert main(["replay", str(run), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert all(signal["stored"] == signal["now"] for signal in told["signals"].values())  # of the same episodes
     assert main(["replay", str(run), "--rescore", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     scores = graph.score[graph.first & scored]
