@@ -35,10 +35,10 @@ class Thread:
                 job()
 
     def interrupt(self) -> None:
-        """Raise Expired in its job as soon as it is in Python code; such a thread should be given no more jobs than
-        what cleans up, since it may be late."""
+        """Raise Expired in its job as soon as it is in Python code; jobs given afterwards are carried out."""
         ident = ctypes.c_ulong(self._thread.ident or 0)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Expired))
+        self.do(lambda: None)  # for one that comes late, when the job is done: it would take the next job with it
 
     def do(self, job: Callable[[], None] | None) -> None:
         """Carry out a job, which must not raise; None ends the thread."""

@@ -14,7 +14,7 @@ from agentrl.pool import EnvFault, InlinePool
 from agentrl.records import build_graph
 from agentrl.rollout import Limits
 from agentrl.store import to_bytes
-from agentrl.threads import ThreadPool
+from agentrl.threads import Thread, ThreadPool
 from agentrl.tool_env import environment
 from agentrl.types import Status
 from tests.core.playing import FAULTY, entry, play_all, player, right, script
@@ -150,3 +150,15 @@ def test_an_environment_that_cannot_be_made_is_a_fault():
     limits = Limits(turns=5, retries=0, fault_share=1.0)
     (record,) = play_all(player(ON, pool, policy=right(), limits=limits), [faulty.task(0)])
     assert record.ending == Status.ENV_ERROR and "OSError: no data" in record.fault
+
+
+def test_an_interrupt_that_comes_too_late_does_not_cost_the_job_after_it():
+    """The call came back at the very moment it was given up; its environment is closed nevertheless."""
+    thread, done, closed = Thread(), threading.Event(), threading.Event()
+    thread.do(done.set)
+    assert done.wait(10)
+    time.sleep(0.05)  # it waits for its next job now
+    thread.interrupt()
+    thread.do(closed.set)
+    assert closed.wait(10)
+    thread.do(None)
