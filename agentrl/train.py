@@ -108,7 +108,8 @@ def reinforce(run: Run) -> None:
         run.sync(iteration + 1)
         if tables.run.graphs_every and iteration % tables.run.graphs_every == 0:
             given = np.where(credit.assigned, credit.advantage, np.nan)  # [N]
-            store.write(graph.with_columns(advantage=given), run.folder.graph_path(iteration))
+            told = graph.with_columns(advantage=given, credit_weight=credit.weight)  # how often each step was trained
+            store.write(told, run.folder.graph_path(iteration))
         run.log("train", iteration, {**metrics, **gap, **credit.metrics, **learned}, watch)
         run.state.step = iteration + 1
         bar.step(f"success {metrics['success']:.2f}")

@@ -146,6 +146,7 @@ def test_both_agents_are_paid_as_published_and_trained(run):
     for rollout in rollouts:
         mine = called & (graph.rollout == rollout) & graph.first
         assert kept[mine].sum() == 3  # aligned
+    np.testing.assert_array_equal(graph.column("credit_weight"), kept)  # and stored
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     trained = [line for line in lines if line["stage"] == "train"]
     assert all(line["policy/optimizer_steps"] and line["searcher/optimizer_steps"] for line in trained)
