@@ -190,6 +190,9 @@ def summarise(plan: Plan, runs: dict[tuple[str, int], Path]) -> dict[str, Any]:
             for s in plan.sides
             for mark, name in ((" clone", "clone"), ("", "end"))
         }
+        if plan.clone:
+            shared = {seed: runs[first, seed].parent / f"clone-{seed}" for seed in plan.seeds}
+            won["clone of all"] = {s: learning.successes(learning.report(at, "end", mode)) for s, at in shared.items()}
         result[mode] = {name: learning.rates(by_seed) for name, by_seed in won.items() if by_seed}
         result[mode]["differences"] = {f"{first} - {o}": learning.difference(won[first], won[o]) for o in others}
     return result

@@ -78,7 +78,8 @@ def test_sides_start_from_one_clone_a_seed(tmp_path, monkeypatch):
         return type("Done", (), {"returncode": 0})
 
     monkeypatch.setattr(comparison.subprocess, "run", play)
-    comparison.quote(queue, {"a": [], "b": []})
+    result = comparison.summarise(plan, comparison.quote(queue, {"a": [], "b": []}))
+    assert result["greedy"]["clone of all"]["by_seed"] == {0: 0.25, 1: 0.25}
     cloned = [command for command in ran if "c.toml" in command]
     assert len(ran) == 6
     assert [("run.seed=0" in c, "run.seed=1" in c, "run.iterations=0" in c) for c in cloned] == [
