@@ -179,29 +179,44 @@ def microbatches(batch: Batch, max_tokens: int, whole: np.ndarray | None = None)
 
 def _in_units(batch: Batch, max_tokens: int, unit: np.ndarray) -> Iterator[Batch]:
     """Pieces of whole units, taken in the order of their first targets."""
-    _, first, index = np.unique(unit, return_index=True, return_inverse=True)
+    _, first, key, size = np.unique(unit, return_index=True, return_inverse=True, return_counts=True)
+    targets = np.split(np.argsort(key, kind="stable"), np.cumsum(size)[:-1])  # of each unit, ascending
     laid = np.zeros(len(batch), bool)  # [T] tokens the piece has
-    piece: list[int] = []
+    held = 0
+    piece: list[np.ndarray] = []
     for u in np.argsort(first).tolist():
-        need = _paths_to(batch.layout, batch.at[index == u])  # [T]
-        if need.sum() > max_tokens:
+        need = _paths_to(batch.layout, batch.at[targets[u]])
+        if len(need) > max_tokens:
             raise ValueError(
-                f"an episode (on a branched graph: a tree) has {need.sum()} packed tokens and its loss needs them at "
+                f"an episode (on a branched graph: a tree) has {len(need)} packed tokens and its loss needs them at "
                 f"once, the limit of a micro-batch is {max_tokens}: raise update.max_tokens"
             )
-        if piece and (laid | need).sum() > max_tokens:
-            yield _of_targets(batch, np.flatnonzero(np.isin(index, piece)))
-            laid, piece = np.zeros(len(batch), bool), []
-        laid |= need
-        piece.append(u)
-    yield _of_targets(batch, np.flatnonzero(np.isin(index, piece)))
+        fresh = need[~laid[need]]
+        if piece and held + len(fresh) > max_tokens:
+            yield _of_targets(batch, np.sort(np.concatenate(piece)))
+            laid[:], held, piece, fresh = False, 0, [], need
+        laid[fresh] = True
+        held += len(fresh)
+        piece.append(targets[u])
+    yield _of_targets(batch, np.sort(np.concatenate(piece)))
 
 
 def _paths_to(layout: Layout, at: np.ndarray) -> np.ndarray:
-    """[T] bool, the tokens on the paths to `at`, ends included."""
+    """Ascending indices of the tokens on the paths to `at`, ends included.
+
+    A token before the first of `at` that is on any of the paths is on the path to the first, so that only that path and
+    the stretch from it to the last are looked at, whatever the length of the batch.
+    """
+    if not len(at):
+        return np.zeros(0, np.int64)
     ends = np.sort(at)
-    on_path: np.ndarray = np.searchsorted(ends, layout.subtree_end) > np.searchsorted(ends, np.arange(len(layout)))
-    return on_path
+    low, high = int(ends[0]), int(ends[-1]) + 1
+    here = np.arange(low, high)
+    on_path = np.searchsorted(ends, layout.subtree_end[low:high]) > np.searchsorted(ends, here)
+    above: list[int] = []
+    while (low := int(layout.predictor[low])) >= 0:
+        above.append(low)
+    return np.concatenate([np.array(above[::-1], np.int64), here[on_path]])
 
 
 def _copies(layout: Layout, at: np.ndarray, reach: np.ndarray) -> np.ndarray:
@@ -213,7 +228,7 @@ def _copies(layout: Layout, at: np.ndarray, reach: np.ndarray) -> np.ndarray:
 
 def _of_targets(batch: Batch, which: np.ndarray) -> Batch:
     """The batch of some targets: their tokens are the paths to their predictors, nothing else."""
-    keep = np.flatnonzero(_paths_to(batch.layout, batch.at[which]))
+    keep = _paths_to(batch.layout, batch.at[which])
     offsets, allowed = _take_csr(batch.allowed_offsets, batch.allowed_ids, which)
     return Batch(
         layout=batch.layout.take(keep),

@@ -5,7 +5,7 @@ import pytest
 
 from agentrl.graph import StepGraph
 from agentrl.layout import Layout, lay_out, unshared
-from agentrl.pack import Batch, aggregation_weights, decisions, microbatches, pack
+from agentrl.pack import Batch, _paths_to, aggregation_weights, decisions, microbatches, pack
 from tests.core.graphs import Row, build, chains, partial, trees, windows
 
 GRAPHS = [chains, trees, windows, partial]
@@ -46,6 +46,20 @@ def test_equal_prompts_merge_and_equal_answers_do_not():
     assert layout.predictor.tolist() == [-1, 0, 1, 2, 3, 2, 5, 1, 7]
     assert len(lay_out(graph.tokens, all_rows(graph), min_shared=3)) == 5 + 2 + 4  # the third shares two tokens only
     assert len(lay_out(graph.tokens, all_rows(graph), min_shared=4)) == graph.tokens.offsets[-1]
+
+
+@pytest.mark.parametrize("make", GRAPHS)
+@pytest.mark.parametrize("seed", range(10))
+def test_the_paths_to_some_tokens_are_all_that_lies_above_them(make, seed):
+    graph, rng = make(seed), np.random.default_rng(seed)
+    layout = lay_out(graph.tokens, all_rows(graph), 1)
+    for count in (0, 1, 2, 5):
+        at = rng.integers(len(layout), size=count)
+        above = set(at.tolist())
+        for token in at.tolist():
+            while (token := int(layout.predictor[token])) >= 0:
+                above.add(token)
+        assert _paths_to(layout, at).tolist() == sorted(above)
 
 
 @pytest.mark.parametrize("make", GRAPHS)
