@@ -1,4 +1,4 @@
-"""`agentrl serve SERVICE ...`: something of ours for other programs; `retriever` is a search server."""
+"""`agentrl serve SERVICE ...`: a search server (retriever), or an environment's tools for MCP clients (mcp)."""
 
 import importlib
 import pkgutil
