@@ -169,6 +169,6 @@ def test_an_installed_package_adds_an_entry(monkeypatch):
 
 def test_an_entry_is_dumped_with_its_defaults_and_pickled_by_name():
     made = entry(goal=2)
-    assert made.dump() == {"name": WALK, "count": 4, "goal": 2}
+    assert made.dump() == {"name": WALK, "count": 4, "first": 0, "goal": 2}
     assert pickle.loads(pickle.dumps(made)) == made
     assert Path(made.module.__file__).name == "walk.py"
