@@ -17,6 +17,7 @@ Optional hooks, called by name:
     def gold(task: Task) -> str                    # the action that gives the right answer, for credit that asks for it
     def kind(task: Task) -> str                    # label for per-type tables
     def benchmark(config: Config) -> str           # the name results are reported under
+    def facts(config: Config) -> Mapping[str, str] # what a report must say besides, such as which sandbox ran code
     MEASURES: tuple[str, ...]                      # numeric entries of the last `info` that reports average
     def agents(config: Config) -> Mapping[str, Mapping] # sections [agents.NAME] of the agents it may call
     commands: Mapping[str, Callable]               # verbs of `agentrl envs NAME ...`

@@ -56,6 +56,7 @@ class Report:
     policy: Mapping[str, object]
     outcomes: Sequence[Outcome]
     panel: str
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def scored(self) -> list[Outcome]:
@@ -78,6 +79,7 @@ class Report:
             "benchmark": self.benchmark,
             "policy": dict(self.policy),
             "panel": self.panel,
+            "facts": dict(self.facts),
             "episodes": len(scored),
             "success_rate": won / len(scored) if scored else 0.0,
             "interval": list(wilson(won, len(scored))),
@@ -161,4 +163,5 @@ async def evaluate(
         policy=policy,
         outcomes=[outcome(r, world.kind(entry, r.task), getattr(entry.module, "MEASURES", ())) for r in records],
         panel=world.panel_hash([task.key for task in tasks]),
+        facts=world.facts(entry),
     )

@@ -45,6 +45,11 @@ def benchmark(entry: Entry) -> str:
     return str(entry.module.benchmark(entry.config)) if hasattr(entry.module, "benchmark") else entry.name
 
 
+def facts(entry: Entry) -> dict[str, str]:
+    """What reports say of how the environment ran, besides its name."""
+    return dict(entry.module.facts(entry.config)) if hasattr(entry.module, "facts") else {}
+
+
 @functools.cache
 def _module(entry_name: str) -> ModuleType:
     """The environment's module, found once a process: an expert is made for every episode."""

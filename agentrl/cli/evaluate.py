@@ -123,7 +123,7 @@ def panel(given: argparse.Namespace, entry: Entry) -> list[Task]:
 def table(summary: dict[str, Any]) -> str:
     """The report for the eye."""
     low, high = summary["interval"]
-    policy = ", ".join(f"{k}={v}" for k, v in summary["policy"].items())
+    policy = ", ".join(f"{k}={v}" for k, v in {**summary["policy"], **summary["facts"]}.items())
     lines = [
         f"{summary['benchmark']}, panel {summary['panel']}: {policy}",
         f"success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}] on {summary['episodes']} tasks, each once",

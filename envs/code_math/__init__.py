@@ -16,13 +16,18 @@ from types import MappingProxyType
 from typing import Any
 
 from agentrl.envs.code_math.environment import EXPERTS, CodeMath, expert, kind, prompt, tasks
-from agentrl.envs.code_math.problem import Config
+from agentrl.envs.code_math.problem import Config, runner_of
 
-__all__ = ["EXPERTS", "GYMNASIUM_IDS", "HEAVY", "WAITS", "Config", "expert", "kind", "make", "prompt", "tasks"]
+__all__ = ["EXPERTS", "GYMNASIUM_IDS", "HEAVY", "WAITS", "Config", "expert", "facts", "kind", "make", "prompt", "tasks"]
 
 HEAVY = False
 WAITS = True  # for a sandbox: 30 ms to the time-out
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeMath-v0": {}})
+
+
+def facts(config: Config) -> Mapping[str, str]:
+    """Which sandbox runs the code."""
+    return {"sandbox": runner_of(config).backend}
 
 
 def make(config: Config) -> CodeMath:

@@ -39,7 +39,7 @@ class CodeMath:
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox holds on this machine."""
-        runner_of(config)
+        self._backend = runner_of(config).backend
         self.config = config
         self.inner: SnapshotToolEnv = hooks.make(config)  # type: ignore[assignment]
 
@@ -50,7 +50,8 @@ class CodeMath:
     def step(self, action: str) -> StepResult:
         """Run code, or take the answer."""
         result = self.inner.step(action)
-        return result._replace(observation=self._listed(result.observation))
+        info = {**result.info, "sandbox": self._backend}
+        return result._replace(observation=self._listed(result.observation), info=info)
 
     def cut(self) -> Verdict:
         """The reward of an episode without an answer."""
@@ -116,7 +117,12 @@ def prompt(config: Config) -> Prompt:
 
 
 def tasks(config: Config) -> RowTasks:
-    """Generated problems, or those of a file; ValueError for rows that are none."""
+    """Generated problems, or those of a file.
+
+    Raises:
+        ValueError: rows that are no problems; no sandbox, which is said before anything is played.
+    """
+    runner_of(config)
     rows: Sequence[Mapping[str, Any]] = _FileRows(config.rows) if config.rows else _Generated(config)
     return RowTasks(rows, "code_math", config.split, config.test_share)
 

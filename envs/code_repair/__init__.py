@@ -21,7 +21,7 @@ from typing import Any
 from agentrl.envs.code_repair.environment import EXPERTS, CodeRepair, expert, prompt
 from agentrl.envs.code_repair.tasks import kind, tasks
 from agentrl.envs.code_repair.verify import verify
-from agentrl.envs.code_repair.workspace import Config
+from agentrl.envs.code_repair.workspace import Config, runner_of
 
 __all__ = [
     "EXPERTS",
@@ -31,6 +31,7 @@ __all__ = [
     "Config",
     "commands",
     "expert",
+    "facts",
     "kind",
     "make",
     "prompt",
@@ -41,6 +42,11 @@ HEAVY = False
 WAITS = True  # for a sandbox: 30 ms to the time-out
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeRepair-v0": {}})
 commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"verify": verify})
+
+
+def facts(config: Config) -> Mapping[str, str]:
+    """Which sandbox runs the code."""
+    return {"sandbox": runner_of(config).backend}
 
 
 def make(config: Config) -> CodeRepair:

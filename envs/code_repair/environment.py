@@ -34,7 +34,7 @@ class CodeRepair:
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox holds on this machine."""
-        runner_of(config)
+        self._backend = runner_of(config).backend
         self._config = config
         self.inner: SnapshotToolEnv = hooks.make(config)  # type: ignore[assignment]
 
@@ -50,7 +50,8 @@ class CodeRepair:
     def step(self, action: str) -> StepResult:
         """Carry out calls."""
         result = self.inner.step(action)
-        return result._replace(observation=self._listed(result.observation))
+        info = {**result.info, "sandbox": self._backend}
+        return result._replace(observation=self._listed(result.observation), info=info)
 
     def cut(self) -> Verdict:
         """Judge the files as they are."""

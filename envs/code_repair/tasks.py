@@ -10,7 +10,7 @@ import numpy as np
 from agentrl.envs.code_repair.mutate import Mutation, apply, mutations
 from agentrl.envs.code_repair.programs import Program, programs
 from agentrl.envs.code_repair.verify import verified
-from agentrl.envs.code_repair.workspace import Config, unique_edit
+from agentrl.envs.code_repair.workspace import Config, runner_of, unique_edit
 from agentrl.rows import read_rows
 from agentrl.tool_tasks import RowTasks, draw
 from agentrl.types import Task
@@ -30,7 +30,12 @@ MISTAKES_OF_LEVEL = {1: 1, 2: 1, 3: 2}
 
 
 def tasks(config: Config) -> RowTasks:
-    """The tasks of a configuration; ValueError if there are none."""
+    """The tasks of a configuration.
+
+    Raises:
+        ValueError: there are none; no sandbox, which is said before anything is played.
+    """
+    runner_of(config)
     rows = _file_rows(config) if config.rows else _Generated(config)
     if not len(rows):
         raise ValueError(f"no task has level {config.level}, programs {config.programs!r} and kinds {config.kinds}")

@@ -7,6 +7,7 @@ import pytest
 
 from agentrl import tool_action, world
 from agentrl.check_env import check_env
+from agentrl.cli import main
 from agentrl.code_session import CodeResult
 from agentrl.code_text import describe, fenced_code, shorten, with_print
 from agentrl.config import Entry, validate
@@ -236,6 +237,33 @@ def test_bad_input_is_one_sentence(tmp_path):
         code_math.make(Config(sandbox={"name": "calculator"}))
     with pytest.raises(ValueError, match=r"env\.level"):
         validate(Config, {"level": 9}, "env")
+
+
+def test_results_and_reports_name_the_sandbox(capsys):
+    env = code_math.make(Config())
+    env.reset(code_math.tasks(Config())[0])
+    backend = env.step(run("1")).info["sandbox"]
+    env.close()
+    assert backend in ("bwrap", "unshare", "landlock")
+    assert main(["eval", "code_math", "--policy", "expert", "--tasks", "1"]) == 0
+    assert f"policy=expert, sandbox={backend}" in capsys.readouterr().out
+    assert main(["eval", "code_math", "--policy", "expert", "--tasks", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["facts"] == {"sandbox": backend}
+
+
+def test_no_sandbox_is_said_before_anything_is_played(monkeypatch, capsys):
+    monkeypatch.delenv("E2B_API_KEY", raising=False)
+    assert main(["eval", "code_math", "--policy", "expert", "--tasks", "1", "sandbox.name=e2b"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("agentrl: the e2b sandbox needs a key: set E2B_API_KEY") and told.count("\n") == 1
+
+
+def test_problems_of_two_files_do_not_share_keys(tmp_path):
+    keys = set()
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n' * 2)
+        keys |= {task.key for task in code_math.tasks(Config(rows=str(tmp_path / f"{name}.jsonl")))}
+    assert keys == {"code_math/a/0", "code_math/a/1", "code_math/b/0", "code_math/b/1"}
 
 
 def test_a_lost_sandbox_is_an_environment_error(monkeypatch):
