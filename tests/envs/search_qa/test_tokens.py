@@ -239,7 +239,7 @@ def test_episodes_that_wait_for_a_server_run_in_threads():
         finally:
             asking.pop()
 
-    with server(how="slow:0.5") as url:
+    with server(how="slow:1.5") as url:  # long beside what 20 threads need to start on a busy machine
         entry = remote(url, connections=20, max_batch=1)
         client = retriever(entry.config).retriever
         once, client._try = client._try, watched
