@@ -35,7 +35,8 @@ def test_the_written_tests_pass(written, monkeypatch):
         assert main(["new", kind, name, "--into", str(written)]) == 0
     for name in ("guess_it", "words_of", *(name for _, name in others)):
         monkeypatch.syspath_prepend(written / name)
-        tests = [value for key, value in vars(importlib.import_module(f"test_{name}")).items() if "test_" in key]
+        written_tests = vars(importlib.import_module(f"test_{name}"))
+        tests = [value for key, value in written_tests.items() if key.startswith("test_")]
         assert len(tests) >= 2
         for test in tests:
             test()
