@@ -13,9 +13,21 @@ from typing import Any
 
 from agentrl.envs.code_pair.environment import EXPERTS, CodePair, agents, expert, prompt, tasks
 from agentrl.envs.code_pair.writer import Config
-from agentrl.envs.code_repair import kind
+from agentrl.envs.code_repair import facts, kind
 
-__all__ = ["EXPERTS", "GYMNASIUM_IDS", "WAITS", "Config", "agents", "expert", "kind", "make", "prompt", "tasks"]
+__all__ = [
+    "EXPERTS",
+    "GYMNASIUM_IDS",
+    "WAITS",
+    "Config",
+    "agents",
+    "expert",
+    "facts",
+    "kind",
+    "make",
+    "prompt",
+    "tasks",
+]
 
 WAITS = True  # for a sandbox
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from agentrl.envs.code_repair import facts
 from agentrl.envs.code_test.environment import EXPERTS, CodeTest, expert, kind, prompt, tasks
 from agentrl.envs.code_test.tester import Config
 
-__all__ = ["EXPERTS", "GYMNASIUM_IDS", "WAITS", "Config", "expert", "kind", "make", "prompt", "tasks"]
+__all__ = ["EXPERTS", "GYMNASIUM_IDS", "WAITS", "Config", "expert", "facts", "kind", "make", "prompt", "tasks"]
 
 WAITS = True  # for a sandbox
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeTest-v0": {}})
