@@ -248,5 +248,6 @@ def test_episodes_that_wait_for_a_server_run_in_threads():
         by = replace(player(entry, PolicyActor(Searcher(), None, None)), pool=pool)
         records = asyncio.run(play(by, [world.tasks(entry)[0]], copies=20))
         pool.close()
-    assert [len(record.steps) for record in records if record.ending == Status.DONE] == [3] * 20
+    assert {record.fault for record in records} == {""}
+    assert [len(record.steps) for record in records] == [3] * 20
     assert max(most) >= 10
