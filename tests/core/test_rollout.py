@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -105,13 +106,17 @@ def test_the_context_limit_ends_the_episode_and_refuses_a_first_prompt():
         play_all(by, tasks(1))
 
 
-def test_the_time_limit():
+def test_the_time_limit(monkeypatch):
+    """Each answer takes 60 s of a clock of its own; the episode may take 100."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("agentrl.rollout.time", SimpleNamespace(monotonic=lambda: clock.now))
+
     class Slow(Random):
         async def generate(self, request):
-            await asyncio.sleep(0.06)
+            clock.now += 60.0
             return Generation(text="left")
 
-    by = player(ON, world.pool(ON, "inline"), policy=Slow(world.words(ON)), limits=Limits(turns=50, seconds=0.1))
+    by = player(ON, world.pool(ON, "inline"), policy=Slow(world.words(ON)), limits=Limits(turns=50, seconds=100.0))
     (record,) = play_all(by, tasks(1))
     assert record.ending == Status.TIME_LIMIT and len(record.steps) == 2 and record.steps[-1].truncated
 
