@@ -3,6 +3,7 @@
 import ast
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def _file_rows(config: Config) -> list[dict[str, Any]]:
     rows = []
     for number, row in enumerate(read_rows(config.rows)):
         try:
-            rows.append(_read(dict(row), number, config.mode))
+            rows.append(_read(dict(row), f"{Path(config.rows).stem}-{number}", config.mode))
         except (KeyError, SyntaxError, TypeError, ValueError) as error:
             raise ValueError(
                 f"row {number} of {config.rows} is no task ({type(error).__name__}: {error}); it needs the columns of"
@@ -125,9 +126,9 @@ def _file_rows(config: Config) -> list[dict[str, Any]]:
     return rows
 
 
-def _read(row: dict[str, Any], number: int, mode: str) -> dict[str, Any]:
+def _read(row: dict[str, Any], name: str, mode: str) -> dict[str, Any]:
     if "hidden" in row:
-        return {"key": row.get("key", number), "fixes": [], **row}
+        return {"key": row.get("key", name), "fixes": [], **row}
     if "entry_point" in row:
         entry, source = str(row["entry_point"]), str(row["prompt"]) + str(row.get("canonical_solution", ""))
         tests = [f"{row['test']}\ncheck({entry})"]
@@ -149,7 +150,7 @@ def _read(row: dict[str, Any], number: int, mode: str) -> dict[str, Any]:
     if visible:
         files["test_solution.py"] = "from solution import *\n\n\ndef test_1():\n    " + visible[0] + "\n"
     made = {
-        "key": str(row.get("task_id", number)).replace("/", "-"),
+        "key": str(row.get("task_id", name)).replace("/", "-"),
         "kind": mode,
         "statement": WRITE.format(purpose=purpose, path="solution.py"),
         "files": files,
