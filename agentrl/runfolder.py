@@ -1,5 +1,6 @@
 """The folder of a run: configuration, versions, metrics, graphs, checkpoints, each whole or not there."""
 
+import fcntl
 import json
 import os
 import platform
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import tomli_w
 
@@ -38,6 +39,9 @@ FREE_TO_DIFFER = (
 )
 
 
+LOCK = ".lock"
+
+
 class RunFolder:
     """Paths and files of one run.
 
@@ -50,6 +54,7 @@ class RunFolder:
     def __init__(self, path: Path, complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> None:
         self.path, self.complete = path, complete
         self._made = False
+        self._lock: IO[bytes] | None = None
 
     @property
     def metrics(self) -> Path:
@@ -62,7 +67,14 @@ class RunFolder:
         return self.path / "timings.jsonl"
 
     def open(self, config: Mapping[str, Any], *, resume: bool) -> None:
-        """Make the folder of a new run, or go back into an old one; `refuse` says when neither can be."""
+        """Make the folder of a new run, or go back into an old one; `refuse` says when neither can be.
+
+        Raises:
+            ValueError: or another process is at this run.
+        """
+        self.refuse(config, resume=resume)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._hold()
         self.refuse(config, resume=resume)
         self._made = not (self.path / "config.toml").exists()
         write_atomically(self.path / "config.toml", tomli_w.dumps(dict(config)).encode())
@@ -87,8 +99,28 @@ class RunFolder:
                     f"{self.path} holds a run with another configuration ({', '.join(differing[:3])} "
                     "differ): choose run.name=... for a new run"
                 )
-        elif self.path.exists() and any(self.path.iterdir()):
+        elif self.path.exists() and any(file.name != LOCK for file in self.path.iterdir()):
             raise ValueError(f"{self.path} is not empty and holds no run: choose run.name=...")
+
+    def _hold(self) -> None:
+        """Keep other processes out until `release`, or until this process ends, however it does."""
+        if self._lock is not None:
+            return
+        self._lock = (self.path / LOCK).open("ab")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise ValueError(
+                f"{self.path} is held by another process that trains this run: wait for it or stop it, or choose "
+                "run.name=... for a new run"
+            ) from None
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def drop_if_nothing_came_of_it(self) -> None:
         """Remove a folder that this object made and that holds no result, so that a mistake found late (a prompt that

@@ -92,6 +92,7 @@ class Run:
             self.metrics = Metrics(self.folder, tensorboard=tables.log.tensorboard)
         except BaseException:
             self.folder.drop_if_nothing_came_of_it()
+            self.folder.release()
             raise
         told = [report(self.chats[agent.policy], agent.prompt).splitlines() for agent in self.agents.values()]
         notes = [*(line for lines in told for line in lines), *(one.note for one in self.learners.values())]
@@ -107,6 +108,7 @@ class Run:
         """Flush and end what the run holds; a new folder without a result in it goes again."""
         self.metrics.close()
         self.folder.drop_if_nothing_came_of_it()
+        self.folder.release()
         for pool in self.pools:
             pool.close()
         self.loop.close()

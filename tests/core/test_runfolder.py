@@ -1,6 +1,8 @@
 """The folder of a run: never another run's, rewound to its checkpoint, whole or not at all."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -22,7 +24,7 @@ def folder(tmp_path):
 
 
 def test_a_new_run_writes_its_configuration_and_versions(folder):
-    assert sorted(p.name for p in folder.path.iterdir()) == ["config.toml", "versions.json"]
+    assert sorted(p.name for p in folder.path.iterdir()) == [".lock", "config.toml", "versions.json"]
 
 
 def test_a_folder_that_holds_a_run_is_refused(folder):
@@ -54,6 +56,7 @@ def test_a_run_of_a_version_with_fewer_options_goes_on_at_their_defaults(folder)
     newer = RunFolder(folder.path, complete=lambda stored: {**stored, "credit": {"lam": 1.0, **stored["credit"]}})
     with pytest.raises(ValueError, match=r"another configuration \(credit.lam differ"):
         newer.open(changed("credit", "lam", 0.5), resume=True)
+    folder.release()
     newer.open(changed("credit", "lam", 1.0), resume=True)
 
 
@@ -135,3 +138,20 @@ def test_metrics_repeat_byte_for_byte(tmp_path):
         Metrics(folder).log("train", 0, {"loss": 0.1 + 0.2, "n": 3, "word": "x"})
         logs.append(folder.metrics.read_bytes())
     assert logs[0] == logs[1] == b'{"stage": "train", "step": 0, "loss": 0.3, "n": 3, "word": "x"}\n'
+
+
+def test_two_processes_never_write_one_run(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.open(CONFIG, resume=False)
+    code = (
+        "import sys; from pathlib import Path; from agentrl.runfolder import RunFolder\n"
+        f"RunFolder(Path(sys.argv[1])).open({CONFIG!r}, resume=True)"
+    )
+    command = [sys.executable, "-c", code, str(folder.path)]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode and "held by another process" in refused.stderr
+    assert (folder.path / "config.toml").exists()  # the second one took nothing away
+    folder.release()
+    assert subprocess.run(command).returncode == 0
+    folder.open(CONFIG, resume=True)  # what a process held is free when it has ended
+    folder.release()
