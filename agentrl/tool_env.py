@@ -102,12 +102,7 @@ def environment(
     home = module or next(
         (one.__module__ for one in (owner, *rewards.values(), *tools) if hasattr(one, "__module__")), ""
     )
-    unknown = [name for name in defaults if name not in config.model_fields]
-    if unknown:
-        raise ValueError(f"a tool environment has no option {unknown[0]!r}{nearest(unknown[0], config.model_fields)}")
-    if defaults:
-        given: Any = {name: (config.model_fields[name].annotation, value) for name, value in defaults.items()}
-        config = create_model("Config", __base__=config, __module__=home, **given)
+    config = _with_defaults(config, defaults, home)
     told = {**dict(getattr(owner, "weights", {})), **(weights or {})}
     setup = _Environment(
         module=home,
@@ -123,6 +118,17 @@ def environment(
     )
     setup.sourced_functions()
     return Hooks(config, setup.make, setup.tasks, setup.prompt)
+
+
+def _with_defaults(config: type[ToolConfig], defaults: Mapping[str, Any], module: str) -> type[ToolConfig]:
+    """The configuration with other defaults; ValueError names one it does not have."""
+    unknown = [name for name in defaults if name not in config.model_fields]
+    if unknown:
+        raise ValueError(f"a tool environment has no option {unknown[0]!r}{nearest(unknown[0], config.model_fields)}")
+    if not defaults:
+        return config
+    given: Any = {name: (config.model_fields[name].annotation, value) for name, value in defaults.items()}
+    return create_model("Config", __base__=config, __module__=module, **given)
 
 
 def _name(function: Callable[..., Any]) -> str:

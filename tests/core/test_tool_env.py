@@ -16,10 +16,8 @@ from pydantic import Field
 
 from agentrl import tool_action, tool_env, tool_setup, world
 from agentrl.branch import Point, go_back
-from agentrl.chat import Chat
 from agentrl.check_env import check_env
 from agentrl.context import History
-from agentrl.env import Env
 from agentrl.evaluate import outcome
 from agentrl.policies import ExpertActor, Random, Scripted
 from agentrl.pool import InlinePool
@@ -29,7 +27,6 @@ from agentrl.rollout import Limits
 from agentrl.tool_env import environment
 from agentrl.types import Message, Status, Task
 from agentrl.waiting import run_all
-from tests.core.chats import tokenizer
 from tests.core.playing import entry, play_all, player
 from tests.core.toys import sums
 
@@ -398,102 +395,6 @@ def test_a_waiting_tool_that_ends_the_program_leaves_the_tools_of_others_alone()
     assert seen == ["fine"]
 
 
-# what is refused
-
-
-class Untyped:
-    def reset(self) -> str:
-        return ""
-
-    def tool(self, x) -> str:  # type: ignore[no-untyped-def]
-        return ""
-
-
-class Steps:
-    def reset(self) -> str:
-        return ""
-
-    def step(self, x: int) -> str:
-        return ""
-
-
-class Needs:
-    def reset(self, question: str) -> str:
-        return question
-
-    def tool(self, x: int) -> str:
-        return ""
-
-
-class Bare:
-    def reset(self) -> str:
-        return ""
-
-
-class Misspelt(Needs):
-    def reward_right(self, answer: str, targt: str) -> float:
-        return 0.0
-
-
-def add(a: int, b: int) -> int:
-    return a + b
-
-
-def both(answer: str, target: str) -> float:
-    return 0.0
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"owner": Untyped}, "tool tool: argument 'x' has no type hint"),
-        ({"owner": Steps}, "a tool cannot be named 'step'"),
-        ({"owner": sums.Sums, "tools": [add]}, "two tools are named 'add'"),
-        ({"owner": sums.Sums, "kalls": "fenced"}, "no option 'kalls': did you mean calls"),
-    ],
-)
-def test_wrong_classes_are_refused_when_the_module_is_imported(options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        environment(**options)
-
-
-@pytest.mark.parametrize(
-    ("options", "hook", "sentence"),
-    [
-        ({"owner": Needs, "rows": [{"query": "x"}]}, "tasks", "Needs.reset needs 'question', and there is only query"),
-        ({"owner": Needs, "rows": []}, "tasks", "there are no rows in the list"),
-        ({"owner": Misspelt, "rows": [{"question": "", "target": ""}]}, "tasks", "Misspelt.reward_right needs 'targt'"),
-        ({"owner": Bare}, "prompt", "Bare has no tools"),
-        ({"tools": ["no_such_tool"], "reward": both}, "prompt", "unknown tool 'no_such_tool'"),
-        ({"tools": [add], "reward": both, "rows": [{"prompt": "", "answer": "", "target": ""}]}, "tasks", "rename the"),
-        ({"tools": [add], "reward": both, "rows": [{"text": "", "target": ""}]}, "tasks", "no column 'prompt'"),
-        ({"tools": [add, double], "calls": "fenced"}, "prompt", "fenced needs exactly one tool"),
-    ],
-)
-def test_wrong_rows_and_tools_are_refused_before_the_first_episode(options, hook, sentence):
-    hooks = environment(**options, module=__name__)
-    with pytest.raises(ValueError, match=sentence):
-        getattr(hooks, hook)(hooks.Config())
-
-
-def test_an_unknown_format_is_refused_by_the_configuration():
-    with pytest.raises(ValueError, match="unknown call format 'hermse': did you mean hermes"):
-        sums.Config(calls="hermse")
-
-
-class Broken(sums.Sums):
-    def reward(self, answer: str) -> float:
-        return float("nan")
-
-
-def test_a_reward_that_is_no_number_is_the_environments_fault():
-    hooks = environment(Broken, rows=[{"a": 1, "b": 2}], module=__name__)
-    env: Env = hooks.make(hooks.Config())
-    env.reset(hooks.tasks(hooks.Config())[0])
-    with pytest.raises(ValueError, match="the reward 'reward' is nan, which is no finite number"):
-        env.step("3")
-
-
 # options of one's own, nudges, catalogue tools, texts
 
 
@@ -621,69 +522,6 @@ def test_snapshots_go_back_where_the_class_can_be_copied():
     seen = env.restore(pickle.loads(pickle.dumps(kept)))
     assert seen.text == "3" and [env.step("add(2,2)"), env.step("3")] == after
     assert isinstance(env, tool_env.SnapshotToolEnv)
-
-
-# prompts
-
-QWEN = (
-    "{% if tools %}<|im_start|>system\n<tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools>"
-    ' write <tool_call>{"name": , "arguments": }</tool_call><|im_end|>\n{% endif %}'
-    "{% for m in messages %}{% if m.role == 'tool' %}"
-    "{% if loop.first or messages[loop.index0 - 1].role != 'tool' %}<|im_start|>user{% endif %}"
-    "\n<tool_response>\n{{ m.content }}\n</tool_response>"
-    "{% if loop.last or messages[loop.index0 + 1].role != 'tool' %}<|im_end|>\n{% endif %}"
-    "{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-PLAIN = (
-    "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}"
-    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
-
-def prompts(template: str) -> str:
-    """Everything a model saw and said in an episode of two tool turns, decoded from the stored tokens."""
-    chat = Chat(tokenizer(template))
-    actor = ExpertActor("expert", world.words(ON), chat)
-    (record,) = play_all(player(ON, world.pool(ON, "inline"), actor=actor), [world.tasks(ON)[7]])
-    ids = [i for s in record.steps for i in (*s.added.tolist(), *s.generation.token_ids.tolist())]
-    return str(chat.tokenizer.decode(ids))
-
-
-def test_the_template_writes_tools_and_their_answers_where_it_can():
-    schema = world.words(ON).schemas[0]
-    text = prompts(QWEN)
-    assert json.dumps(schema, ensure_ascii=False) in text and "# Tools" not in text
-    call = written("add", a=1, b=2)
-    assert f"What is 1 + 2?<|im_end|>\n<|im_start|>assistant\n{call}<|im_end|>\n" in text
-    assert text.endswith(
-        "<|im_start|>user<tool_response>\n3\n</tool_response><|im_end|>\n<|im_start|>assistant\n3<|im_end|>"
-    )
-
-
-def test_else_they_stand_in_the_system_message_and_results_in_the_users():
-    text = prompts(PLAIN)
-    assert text.startswith("<|im_start|>system\n# Tools") and '"name": "add"' in text
-    assert text.endswith("<|im_start|>user\n3<|im_end|>\n<|im_start|>assistant\n3<|im_end|>")
-
-
-def test_tools_can_be_left_out_of_the_prompt():
-    hidden = environment(sums.Sums, show_tools=False, module=__name__)
-    assert hidden.prompt(hidden.Config()).show(None, None).system == ""  # type: ignore[arg-type]
-
-
-def test_the_word_tokenizer_speaks_tools():
-    from agentrl import word_tokenizer
-
-    words = world.words(ON)
-    seen = sums.make(sums.Config()).reset(world.tasks(ON)[7])
-    built = word_tokenizer.build([word_tokenizer.opening(words, seen), "\n3", written("add", a=1, b=2)])
-    chat = Chat(built)
-    assert words.show(seen, chat).tools == words.schemas
-    ids = np.concatenate([chat.start([Message("user", seen.text)], words.schemas), chat.turn(Message("tool", "3"))])
-    assert built.unk_token_id not in ids.tolist()
-    assert built.decode(ids).startswith('Tools:\n{"name": "add"') and built.decode(ids).endswith("3<|im_start|>")
 
 
 def test_a_task_survives_without_a_pool():
