@@ -8,20 +8,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from agentrl.branch_stored import Place
+from agentrl.config import Entry
 from agentrl.graph import StepGraph, Tokens
 from agentrl.records import EpisodeRecord, build_graph
+from agentrl.rewards import OWN, rescore
 
 OF_TOKENS = ("old_logprob", "ref_logprob", "importance")  # columns [S] that do not say so in their names
 
 
-def graft(place: Place, records: Sequence[EpisodeRecord], *, exact: bool, **marks: float) -> StepGraph:
-    """The place's graph with the records' own steps as more rows, and `marks` as columns [N] set at its row.
+def graft(place: Place, records: Sequence[EpisodeRecord], *, exact: bool) -> StepGraph:
+    """The place's graph with the records' own steps as more rows.
 
     Args:
         place: where the records leave their episode.
         records: continuations that share the steps before it.
         exact: their tokens are of the stored graph's tokenizer; else the new rows have none.
-        marks: values of the place's row; NaN is what other rows have, unless they had one before.
     """
     graph, fresh = place.graph, build_graph(records)
     shared = len(place.before)
@@ -30,10 +31,6 @@ def graft(place: Place, records: Sequence[EpisodeRecord], *, exact: bool, **mark
     place_of = np.concatenate([np.array(place.before, np.int64), n + np.arange(len(rows)), [-1]])  # the last serves -1
     names = {name: list(words) for name, words in graph.names.items()}
     columns = _columns(graph, fresh, rows, place_of, names, place.row)
-    for name, value in marks.items():
-        column = columns.get(name, np.full(n + len(rows), np.nan)).copy()
-        column[place.row] = value
-        columns[name] = column
     tokens = None if graph.tokens is None else _tokens(graph.tokens, fresh.tokens if exact else None, rows, place_of)
     if tokens is not None:
         added = len(tokens.ids) - len(graph.tokens.ids)  # type: ignore[union-attr]
@@ -46,6 +43,32 @@ def graft(place: Place, records: Sequence[EpisodeRecord], *, exact: bool, **mark
         texts={k: [*words, *([fresh.texts[k][i] for i in rows.tolist()])] for k, words in graph.texts.items()},
         tails=_tails(graph.tails, fresh.tails, exact=exact),
     )
+
+
+def mark(graph: StepGraph, row: int, **values: float) -> StepGraph:
+    """The graph with columns [N] that hold these values at a row; other rows keep theirs, or have NaN."""
+    columns = {}
+    for name, value in values.items():
+        columns[name] = graph.columns[name].copy() if graph.has(name) else np.full(len(graph), np.nan)
+        columns[name][row] = value
+    return graph.with_columns(**columns)
+
+
+def rewarded(graph: StepGraph, records: Sequence[EpisodeRecord], entries: Sequence[Entry]) -> StepGraph:
+    """A grafted graph under the reward of the run, as its stored steps have it; the records' steps get it too.
+
+    The new rows are probes, so what the stored rows get does not change.
+
+    Args:
+        graph: [N + M], the records' own steps last and in their order.
+        records: the continuations.
+        entries: the run's `[reward]`; none leave the environment's reward.
+    """
+    scored = rescore(graph, entries)
+    steps = [step for record in records for step in record.own]
+    for step, reward in zip(steps, scored.reward[len(scored) - len(steps) :].tolist(), strict=True):
+        step.reward = reward
+    return scored
 
 
 def _of_tokens(graph: StepGraph, name: str) -> bool:
@@ -78,6 +101,7 @@ def _columns(
     new["group"], new["tree"] = (np.full(len(rows), graph.columns[k][at]) for k in ("group", "tree"))
     for name in ("parent", "caller"):
         new[name] = place_of[fresh.columns[name][rows]]
+    new[OWN], new["env_score"] = fresh.reward[rows], fresh.score[rows]  # where the stored graph has these columns
     columns: dict[str, np.ndarray] = {}
     for name in {*graph.columns, *(k for k in fresh.columns if not _of_tokens(fresh, k))}:
         if graph.has(name) and _of_tokens(graph, name):

@@ -2,9 +2,9 @@
 
 The episode is played again up to turn T from its task's seed, compared with what is stored, and goes on from there n
 times, each time with another answer at turn T. The continuations are added to the stored graph (kind probe: no credit
-method and no training sees them), their mean return as column mc_value of the step. P is the run itself, as it was
-checkpointed last, or what `agentrl eval` takes. Branch turn T + 1 too, and the step's Monte Carlo advantage is shown
-beside the one its credit method gave.
+method and no training sees them), their mean return, under the run's own [reward], as column mc_value of the step. P is
+the run itself, as it was checkpointed last, or what `agentrl eval` takes. Branch turn T + 1 too, and the step's Monte
+Carlo advantage is shown beside the one its credit method gave.
 """
 
 import json
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agentrl.branch_stored import Place
     from agentrl.graph import StepGraph
     from agentrl.records import EpisodeRecord
+    from agentrl.settings import Settings
 
 STAGE = 4  # of the noise keys, after those of `agentrl.runner`
 
@@ -42,15 +43,19 @@ def main(words: Sequence[str]) -> int:
     given = parser.parse_args(words)
     path = stored(given.run, given.iteration)
     from agentrl import store
-    from agentrl.branch_graft import graft
+    from agentrl.branch_graft import graft, mark, rewarded
     from agentrl.branch_stored import find, returns
+    from agentrl.config import read_toml
+    from agentrl.settings import Settings
 
     place = find(store.read(path), given.episode, given.turn)
     exact = given.policy is None or Path(given.policy).resolve() == given.run.resolve()
-    records = play(given, place, exact=exact)
+    settings = Settings(read_toml(given.run / "config.toml"))
+    records = play(given, settings, place, exact=exact)
+    graph = rewarded(graft(place, records, exact=exact), records, settings.reward)
     told = returns(records)
-    marks = {"mc_value": float(told.mean()), "mc_count": float(len(told))} if len(told) else {}
-    graph = graft(place, records, exact=exact, **marks)
+    if len(told):
+        graph = mark(graph, place.row, mc_value=float(told.mean()), mc_count=float(len(told)))
     store.write(graph, path)
     report = summary(replace(place, graph=graph), records, told, path)
     print(json.dumps(report) if given.json else table(report))
@@ -74,16 +79,13 @@ def stored(run: Path, iteration: int | None) -> Path:
     return path
 
 
-def play(given: Any, place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
+def play(given: Any, settings: "Settings", place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
     """The continuations, under the run's environment, limits and context, by whoever is to play them."""
     from agentrl import world
     from agentrl.branch_stored import play_on
-    from agentrl.config import read_toml
     from agentrl.contestant import Contestant
     from agentrl.loop import Loop
-    from agentrl.settings import Settings
 
-    settings = Settings(read_toml(given.run / "config.toml"))
     tables, entry = settings.tables, settings.env
     limits = tables.limits
     (task,) = world.panel(entry, [place.task_key])

@@ -161,3 +161,20 @@ def test_what_only_continuations_report_is_unknown_on_the_stored_rows(run, capsy
     branch(capsys, run, "--episode", 0, "--turn", 0, "-n", 1)
     column = graph_of(run).column(name)
     assert np.isnan(column[: len(before)]).all() and not np.isnan(column[len(before) :]).all()
+
+
+def test_continuations_are_paid_as_the_run_pays(tmp_path, capsys):
+    (tmp_path / "tiny.toml").write_text(RECIPE)
+    words = ["run.iterations=1", "run.name=run", f"run.folder={tmp_path}", "engine.max_context=1024"]
+    pays = ["reward={name='weighted_sum', weights={env_reward=2}}", "env.subgoal_reward=1"]
+    assert main(["train", str(tmp_path / "tiny.toml"), "model.new.max_positions=1024", *words, *pays]) == 0
+    run = tmp_path / "run"
+    before = graph_of(run)
+    report = branch(capsys, run, "--episode", 0, "--turn", 0, "-n", 4, "--policy", "oracle")
+    after = graph_of(run)
+    unchanged(before, after)
+    new = np.arange(len(before), len(after))
+    assert not np.isnan(after.column("env_reward")[new]).any() and after.column("env_reward")[new].any()
+    np.testing.assert_array_equal(after.reward, 2 * after.column("env_reward"))
+    totals = [after.reward[new][after.episode[new] == e].sum() for e in np.unique(after.episode[new])]
+    assert [b["return"] for b in report["branches"]] == totals and report["mc_value"] == np.mean(totals)
