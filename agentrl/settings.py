@@ -214,7 +214,10 @@ class Settings:
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":
         """A recipe with overrides; the run is named after the file unless it names itself."""
         tables = merge({"run": {"name": recipe.stem}}, read_toml(recipe))
-        return cls(override(tables, overrides))
+        try:
+            return cls(override(tables, overrides))
+        except ValueError as error:
+            raise ValueError(f"{error}{_left_over(str(error), tables, overrides)}") from None
 
     @property
     def folder(self) -> Path:
@@ -232,6 +235,20 @@ class Settings:
         values["reward"] = reward if isinstance(self.tables.reward, list) else dict(*reward)
         plain: dict[str, Any] = _without_none(values)
         return plain
+
+
+def _left_over(told: str, tables: Mapping[str, Any], overrides: Sequence[str]) -> str:
+    """What to do when an override names another entry and the recipe's options of the old one are in its way."""
+    for text in overrides:
+        key, _, name = text.partition("=")
+        section = key.strip().removesuffix(".name")
+        old = tables.get(section)
+        if key.strip() == f"{section}.name" and isinstance(old, Mapping) and told.startswith(f"unknown key {section}."):
+            return (
+                f"; the recipe's other keys of [{section}] are options of {old.get('name', 'the default')}: write "
+                f"\"{section}={{name='{name.strip()}'}}\" to leave them out"
+            )
+    return ""
 
 
 def _without_none(value: Any) -> Any:

@@ -121,7 +121,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/comparison-PLAN.json")
     given = parser.parse_args()
-    plan = validate(Plan, read_toml(given.plan))
+    try:
+        plan = validate(Plan, read_toml(given.plan))
+    except ValueError as error:
+        parser.error(str(error))
     queue = Queue(plan, given.folder or Path("runs") / f"comparison-{given.plan.stem}", given.jobs)
     tuned = tune(queue)
     result = {"plan": str(given.plan), **summarise(plan, quote(queue, choices(plan, tuned))), "tuning": tuned}

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from agentrl import catalogue
 from agentrl.config import merge, override, parse_value, read_toml, resolve, validate
+from agentrl.settings import Settings
 from tests.core.playing import WALK, entry
 
 
@@ -172,3 +173,15 @@ def test_an_entry_is_dumped_with_its_defaults_and_pickled_by_name():
     assert made.dump() == {"name": WALK, "count": 4, "first": 0, "goal": 2}
     assert pickle.loads(pickle.dumps(made)) == made
     assert Path(made.module.__file__).name == "walk.py"
+
+
+def test_an_override_that_names_another_entry_says_how_to_leave_the_old_ones_options_out(tmp_path):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text('[env]\nname = "alfworld"\n[model]\npath = "some"\n[credit]\nname = "gigpo"\ngamma = 0.9\n')
+    with pytest.raises(
+        ValueError, match=r"unknown key credit\.gamma.*options of gigpo: write \"credit=\{name='grpo'\}\""
+    ):
+        Settings.load(recipe, ["credit.name=grpo"])
+    assert Settings.load(recipe, ["credit={name='grpo'}"]).credit.name == "grpo"
+    with pytest.raises(ValueError, match=r"^unknown key credit\.gama: did you mean gamma\?$"):
+        Settings.load(recipe, ["credit.gama=1"])
