@@ -2,62 +2,31 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agentrl import tool_action
-from agentrl.env import Verdict
 from agentrl.envs.calculator import notebook
 from agentrl.envs.calculator.problem import NEXT, Calculator, Config
 from agentrl.envs.calculator.stories import PARTS, ROOM, Part, write
 from agentrl.prompt import Parsed, Past, Prompt
 from agentrl.rows import read_rows
-from agentrl.tool_env import SnapshotToolEnv, environment
+from agentrl.tool_env import environment
+from agentrl.tool_listed import Listed
 from agentrl.tool_tasks import RowTasks
-from agentrl.types import Observation, Status, StepResult, Task
+from agentrl.types import Observation, Status
 
 hooks = environment(Calculator, rows=[], config=Config, snapshots=True, module=__name__)
 make = hooks.make  # bound here, where a pickled instance looks for it
 
 
-class Problems:
-    """The tool environment; with the compact prompt every observation lists the actions that may be taken."""
+class Problems(Listed):
+    """The environment; with the compact prompt every observation lists the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         chosen = notebook.hooks if config.told == "lines" else hooks
-        self.inner: SnapshotToolEnv = chosen.make(config)  # type: ignore[assignment]
-
-    def reset(self, task: Task) -> Observation:
-        """Tell the task's story."""
-        return self._listed(self.inner.reset(task))
-
-    def step(self, action: str) -> StepResult:
-        """Use the calculator, or take the answer."""
-        result = self.inner.step(action)
-        return result._replace(observation=self._listed(result.observation))
-
-    def cut(self) -> Verdict:
-        """The reward of an episode without an answer."""
-        return self.inner.cut()
-
-    def close(self) -> None:
-        """Forget the episode."""
-        self.inner.close()
-
-    def snapshot(self) -> Any:
-        """The problem and what was done."""
-        return self.inner.snapshot()
-
-    def restore(self, snapshot: Any) -> Observation:
-        """Go back to it."""
-        return self._listed(self.inner.restore(snapshot))
-
-    def _listed(self, observation: Observation) -> Observation:
-        if self.config.prompt == "chat" or self.inner.over or self.inner.instance is None:
-            return observation
-        return replace(observation, actions=tuple(self.inner.instance._choices()))
+        super().__init__(chosen.make(config), lists=config.prompt == "compact")  # type: ignore[arg-type]
 
 
 class Compact:

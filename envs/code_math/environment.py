@@ -2,21 +2,21 @@
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from agentrl import tool_action
-from agentrl.env import Env, Move, Verdict
+from agentrl.env import Env, Move
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
 from agentrl.prompt import Parsed, Past, Prompt
 from agentrl.rows import read_rows
-from agentrl.tool_env import SnapshotToolEnv, environment
+from agentrl.tool_env import environment
+from agentrl.tool_listed import Listed
 from agentrl.tool_tasks import RowTasks
-from agentrl.types import Observation, Status, StepResult, Task
+from agentrl.types import Observation, Status, Task
 
 SYSTEM = "Solve the problem. You may run Python code. Give the final answer in \\boxed{}."
 EXPERTS = ("expert", "random")
@@ -34,45 +34,14 @@ hooks = environment(
 make = hooks.make  # bound here, where a pickled instance looks for it
 
 
-class CodeMath:
-    """The tool environment; with the compact prompt every observation lists the actions that may be taken."""
+class CodeMath(Listed):
+    """The environment; with the compact prompt every observation lists the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox holds on this machine."""
-        self._backend = runner_of(config).backend
+        told = {"sandbox": runner_of(config).backend}
+        super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
         self.config = config
-        self.inner: SnapshotToolEnv = hooks.make(config)  # type: ignore[assignment]
-
-    def reset(self, task: Task) -> Observation:
-        """Ask the task's problem."""
-        return self._listed(self.inner.reset(task))
-
-    def step(self, action: str) -> StepResult:
-        """Run code, or take the answer."""
-        result = self.inner.step(action)
-        info = {**result.info, "sandbox": self._backend}
-        return result._replace(observation=self._listed(result.observation), info=info)
-
-    def cut(self) -> Verdict:
-        """The reward of an episode without an answer."""
-        return self.inner.cut()
-
-    def close(self) -> None:
-        """End the interpreter."""
-        self.inner.close()
-
-    def snapshot(self) -> Any:
-        """The problem and what was done."""
-        return self.inner.snapshot()
-
-    def restore(self, snapshot: Any) -> Observation:
-        """Go back to it."""
-        return self._listed(self.inner.restore(snapshot))
-
-    def _listed(self, observation: Observation) -> Observation:
-        if self.config.prompt == "chat" or self.inner.over or self.inner.instance is None:
-            return observation
-        return replace(observation, actions=tuple(self.inner.instance._choices()))
 
 
 class Compact:

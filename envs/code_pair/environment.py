@@ -16,8 +16,9 @@ from agentrl.envs.code_pair.writer import PENDING, Config, Writer, hooks
 from agentrl.envs.code_repair.environment import Compact
 from agentrl.envs.code_repair.tasks import edits
 from agentrl.envs.code_repair.workspace import runner_of
-from agentrl.envs.code_test.environment import EXPERTS, Listed, slips_of
+from agentrl.envs.code_test.environment import EXPERTS, slips_of
 from agentrl.prompt import Prompt
+from agentrl.tool_listed import Listed
 from agentrl.tool_tasks import RowTasks
 from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
 
@@ -31,8 +32,8 @@ class CodePair(Listed):
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox holds on this machine."""
-        runner_of(config)
-        super().__init__(hooks.make(config), config.prompt == "compact")  # type: ignore[arg-type]
+        told = {"sandbox": runner_of(config).backend}
+        super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
         self._waiting: StepResult | None = None
 
     def reset(self, task: Task) -> Observation:
@@ -104,7 +105,7 @@ class Player:
         """The next call."""
         writer: Writer = self._env.inner.instance
         if self._rng.random() < self._slips:
-            offered = writer._offers()
+            offered = writer._choices()
             return Move(offered[int(self._rng.integers(len(offered)))])
         fresh, self._heard = len(writer._heard) > self._heard, len(writer._heard)
         if fresh and writer._heard[-1].startswith("passes"):

@@ -114,7 +114,7 @@ class Writer:
     def _hear(self, finding: str) -> None:
         self._asking, self._heard = False, (*self._heard, finding)
 
-    def _offers(self) -> list[str]:
+    def _choices(self) -> list[str]:
         """The compact form's actions: the tester, to hand in, and every single change of an expression."""
         now = self._now()
         found = [tool_action.call("ask_tester")] if len(self._heard) < self._config.asks else []

@@ -1,18 +1,18 @@
 """The environment: the workspace's tools through the core's tool calling, and a form of it that lists its actions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from agentrl import tool_action
-from agentrl.env import Env, Move, Verdict
+from agentrl.env import Env, Move
 from agentrl.envs.code_repair.tasks import edits
 from agentrl.envs.code_repair.workspace import Config, Workspace, runner_of
 from agentrl.prompt import Parsed, Past, Prompt
-from agentrl.tool_env import SnapshotToolEnv, environment
-from agentrl.types import Observation, Status, StepResult, Task
+from agentrl.tool_env import environment
+from agentrl.tool_listed import Listed
+from agentrl.types import Observation, Status, Task
 
 SYSTEM = "You repair Python code. Look at the files, change them, run the tests, and submit."
 EXPERTS = ("expert", "random")
@@ -29,50 +29,22 @@ hooks = environment(
 make = hooks.make  # bound here, where a pickled instance looks for it
 
 
-class CodeRepair:
-    """The tool environment; with the compact prompt every observation lists the actions that may be taken."""
+class CodeRepair(Listed):
+    """The environment; with the compact prompt every observation lists the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox holds on this machine."""
-        self._backend = runner_of(config).backend
-        self._config = config
-        self.inner: SnapshotToolEnv = hooks.make(config)  # type: ignore[assignment]
+        told = {"sandbox": runner_of(config).backend}
+        super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
 
     @property
     def files(self) -> Mapping[str, str]:
         """The files as they are now."""
         return dict(self.inner.instance._files)
 
-    def reset(self, task: Task) -> Observation:
-        """Lay out the task's files."""
-        return self._listed(self.inner.reset(task))
-
-    def step(self, action: str) -> StepResult:
-        """Carry out calls."""
-        result = self.inner.step(action)
-        info = {**result.info, "sandbox": self._backend}
-        return result._replace(observation=self._listed(result.observation), info=info)
-
-    def cut(self) -> Verdict:
-        """Judge the files as they are."""
-        return self.inner.cut()
-
-    def close(self) -> None:
-        """Forget the episode."""
-        self.inner.close()
-
-    def snapshot(self) -> Any:
-        """The files and what was told."""
-        return self.inner.snapshot()
-
-    def restore(self, snapshot: Any) -> Observation:
-        """Go back to them."""
-        return self._listed(self.inner.restore(snapshot))
-
-    def _listed(self, observation: Observation) -> Observation:
-        if self._config.prompt == "chat" or self.inner.over or self.inner.instance is None:
-            return observation
-        return replace(observation, actions=tuple(choices(self.files)))
+    def choices(self) -> list[str]:
+        """See the function of this name."""
+        return choices(self.files)
 
 
 def choices(files: Mapping[str, str]) -> list[str]:

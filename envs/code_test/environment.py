@@ -1,21 +1,20 @@
 """The environment: the tester's tools through the core's tool calling, and a form of it that lists its actions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from agentrl import tool_action
-from agentrl.env import Env, Move, Verdict
+from agentrl.env import Env, Move
 from agentrl.envs import code_repair
 from agentrl.envs.code_repair.environment import Compact as Words
 from agentrl.envs.code_repair.workspace import runner_of
 from agentrl.envs.code_test.tester import Config, Tester, hooks
 from agentrl.prompt import Prompt
-from agentrl.tool_env import SnapshotToolEnv
+from agentrl.tool_listed import Listed
 from agentrl.tool_tasks import RowTasks
-from agentrl.types import Observation, StepResult, Task
+from agentrl.types import Observation, Task
 
 EXPERTS = ("expert", "careless", "random")
 STATEMENT = """\
@@ -24,50 +23,13 @@ beginning. Checks that you do not see decide. Files: {files}.
 When you know, call report."""
 
 
-class Listed:
-    """A tool environment; with the compact prompt every observation lists what its object `_offers`."""
-
-    def __init__(self, inner: SnapshotToolEnv, compact: bool) -> None:
-        self.inner, self._compact = inner, compact
-
-    def reset(self, task: Task) -> Observation:
-        """Start the task."""
-        return self._listed(self.inner.reset(task))
-
-    def step(self, action: str) -> StepResult:
-        """Carry out calls."""
-        result = self.inner.step(action)
-        return result._replace(observation=self._listed(result.observation))
-
-    def cut(self) -> Verdict:
-        """Judge things as they are."""
-        return self.inner.cut()
-
-    def close(self) -> None:
-        """Forget the episode."""
-        self.inner.close()
-
-    def snapshot(self) -> Any:
-        """The files and what was told."""
-        return self.inner.snapshot()
-
-    def restore(self, snapshot: Any) -> Observation:
-        """Go back to them."""
-        return self._listed(self.inner.restore(snapshot))
-
-    def _listed(self, observation: Observation) -> Observation:
-        if not self._compact or self.inner.over or self.inner.instance is None:
-            return observation
-        return replace(observation, actions=tuple(dict.fromkeys(self.inner.instance._offers())))
-
-
 class CodeTest(Listed):
-    """The tester's environment."""
+    """The tester's environment; with the compact prompt every observation lists the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox holds on this machine."""
-        runner_of(config)
-        super().__init__(hooks.make(config), config.prompt == "compact")  # type: ignore[arg-type]
+        told = {"sandbox": runner_of(config).backend}
+        super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
 
 
 class Compact(Words):
@@ -139,7 +101,7 @@ class Player:
         """The next call."""
         instance: Tester = self._env.inner.instance
         if self._rng.random() < self._slips:
-            offered = instance._offers()
+            offered = instance._choices()
             return Move(offered[int(self._rng.integers(len(offered)))])
         if not instance._seen:
             return Move(tool_action.call("run_tests"))

@@ -79,7 +79,7 @@ class Tester:
         """right: what was reported is true. format: something was."""
         return {"right": self._right, "format": float(self.done)}
 
-    def _offers(self) -> list[str]:
+    def _choices(self) -> list[str]:
         """The compact form's actions: the tests, and reports that name a line of theirs."""
         call = tool_action.call
         told = [call("report", passes=False, finding=line) for line in self._failures()]
