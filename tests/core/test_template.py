@@ -9,7 +9,7 @@ from agentrl.prompt import Plain
 from agentrl.template import broken_turn, conversation, report
 from agentrl.tool_words import ToolWords
 from tests.core.chats import TEMPLATES, tokenizer
-from tests.core.test_tool_env import ON, PLAIN, QWEN
+from tests.core.test_tool_env_prompts import ON, PLAIN, QWEN
 
 SCHEMAS = world.words(ON).schemas
 

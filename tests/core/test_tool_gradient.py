@@ -23,7 +23,7 @@ from agentrl.update import UpdateConfig, clone, update
 from tests.core.chats import tokenizer
 from tests.core.graphs import loaded, tiny_model
 from tests.core.playing import entry, play_all, player
-from tests.core.test_tool_env import PLAIN, QWEN
+from tests.core.test_tool_env_prompts import PLAIN, QWEN
 
 ON = entry("tests.core.toys.sums")
 ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")
