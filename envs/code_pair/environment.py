@@ -1,6 +1,5 @@
 """The environment: the writer's tools, and the errands that send its code to the tester."""
 
-import ast
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from agentrl.env import Env, Move
 from agentrl.envs import code_repair
 from agentrl.envs.code_pair.writer import PENDING, Config, Writer, hooks
 from agentrl.envs.code_repair.environment import Compact
-from agentrl.envs.code_repair.tasks import edits
+from agentrl.envs.code_repair.tasks import offered_edit, solvable
 from agentrl.envs.code_repair.workspace import runner_of
 from agentrl.envs.code_test.environment import EXPERTS, slips_of
 from agentrl.prompt import Prompt
@@ -159,28 +158,6 @@ def _read_rows(section: str) -> _Rows:
 
 def _rows(config: Config) -> _Rows:
     return _read_rows(config.model_dump_json())
-
-
-def solvable(task: Task) -> bool:
-    """Can every mistake of the task be undone by a change that the compact form offers?"""
-    files = task.params["files"]
-    return all(offered_edit(path, files[path], old, new) is not None for path, old, new in task.params["fixes"])
-
-
-def offered_edit(path: str, source: str, old: str, new: str) -> tuple[str, str] | None:
-    """The offered change of a file that means what the replacement of `old` by `new` means; None if there is none."""
-    offered = list(edits(path, source))
-    if (old, new) in offered or source.count(old) != 1:
-        return (old, new) if (old, new) in offered else None
-    wanted = _meaning(source.replace(old, new))
-    return next((pair for pair in offered if _meaning(source.replace(*pair)) == wanted), None)
-
-
-def _meaning(source: str) -> str:
-    try:
-        return ast.dump(ast.parse(source))
-    except (SyntaxError, ValueError):
-        return source
 
 
 def agents(config: Config) -> Mapping[str, Mapping[str, Any]]:

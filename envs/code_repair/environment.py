@@ -7,7 +7,7 @@ import numpy as np
 
 from agentrl import tool_action
 from agentrl.env import Env, Move
-from agentrl.envs.code_repair.tasks import edits
+from agentrl.envs.code_repair.tasks import edits, offered_edit
 from agentrl.envs.code_repair.workspace import Config, Workspace, runner_of
 from agentrl.prompt import Parsed, Past, Prompt
 from agentrl.tool_env import environment
@@ -99,23 +99,32 @@ def prompt(config: Config) -> Prompt:
 
 
 class Repairer:
-    """Undoes the task's mistakes through the tools: knows the answer."""
+    """Undoes the task's mistakes through the tools: knows the answer. In the compact form it makes offered changes that
+    mean the same, and hands in what is there where none does."""
 
     def __init__(self, env: CodeRepair) -> None:
-        self._env, self._moves = env, list[str]()
+        self._env, self._fixes, self._tested = env, list[tuple[str, str, str]](), False
 
     def reset(self, task: Task) -> None:
-        """Plan the calls."""
-        self._moves = []
-        for path, old, new in task.params["fixes"]:
-            whole = old == task.params["files"].get(path)
-            call = tool_action.call("write_file", path=path, content=new) if whole else None
-            self._moves.append(call or tool_action.call("replace", path=path, old=old, new=new))
-        self._moves += [tool_action.call("run_tests"), tool_action.call("submit")]
+        """Plan the changes."""
+        self._fixes, self._tested = [tuple(fix) for fix in task.params["fixes"]], False
 
     def act(self, observation: Observation) -> Move:
-        """The next call of the plan."""
-        return Move(self._moves.pop(0) if self._moves else tool_action.call("submit"))
+        """The next change, then the tests, then the hand-in."""
+        if self._fixes:
+            path, old, new = self._fixes.pop(0)
+            if not self._env.lists and old == self._env.files.get(path):
+                return Move(tool_action.call("write_file", path=path, content=new))
+            if not self._env.lists:
+                return Move(tool_action.call("replace", path=path, old=old, new=new))
+            pair = offered_edit(path, self._env.files[path], old, new)
+            if pair is not None:
+                return Move(tool_action.call("replace", path=path, old=pair[0], new=pair[1]))
+            self._fixes = []
+        if not self._tested:
+            self._tested = True
+            return Move(tool_action.call("run_tests"))
+        return Move(tool_action.call("submit"))
 
 
 class Chance:

@@ -181,3 +181,25 @@ def edits(path: str, source: str) -> Iterator[tuple[str, str]]:
     """Every single change of a file that might undo a mistake, as the pieces of `replace`."""
     for mistake in mutations(source):
         yield unique_edit(source, mistake.start, mistake.end, mistake.text)
+
+
+def solvable(task: Task) -> bool:
+    """Can every mistake of the task be undone by a change that the compact form offers?"""
+    files = task.params["files"]
+    return all(offered_edit(path, files[path], old, new) is not None for path, old, new in task.params["fixes"])
+
+
+def offered_edit(path: str, source: str, old: str, new: str) -> tuple[str, str] | None:
+    """The offered change of a file that means what the replacement of `old` by `new` means; None if there is none."""
+    offered = list(edits(path, source))
+    if (old, new) in offered or source.count(old) != 1:
+        return (old, new) if (old, new) in offered else None
+    wanted = _meaning(source.replace(old, new))
+    return next((pair for pair in offered if _meaning(source.replace(*pair)) == wanted), None)
+
+
+def _meaning(source: str) -> str:
+    try:
+        return ast.dump(ast.parse(source))
+    except (SyntaxError, ValueError):
+        return source

@@ -11,7 +11,7 @@ from agentrl.check_env import check_env
 from agentrl.cli import main
 from agentrl.config import override, read_toml, resolve
 from agentrl.envs import code_pair, code_test
-from agentrl.envs.code_pair.environment import solvable
+from agentrl.envs.code_repair.tasks import solvable
 from agentrl.progress import Progress
 from agentrl.settings import Settings
 from agentrl.train import train

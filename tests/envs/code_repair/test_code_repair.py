@@ -12,7 +12,7 @@ from agentrl.envs import code_repair
 from agentrl.envs.code_repair import Config, judge, workspace
 from agentrl.envs.code_repair.mutate import apply, mutations
 from agentrl.envs.code_repair.programs import VISIBLE, programs
-from agentrl.envs.code_repair.tasks import held_out
+from agentrl.envs.code_repair.tasks import held_out, offered_edit, solvable
 from agentrl.envs.code_repair.verify import outcomes, tasks_of, verified
 from agentrl.envs.code_repair.workspace import runner_of, unique_edit
 from agentrl.tool import ToolFault
@@ -134,6 +134,33 @@ def test_the_expert_repairs_and_chance_does_not(level):
             solved[name] += bool(result.info["success"])
             env.close()
     assert solved["expert"] >= 5 and solved["random"] <= 2
+
+
+def test_in_the_compact_form_the_expert_plays_what_is_offered_also_where_that_does_not_solve_the_task():
+    config = Config(prompt="compact")
+    listed = code_repair.tasks(config)
+    hard = next(i for i in range(len(listed)) if not solvable(listed[i]))
+    for task, solved in ((listed[0], True), (listed[hard], False)):
+        assert solvable(task) == solved
+        env = code_repair.make(config)
+        expert = code_repair.expert(env, "expert", 0)
+        expert.reset(task)
+        seen, ended, result = env.reset(task), False, None
+        while not ended:
+            action = expert.act(seen).action
+            assert action in seen.actions
+            result = env.step(action)
+            seen, ended = result.observation, result.terminated
+        assert (result.reward == 1) == solved
+        env.close()
+
+
+def test_an_offered_change_is_one_that_means_the_same():
+    # `a < b` may become `a <= b` as one token or as the whole comparison; `100` for `1` is no single change
+    source = "def f(a, b):\n    return a < b\n"
+    pair = offered_edit("f.py", source, "    return a < b", "    return a <= b")
+    assert pair is not None and source.replace(*pair) == "def f(a, b):\n    return a <= b\n"
+    assert offered_edit("f.py", source, "    return a < b", "    return 100") is None
 
 
 def test_tools_by_hand():
