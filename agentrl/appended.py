@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentrl.graph import Tokens
+from agentrl.graph.step_graph import Tokens
 
 
 def appended(

@@ -2,9 +2,10 @@
 
     def loss(inputs: LossInputs, config: Config) -> LossOutput
 
-It returns one number a token; `agentrl.update` multiplies by the aggregation weight, adds KL and entropy terms and
-sums. All tokens of a step are always in one call. A `Config` with a true `whole_episodes` gets all of an episode's
-tokens in one call too; on a branched graph, each root-to-leaf path's as an episode of its own (`agentrl.copies`).
+It returns one number a token; `agentrl.trainer.update` multiplies by the aggregation weight, adds KL and entropy terms
+and sums. All tokens of a step are always in one call. A `Config` with a true `whole_episodes` gets all of an episode's
+tokens in one call too; on a branched graph, each root-to-leaf path's as an episode of its own
+(`agentrl.trainer.path_weights`).
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ class LossInputs:
         old_logprob: the trainer's log-probability before the first update.
         ref_logprob: under the reference model, or None.
         entropy: nats, of the distribution the token was drawn from, or None if nobody asked.
-        positive, negative: the step's P and M (see `agentrl.credit.Credit`), both >= 0.
+        positive, negative: the step's P and M (see `agentrl.credit.method.Credit`), both >= 0.
         weight: multiplicity of terms without an advantage.
         step: int64, the step (or copy of a step) of each token.
         path: int64, the episode (or root-to-leaf path) of each token.

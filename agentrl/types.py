@@ -1,4 +1,4 @@
-"""The values that cross module borders. The step graph has its own module, `agentrl.graph`."""
+"""The values that cross module borders. The step graph has its own module, `agentrl.graph.step_graph`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,8 +69,8 @@ class Observation:
 class StepResult(NamedTuple):
     """One environment step, unpacking as Gymnasium's five.
 
-    `info["success"]` (bool) is the environment's word on success so far; `info["signals"]` (names and finite
-    numbers) are what rewards can be composed of (`agentrl.rewards`); other entries are free. If both flags are set,
+    `info["success"]` (bool) is the environment's word on success so far; `info["signals"]` (names and finite numbers)
+    are what rewards can be composed of (`agentrl.credit.rewards`); other entries are free. If both flags are set,
     terminated wins.
     """
 

@@ -19,8 +19,8 @@ import credit_plain
 import numpy as np
 
 from agentrl import catalogue
-from agentrl.graph import COLUMNS, StepGraph, Tokens
-from agentrl.similarity import first_fit
+from agentrl.graph.similarity import first_fit
+from agentrl.graph.step_graph import COLUMNS, StepGraph, Tokens
 
 LENGTH, GROUP, STATES, TOKENS = 20, 8, 40, 4
 OPTIONS = {"m_grpo": {"align": "off"}}

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.config import read_toml
-from agentrl.stats import paired_bootstrap, wilson
+from agentrl.evaluate.stats import paired_bootstrap, wilson
 
 MODES = ("sampled", "greedy")
 

@@ -25,7 +25,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from agentrl.engines.hf import HfEngine
-from agentrl.sampling import Sampling
+from agentrl.engines.sampling import Sampling
 from agentrl.types import Observation, Request
 
 VOCAB = 5120

@@ -20,17 +20,17 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from agentrl import word_tokenizer
-from agentrl.actor import PolicyActor
 from agentrl.catalogue import load
-from agentrl.chat import Chat
+from agentrl.chat import word_tokenizer
+from agentrl.chat.template import Chat
 from agentrl.engines.hf import HfEngine
-from agentrl.limits import Limits
-from agentrl.records import EpisodeRecord
-from agentrl.rollout import Player, play
-from agentrl.sampling import Sampling
-from agentrl.threads import ThreadPool
-from agentrl.tool_env import environment
+from agentrl.engines.sampling import Sampling
+from agentrl.env.limits import Limits
+from agentrl.env.threads import ThreadPool
+from agentrl.rollout.actor import PolicyActor
+from agentrl.rollout.play import Player, play
+from agentrl.rollout.records import EpisodeRecord
+from agentrl.tool_env.environment import environment
 from agentrl.types import Generation, Request
 
 CALL = '<tool_call>{"name": "look_up", "arguments": {"key": %d}}</tool_call>'

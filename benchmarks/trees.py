@@ -31,20 +31,20 @@ import numpy as np
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from agentrl import store
-from agentrl.annotate import annotate
-from agentrl.credit import assign
+from agentrl.credit.method import assign
 from agentrl.engines.hf import HfEngine
-from agentrl.forward import network
-from agentrl.graph import StepGraph, Tokens, paths
-from agentrl.layout import unshared
-from agentrl.pack import pack
-from agentrl.progress import Progress
-from agentrl.runner import Run
-from agentrl.sampling import Sampling
-from agentrl.settings import Settings
+from agentrl.engines.sampling import Sampling
+from agentrl.graph import store
+from agentrl.graph.step_graph import StepGraph, Tokens, paths
+from agentrl.model.forward import network
+from agentrl.model.layout import unshared
+from agentrl.model.pack import pack
+from agentrl.run.progress import Progress
+from agentrl.run.run import Run
+from agentrl.settings.recipe import Settings
+from agentrl.trainer.annotate import annotate
+from agentrl.trainer.update import update
 from agentrl.types import Observation, Request
-from agentrl.update import update
 
 TREE = {"name": "tree"}
 LAYOUTS = ("once", "merged", "expanded")

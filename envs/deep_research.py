@@ -19,13 +19,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.env import Env, Move
+from agentrl.env.prompt import Parsed, Past
+from agentrl.env.protocol import Env, Move
 from agentrl.envs.search_qa import scores
 from agentrl.envs.search_qa.encyclopaedia import RELATIONS, world
 from agentrl.envs.search_qa.env import names_in
 from agentrl.envs.search_qa.prompts import read
 from agentrl.envs.search_qa.questions import ask, questions, understand
-from agentrl.prompt import Parsed, Past
 from agentrl.types import Errand, Observation, Reply, Status, StepResult, Task
 
 EXPERTS = ("expert", "careless", "random")

@@ -17,8 +17,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agentrl.code_session import CodeResult, CodeRunner, CodeSession, fault
-from agentrl.code_text import Convention, describe
+from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, fault
+from agentrl.tool.code_text import Convention, describe
 
 BACKEND = "e2b"
 FORMATS = ("html", "markdown", "svg", "png", "jpeg", "pdf", "latex", "json", "javascript")
@@ -268,7 +268,7 @@ class AsyncE2BSession:
 
 
 class Runner:
-    """Opens sessions of one configuration; see `agentrl.code_session.CodeRunner`."""
+    """Opens sessions of one configuration; see `agentrl.tool.code.CodeRunner`."""
 
     backend = BACKEND
 

@@ -20,9 +20,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from agentrl.catalogue import nearest
-from agentrl.tool import ToolError, ToolFault
-from agentrl.tool_schema import ToolSpec, inlined
-from agentrl.waiting import run_all, shared_loop
+from agentrl.tool.coroutines import run_all, shared_loop
+from agentrl.tool.protocol import ToolError, ToolFault
+from agentrl.tool.schema import ToolSpec, inlined
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
 PING_S = 5.0  # for a server to show that it is alive, after a call that took too long
@@ -274,7 +274,7 @@ def content(result: Any) -> str:
 
 
 class Toolbox:
-    """The tools of one server; see `agentrl.tool.Toolbox`."""
+    """The tools of one server; see `agentrl.tool.protocol.Toolbox`."""
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if the server cannot be used."""

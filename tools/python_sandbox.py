@@ -16,8 +16,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.code_session import CodeRunner, CodeSession, fault
-from agentrl.code_text import Convention, describe, with_print
+from agentrl.tool.code import CodeRunner, CodeSession, fault
+from agentrl.tool.code_text import Convention, describe, with_print
 from agentrl.tools._sandbox.interpreter import entries
 from agentrl.tools._sandbox.launch import Limits
 from agentrl.tools._sandbox.probe import choose
@@ -44,7 +44,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class Runner:
-    """Opens local sessions of one configuration; see `agentrl.code_session.CodeRunner`."""
+    """Opens local sessions of one configuration; see `agentrl.tool.code.CodeRunner`."""
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox holds here, or a package is not installed."""

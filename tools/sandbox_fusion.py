@@ -17,8 +17,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agentrl.code_session import CodeResult, CodeRunner, CodeSession, fault
-from agentrl.code_text import Convention, describe
+from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, fault
+from agentrl.tool.code_text import Convention, describe
 
 BACKEND = "sandbox_fusion"
 RETRIED = (429, 502, 503, 504)
@@ -150,7 +150,7 @@ def _error(stderr: str) -> tuple[str, str, str, str]:
 
 
 class Runner:
-    """Opens sessions of one configuration; see `agentrl.code_session.CodeRunner`."""
+    """Opens sessions of one configuration; see `agentrl.tool.code.CodeRunner`."""
 
     backend = BACKEND
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.credit import Credit
-from agentrl.graph import StepGraph
+from agentrl.credit.method import Credit
+from agentrl.graph.step_graph import StepGraph
 
 
 def compare(graph: StepGraph, credits: Mapping[str, Credit], top: int) -> list[dict[str, Any]]:

@@ -11,12 +11,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrl import tool_action, world
-from agentrl.calls import function_of
 from agentrl.cli._parser import Parser
 from agentrl.config import Entry, override, resolve
-from agentrl.env import Env
-from agentrl.pool import EnvFault, Slot
+from agentrl.env import hooks as world
+from agentrl.env.pool import EnvFault, Slot
+from agentrl.env.protocol import Env
+from agentrl.tool import action as tool_action
+from agentrl.tool.calls import function_of
 from agentrl.types import Observation, StepResult, Task
 
 TEXT = {"type": "string"}

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from agentrl import catalogue
 from agentrl.cli._parser import Parser, positive
 from agentrl.config import merge, override, validate
-from agentrl.retrieval import Passage, Retriever
-from agentrl.tool import ToolFault
+from agentrl.tool.protocol import ToolFault
+from agentrl.tool.retrieval import Passage, Retriever
 
 BODY_BYTES = 64 << 20  # longest request
 

@@ -20,12 +20,12 @@ from agentrl.cli._parser import Parser, positive, seed, temperature
 from agentrl.types import Status
 
 if TYPE_CHECKING:
-    from agentrl.branch_stored import Place
-    from agentrl.graph import StepGraph
-    from agentrl.records import EpisodeRecord
-    from agentrl.settings import Settings
+    from agentrl.evaluate.play_on import Place
+    from agentrl.graph.step_graph import StepGraph
+    from agentrl.rollout.records import EpisodeRecord
+    from agentrl.settings.recipe import Settings
 
-STAGE = 4  # of the noise keys, after those of `agentrl.runner`
+STAGE = 4  # of the noise keys, after those of `agentrl.run.run`
 
 
 def main(words: Sequence[str]) -> int:
@@ -42,11 +42,11 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(words)
     path = stored(given.run, given.iteration)
-    from agentrl import store
-    from agentrl.branch_graft import graft, mark, rewarded
-    from agentrl.branch_stored import find, returns
     from agentrl.config import read_toml
-    from agentrl.settings import Settings
+    from agentrl.evaluate.attach_branches import graft, mark, rewarded
+    from agentrl.evaluate.play_on import find, returns
+    from agentrl.graph import store
+    from agentrl.settings.recipe import Settings
 
     place = find(store.read(path), given.episode, given.turn)
     exact = given.policy is None or Path(given.policy).resolve() == given.run.resolve()
@@ -64,7 +64,7 @@ def main(words: Sequence[str]) -> int:
 
 def stored(run: Path, iteration: int | None) -> Path:
     """The graph file of a run's iteration, or its newest."""
-    from agentrl.runfolder import RunFolder
+    from agentrl.run.folder import RunFolder
 
     if not (run / "config.toml").is_file():
         raise ValueError(f"{run} is no run folder: it has no config.toml")
@@ -81,10 +81,10 @@ def stored(run: Path, iteration: int | None) -> Path:
 
 def play(given: Any, settings: "Settings", place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
     """The continuations, under the run's environment, limits and context, by whoever is to play them."""
-    from agentrl import world
-    from agentrl.branch_stored import play_on
-    from agentrl.contestant import Contestant
-    from agentrl.loop import Loop
+    from agentrl.env import hooks as world
+    from agentrl.evaluate.play_on import play_on
+    from agentrl.run.evaluated_policy import Contestant
+    from agentrl.run.event_loop import Loop
 
     tables, entry = settings.tables, settings.env
     limits = tables.limits

@@ -12,7 +12,7 @@ import numpy as np
 
 from agentrl.cli._parser import Parser
 from agentrl.config import read_text
-from agentrl.stats import mcnemar, paired_bootstrap
+from agentrl.evaluate.stats import mcnemar, paired_bootstrap
 
 
 def main(words: Sequence[str]) -> int:

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from agentrl import catalogue, store
+from agentrl import catalogue
 from agentrl.cli._compare_credit import compare
 from agentrl.cli._compare_credit import table as compared
 from agentrl.cli._parser import Parser, positive
-from agentrl.credit import Credit, assign
-from agentrl.graph import PROBE, StepGraph
-from agentrl.interchange import read_steps
+from agentrl.credit.method import Credit, assign
+from agentrl.graph import store
+from agentrl.graph.jsonl import read_steps
+from agentrl.graph.step_graph import PROBE, StepGraph
 
 
 def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl import world
 from agentrl.cli._parser import Parser, positive, seed, temperature
 from agentrl.config import Entry, merge, override, resolve
-from agentrl.sampler import ENDLESS
+from agentrl.env import hooks as world
+from agentrl.rollout.sampler import ENDLESS
 from agentrl.types import Task
 
 BUDGET = "limits."  # how a word begins that is no option of the environment
@@ -28,15 +28,15 @@ def main(words: Sequence[str]) -> int:
     given = parse(words)
     if given.out is not None:
         check_out(given.out)
-    from agentrl.contestant import Contestant
+    from agentrl.run.evaluated_policy import Contestant
 
     contestant = Contestant.of(given.policy, given.env)
     entry = environment(given, contestant.env_options)
     tasks = panel(given, entry)
-    from agentrl.evaluate import evaluate
-    from agentrl.loop import Loop
-    from agentrl.progress import Progress
-    from agentrl.rollout import TooManyFaults
+    from agentrl.evaluate.evaluation import evaluate
+    from agentrl.rollout.play import TooManyFaults
+    from agentrl.run.event_loop import Loop
+    from agentrl.run.progress import Progress
 
     limits = contestant.limits(budgets(given))
     pool = world.pool(
@@ -59,7 +59,7 @@ def main(words: Sequence[str]) -> int:
     if given.out is not None:
         from dataclasses import asdict
 
-        from agentrl.store import write_atomically
+        from agentrl.graph.store import write_atomically
 
         whole = {**summary, "outcomes": [asdict(o) for o in report.outcomes]}
         write_atomically(given.out, json.dumps(whole, indent=1).encode())

@@ -12,11 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from agentrl import catalogue, world
+from agentrl import catalogue
 from agentrl.cli._parser import Parser
 from agentrl.config import Entry, override, resolve
-from agentrl.env import Env
-from agentrl.policies import ExpertActor, read_actions
+from agentrl.env import hooks as world
+from agentrl.env.protocol import Env
+from agentrl.rollout.baselines import ExpertActor, read_actions
 from agentrl.types import Errand, Observation, Reply, StepResult, Task
 
 
@@ -87,11 +88,11 @@ class Table:
 
     def _reply(self, errand: Errand) -> Reply:
         """Play an errand to its end."""
-        from agentrl import agents
-        from agentrl.errands import reply_of
-        from agentrl.limits import Limits
-        from agentrl.loop import Loop
-        from agentrl.rollout import play
+        from agentrl.env.limits import Limits
+        from agentrl.rollout import agents
+        from agentrl.rollout.agent_calls import reply_of
+        from agentrl.rollout.play import play
+        from agentrl.run.event_loop import Loop
 
         chosen = agents.sections(self.entry, {})
         team = agents.team(self.entry, resolve("context", {"name": "full"}), Limits(), "expert", chosen)

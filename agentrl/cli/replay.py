@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from agentrl import rewards, store, world
-from agentrl.agents import Agent
 from agentrl.cli._parser import Parser, positive
 from agentrl.config import override, read_toml
-from agentrl.graph import StepGraph
-from agentrl.loop import Loop
-from agentrl.replay import Replayed, Stage, keys, replay
-from agentrl.settings import Settings
+from agentrl.credit import rewards
+from agentrl.env import hooks as world
+from agentrl.evaluate.replay import Replayed, Stage, keys, replay
+from agentrl.graph import store
+from agentrl.graph.step_graph import StepGraph
+from agentrl.rollout.agents import Agent
+from agentrl.run.event_loop import Loop
+from agentrl.settings.recipe import Settings
 
 SHOWN = 10  # differences printed
 

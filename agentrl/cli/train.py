@@ -23,7 +23,7 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("--dry-run", action="store_true")
     given = parser.parse_intermixed_args(words)
-    from agentrl.settings import Settings
+    from agentrl.settings.recipe import Settings
 
     settings = Settings.load(given.recipe, given.overrides)
     if given.dry_run:
@@ -31,9 +31,9 @@ def main(words: Sequence[str]) -> int:
 
         print(tomli_w.dumps(settings.dump()))
         return 0
-    from agentrl import picture
-    from agentrl.rollout import TooManyFaults
-    from agentrl.train import train
+    from agentrl.report import curve as picture
+    from agentrl.rollout.play import TooManyFaults
+    from agentrl.run.train import train
 
     if settings.tables.log.picture:
         picture.check()

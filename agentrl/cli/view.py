@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from agentrl.cli._parser import Parser, seed
-from agentrl.graph import StepGraph
-from agentrl.store import read
+from agentrl.graph.export import KINDS, to_json, word
+from agentrl.graph.step_graph import StepGraph
+from agentrl.graph.store import read
 from agentrl.types import Status
-from agentrl.view import KINDS, to_json, word
 
 
 def main(words: Sequence[str]) -> int:

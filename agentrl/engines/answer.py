@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.sampling import Sampling, fold
-from agentrl.trie import Trie
+from agentrl.chat.trie import Trie
+from agentrl.engines.sampling import Sampling, fold
 from agentrl.types import Finish, Generation, Request
 
 _FREE = np.zeros(0, np.int64)

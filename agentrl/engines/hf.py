@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentrl.distribution import draw, top_entropy
+from agentrl.chat.trie import Tries
 from agentrl.engines.answer import Answer, Words
-from agentrl.engines.runner import Chunk, choose_runner
+from agentrl.engines.distribution import draw, top_entropy
+from agentrl.engines.forwards import Chunk, choose_runner
+from agentrl.engines.sampling import Sampling, uniforms
 from agentrl.engines.slots import Donor, Slots
 from agentrl.engines.support import base_config
-from agentrl.sampling import Sampling, uniforms
-from agentrl.trie import Tries
 from agentrl.types import Generation, Request
 
 _WORTH = 32  # tokens a copy from another slot must save
@@ -47,7 +47,7 @@ class Stats:
 
 
 class HfEngine:
-    """See the module. Implements `agentrl.policy.Policy`.
+    """See the module. Implements `agentrl.engines.policy.Policy`.
 
     Args:
         model: a transformers causal language model, or one wrapped by peft. Used as it is: whoever changes its weights

@@ -18,9 +18,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agentrl.policies import Wordless
-from agentrl.pool import EnvFault
-from agentrl.sampling import fold
+from agentrl.engines.sampling import fold
+from agentrl.env.pool import EnvFault
+from agentrl.rollout.baselines import Wordless
 from agentrl.types import Finish, Generation, Request
 
 FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # all else is "stop"

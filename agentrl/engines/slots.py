@@ -1,6 +1,6 @@
 """Which tokens the KV cache holds: one row (slot) a session, kept across turns.
 
-Only bookkeeping lives here, in NumPy; the tensors are in `agentrl.engines.store`.
+Only bookkeeping lives here, in NumPy; the tensors are in `agentrl.engines.kv_store`.
 """
 
 from typing import NamedTuple

@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from pydantic import BaseModel, Field
 
-from agentrl.chat import Chat
-from agentrl.context import Ask, History, fresh
-from agentrl.prompt import Prompt
+from agentrl.chat.template import Chat
+from agentrl.env.prompt import Prompt
+from agentrl.rollout.context import Ask, History, fresh
 from agentrl.types import Rewrite
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
+from agentrl.algorithms._subgoals import FILLS as FILLS
 from agentrl.algorithms.context import full
-from agentrl.context import Ask, History
-from agentrl.prompt import Parsed, Past, Prompt
-from agentrl.subgoals import FILLS as FILLS
+from agentrl.env.prompt import Parsed, Past, Prompt
+from agentrl.rollout.context import Ask, History
 from agentrl.types import Observation, Status
 
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)

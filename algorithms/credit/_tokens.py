@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentrl.credit import Credit, where
-from agentrl.graph import StepGraph
-from agentrl.segments import broadcast, mean
+from agentrl.credit.method import Credit, where
+from agentrl.graph.segments import broadcast, mean
+from agentrl.graph.step_graph import StepGraph
 
 
 class TokenRows(NamedTuple):

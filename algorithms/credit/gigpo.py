@@ -7,7 +7,7 @@ earlier steps. `preset=official` takes these. Deliberately not reproduced: rows 
 the statistics, and the float32 noise of constant groups, which give exactly 0 here. No bootstrap on
 truncation in either.
 
-`similarity=0.9` groups states whose texts are similar instead of equal (`agentrl.similarity`): the official
+`similarity=0.9` groups states whose texts are similar instead of equal (`agentrl.graph.similarity`): the official
 greedy first fit, whose partition depends on the order of rows.
 """
 
@@ -18,10 +18,10 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from agentrl.algorithms.credit import grpo
-from agentrl.credit import Credit
-from agentrl.graph import StepGraph
-from agentrl.segments import count, group_norm, keys, scan
-from agentrl.similarity import similar_states
+from agentrl.credit.method import Credit
+from agentrl.graph.segments import count, group_norm, keys, scan
+from agentrl.graph.similarity import similar_states
+from agentrl.graph.step_graph import StepGraph
 
 PAPER = "GiGPO, arXiv:2505.10978"
 NEEDS = ("state",)

@@ -15,10 +15,10 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit import grpo
-from agentrl.credit import Credit
-from agentrl.graph import StepGraph
-from agentrl.merged import graph_values
-from agentrl.segments import Singleton, group_max, group_norm, keys
+from agentrl.credit.method import Credit
+from agentrl.graph.merged_values import graph_values
+from agentrl.graph.segments import Singleton, group_max, group_norm, keys
+from agentrl.graph.step_graph import StepGraph
 
 PAPER = "GraphGPO, arXiv:2605.26684"
 NEEDS = ("state",)

@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from agentrl.credit import Credit, Options
-from agentrl.graph import StepGraph
-from agentrl.segments import Singleton, Std, group_norm
+from agentrl.credit.method import Credit, Options
+from agentrl.graph.segments import Singleton, Std, group_norm
+from agentrl.graph.step_graph import StepGraph
 
 PAPER = "GRPO, arXiv:2402.03300"
 

@@ -15,9 +15,9 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit import gigpo, grpo
-from agentrl.credit import Credit, Options
-from agentrl.graph import StepGraph
-from agentrl.segments import Singleton, Std, context_key, depth, group_norm, keys
+from agentrl.credit.method import Credit, Options
+from agentrl.graph.segments import Singleton, Std, context_key, depth, group_norm, keys
+from agentrl.graph.step_graph import StepGraph
 
 PAPER = "HGPO, arXiv:2602.22817"
 NEEDS = ("state",)

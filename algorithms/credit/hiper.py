@@ -3,9 +3,9 @@
 Source: HiPER, arXiv:2602.16165, official code (compute_hae_advantage). A row with `segment_start` (and an
 episode's first row) begins a segment. Low level, per turn: delta = r + gamma V_low(next) - V_low inside a
 segment, with V_high(next segment's start) beyond its end, where the recursion is cut. High level, per segment
-of L turns: delta = sum gamma^i r_i + gamma^L V_high(next start) - V_high(start), carried on by gamma^L
-lam_segment. `advantage` belongs to the action tokens of every turn, `advantage_high` to the subgoal tokens of
-segment starts (0 elsewhere). Where the steps say which token is which (`token_level` of `agentrl.subgoals`), tokens are
+of L turns: delta = sum gamma^i r_i + gamma^L V_high(next start) - V_high(start), carried on by gamma^L lam_segment.
+`advantage` belongs to the action tokens of every turn, `advantage_high` to the subgoal tokens of segment starts (0
+elsewhere). Where the steps say which token is which (`token_level` of `agentrl.algorithms._subgoals`), tokens are
 credited so: actions low, sub-goals of segment starts high, other sub-goals and all that is neither nothing; else
 every token has its turn's low advantage, on trees too. The released code gives the switch the advantage of a third
 critic, on whether to terminate, or, with `assign_high_to_switch` (here `switch=high`), the high one; there is no third
@@ -19,11 +19,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from agentrl.algorithms._subgoals import ACTION, SUBGOAL, SWITCH
 from agentrl.algorithms.credit.turn_ppo import bootstrap_value
-from agentrl.credit import Credit, Options
-from agentrl.graph import StepGraph
-from agentrl.segments import broadcast, following, scan, whiten
-from agentrl.subgoals import ACTION, SUBGOAL, SWITCH
+from agentrl.credit.method import Credit, Options
+from agentrl.graph.segments import broadcast, following, scan, whiten
+from agentrl.graph.step_graph import StepGraph
 
 PAPER = "HiPER, arXiv:2602.16165"
 NEEDS = ("value", "value_high")

@@ -5,16 +5,16 @@ episode's first row is the tracker's estimate *before* the update; A = whiten(sc
 batch of episodes (sample std, (x - mean) / sqrt(variance + 1e-8)); no groups. `Tracker` is the one piece of
 state of the catalogue, and stays outside of credit, which is pure.
 
-A training run keeps the tracker and fills `value` from it (`agentrl.stream`).
+A training run keeps the tracker and fills `value` from it (`agentrl.trainer.prompt_values`).
 """
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from agentrl.credit import Credit, Options, where
-from agentrl.graph import StepGraph
-from agentrl.segments import whiten
+from agentrl.credit.method import Credit, Options, where
+from agentrl.graph.segments import whiten
+from agentrl.graph.step_graph import StepGraph
 
 PAPER = "SPO (single stream), arXiv:2509.13232"
 READS = ("value",)

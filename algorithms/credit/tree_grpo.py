@@ -17,9 +17,9 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit.grpo import votes
-from agentrl.credit import Credit, Options
-from agentrl.graph import StepGraph
-from agentrl.segments import Singleton, Std, broadcast, group_norm, keys
+from agentrl.credit.method import Credit, Options
+from agentrl.graph.segments import Singleton, Std, broadcast, group_norm, keys
+from agentrl.graph.step_graph import StepGraph
 
 PAPER = "Tree-GRPO, arXiv:2509.21240"
 NEEDS = ("tree",)

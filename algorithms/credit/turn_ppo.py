@@ -14,9 +14,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from agentrl.credit import Credit, Options, where
-from agentrl.graph import StepGraph
-from agentrl.segments import following, gae, whiten
+from agentrl.credit.method import Credit, Options, where
+from agentrl.graph.segments import following, gae, whiten
+from agentrl.graph.step_graph import StepGraph
 
 PAPER = "turn-PPO, arXiv:2512.17008"
 NEEDS = ("value",)

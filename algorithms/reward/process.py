@@ -11,9 +11,9 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel
 
-from agentrl.graph import StepGraph
-from agentrl.rewards import signal
-from agentrl.segments import following
+from agentrl.credit.rewards import signal
+from agentrl.graph.segments import following
+from agentrl.graph.step_graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):

@@ -15,9 +15,9 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.expansion import Branch, Expansion, adopt, lost
-from agentrl.graph import CANDIDATE
-from agentrl.records import EpisodeRecord
+from agentrl.graph.step_graph import CANDIDATE
+from agentrl.rollout.expansion import Branch, Expansion, adopt, lost
+from agentrl.rollout.records import EpisodeRecord
 from agentrl.types import Status
 
 FILLS = ("candidate",)
@@ -36,7 +36,7 @@ def leaves(config: Config, copies: int) -> int:
 
 
 async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
-    """See `agentrl.expansion`. Each chain is followed by the candidates of its states."""
+    """See `agentrl.rollout.expansion`. Each chain is followed by the candidates of its states."""
     done: dict[int, EpisodeRecord] = {}  # by number of chain, as what follows
     others: dict[int, list[EpisodeRecord]] = {}  # its candidates
     passed: dict[int, list[EpisodeRecord]] = {}  # what it was before its latest step

@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel
 
-from agentrl.expansion import Expansion
-from agentrl.records import EpisodeRecord
+from agentrl.rollout.expansion import Expansion
+from agentrl.rollout.records import EpisodeRecord
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -16,5 +16,5 @@ def leaves(config: Config, copies: int) -> int:
 
 
 async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
-    """See `agentrl.expansion`."""
+    """See `agentrl.rollout.expansion`."""
     return await batch.begin(copies)

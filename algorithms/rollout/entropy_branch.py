@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.expansion import Branch, Expansion, lost
-from agentrl.records import EpisodeRecord, StepRecord
+from agentrl.rollout.expansion import Branch, Expansion, lost
+from agentrl.rollout.records import EpisodeRecord, StepRecord
 
 FILLS = ("tree",)
 ENTROPY = True
@@ -48,7 +48,7 @@ def leaves(config: Config, copies: int) -> int:
 
 
 async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
-    """See `agentrl.expansion`."""
+    """See `agentrl.rollout.expansion`."""
     begun = min(config.initial or max(1, copies // 2), copies)
     going: dict[int, list[Going]] = {group: [] for group in batch.groups}
     for record in await batch.begin(begun, remember=True):

@@ -18,8 +18,8 @@ from itertools import groupby
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
-from agentrl.expansion import Branch, Expansion, adopt, lost
-from agentrl.records import EpisodeRecord
+from agentrl.rollout.expansion import Branch, Expansion, adopt, lost
+from agentrl.rollout.records import EpisodeRecord
 
 FILLS = ("tree",)
 
@@ -47,7 +47,7 @@ def leaves(config: Config, copies: int) -> int:
 
 
 async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
-    """See `agentrl.expansion`."""
+    """See `agentrl.rollout.expansion`."""
     found = await batch.begin(config.trees, remember=config.rounds > 0)
     for number in range(config.rounds):
         drawn: list[Branch] = []

@@ -11,9 +11,9 @@ whose probes all failed is lost.
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.expansion import Branch, Expansion, lost
-from agentrl.graph import PROBE
-from agentrl.records import EpisodeRecord
+from agentrl.graph.step_graph import PROBE
+from agentrl.rollout.expansion import Branch, Expansion, lost
+from agentrl.rollout.records import EpisodeRecord
 from agentrl.types import Status
 
 FILLS = ("value",)
@@ -34,7 +34,7 @@ def leaves(config: Config, copies: int) -> int:
 
 
 async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
-    """See `agentrl.expansion`. Probes follow the chains."""
+    """See `agentrl.rollout.expansion`. Probes follow the chains."""
     chains = await batch.begin(copies, remember=True)
     at = [Branch(r, t) for r in chains if not lost(r) for t in range(0, len(r.steps), config.every)]
     probes = await batch.go_on([branch for branch in at for _ in range(config.probes)], kind=PROBE)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.graph import StepGraph
-from agentrl.sampler import ENDLESS
+from agentrl.graph.step_graph import StepGraph
+from agentrl.rollout.sampler import ENDLESS
 from agentrl.types import Task
 
 
@@ -30,7 +30,7 @@ def bin_of(key: str) -> str:
 
 
 class Sampler:
-    """See `agentrl.sampler.Sampler`."""
+    """See `agentrl.rollout.sampler.Sampler`."""
 
     def __init__(self, config: Config, tasks: Sequence[Task], seed: int) -> None:
         self._config, self._tasks, self._seed, self._batch = config, tasks, seed, 0
@@ -74,5 +74,5 @@ class Sampler:
 
 
 def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler:
-    """See `agentrl.sampler`."""
+    """See `agentrl.rollout.sampler`."""
     return Sampler(config, tasks, seed)

@@ -10,8 +10,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from agentrl.algorithms.sampler import uniform
-from agentrl.graph import StepGraph
-from agentrl.segments import moments
+from agentrl.graph.segments import moments
+from agentrl.graph.step_graph import StepGraph
 from agentrl.types import Task
 
 
@@ -22,7 +22,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 def make(config: Config, tasks: Sequence[Task], seed: int) -> uniform.Sampler:
-    """See `agentrl.sampler`."""
+    """See `agentrl.rollout.sampler`."""
     return uniform.Sampler(uniform.Config(), tasks, seed)
 
 

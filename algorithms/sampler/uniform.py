@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from pydantic import BaseModel
 
-from agentrl.graph import StepGraph
-from agentrl.sampler import ENDLESS
+from agentrl.graph.step_graph import StepGraph
+from agentrl.rollout.sampler import ENDLESS
 from agentrl.types import Task
 
 
@@ -15,7 +15,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class Sampler:
-    """See `agentrl.sampler.Sampler`."""
+    """See `agentrl.rollout.sampler.Sampler`."""
 
     def __init__(self, config: Config, tasks: Sequence[Task], seed: int) -> None:
         self._tasks, self._seed, self._drawn = tasks, seed, 0
@@ -49,5 +49,5 @@ class Sampler:
 
 
 def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler:
-    """See `agentrl.sampler`."""
+    """See `agentrl.rollout.sampler`."""
     return Sampler(config, tasks, seed)

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from agentrl.env.prompt import Parsed, Past
 from agentrl.envs.alfworld.words import TASK, WELCOME
-from agentrl.prompt import Parsed, Past
 from agentrl.types import Observation, Status
 
 _CJK = re.compile("[\u4e00-\u9fff]")

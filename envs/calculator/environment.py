@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl import tool_action
+from agentrl.env.prompt import Parsed, Past, Prompt
 from agentrl.envs.calculator import notebook
 from agentrl.envs.calculator.problem import NEXT, Calculator, Config
 from agentrl.envs.calculator.stories import PARTS, ROOM, Part, write
-from agentrl.prompt import Parsed, Past, Prompt
-from agentrl.rows import read_rows
-from agentrl.tool_env import environment
-from agentrl.tool_listed import Listed
-from agentrl.tool_tasks import RowTasks
+from agentrl.tool import action as tool_action
+from agentrl.tool_env.environment import environment
+from agentrl.tool_env.listed import Listed
+from agentrl.tool_env.rows import read_rows
+from agentrl.tool_env.tasks import RowTasks
 from agentrl.types import Observation, Status
 
 hooks = environment(Calculator, rows=[], config=Config, snapshots=True, module=__name__)

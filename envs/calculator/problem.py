@@ -8,11 +8,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from agentrl import tool_action
 from agentrl.config import resolve
-from agentrl.tool import ToolError
-from agentrl.tool_env import Done
-from agentrl.tool_setup import ToolConfig
+from agentrl.tool import action as tool_action
+from agentrl.tool.protocol import ToolError
+from agentrl.tool_env.environment import Done
+from agentrl.tool_env.setup import ToolConfig
 
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 ASK = " Answer with the number alone."

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from agentrl import tool_action
-from agentrl.code_session import CodeResult, CodeRunner, CodeSession, fault, open_runner
-from agentrl.code_text import Convention, describe, fenced_code, with_print
 from agentrl.envs.code_math.answers import boxed, final_answer, same
-from agentrl.tool_env import Done
-from agentrl.tool_setup import ToolConfig
+from agentrl.tool import action as tool_action
+from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, fault, open_runner
+from agentrl.tool.code_text import Convention, describe, fenced_code, with_print
+from agentrl.tool_env.environment import Done
+from agentrl.tool_env.setup import ToolConfig
 
 NUMBER = re.compile(r"-?\d+")
 OPERATORS = ("+", "-", "*", "//", "%")

@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
-from agentrl import tool_action
 from agentrl.envs import code_repair
 from agentrl.envs.code_repair.tasks import edits
 from agentrl.envs.code_repair.workspace import Workspace
 from agentrl.envs.code_test.environment import ask
-from agentrl.tool_env import environment
+from agentrl.tool import action as tool_action
+from agentrl.tool_env.environment import environment
 
 SYSTEM = "You repair Python code. Look at the files, change them, have them tested, and submit."
 ROLE = (

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from agentrl import tool_action
-from agentrl.env import Env, Move
+from agentrl.env.prompt import Parsed, Past, Prompt
+from agentrl.env.protocol import Env, Move
 from agentrl.envs.code_repair.tasks import edits, offered_edit
 from agentrl.envs.code_repair.workspace import Config, Workspace, runner_of
-from agentrl.prompt import Parsed, Past, Prompt
-from agentrl.tool_env import environment
-from agentrl.tool_listed import Listed
+from agentrl.tool import action as tool_action
+from agentrl.tool_env.environment import environment
+from agentrl.tool_env.listed import Listed
 from agentrl.types import Observation, Status, Task
 
 SYSTEM = "You repair Python code. Look at the files, change them, run the tests, and submit."

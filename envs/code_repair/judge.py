@@ -9,7 +9,7 @@ import ast
 import json
 from collections.abc import Mapping, Sequence
 
-from agentrl.code_session import CodeResult, CodeRunner, CodeSession, fault
+from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, fault
 
 RUN_TESTS = """
 import glob, importlib, sys

@@ -12,8 +12,8 @@ from agentrl.envs.code_repair.mutate import Mutation, apply, mutations
 from agentrl.envs.code_repair.programs import Program, programs
 from agentrl.envs.code_repair.verify import verified
 from agentrl.envs.code_repair.workspace import Config, runner_of, unique_edit
-from agentrl.rows import read_rows
-from agentrl.tool_tasks import RowTasks, draw
+from agentrl.tool_env.rows import read_rows
+from agentrl.tool_env.tasks import RowTasks, draw
 from agentrl.types import Task
 
 STATEMENT = """\

@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator
 from importlib.resources import files
 
-from agentrl.code_session import CodeRunner, open_runner
 from agentrl.envs.code_repair import judge
 from agentrl.envs.code_repair.mutate import apply, mutations
 from agentrl.envs.code_repair.programs import VISIBLE, Program, programs
+from agentrl.tool.code import CodeRunner, open_runner
 
 TIMEOUT_S = 2.0
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from agentrl.code_session import CodeRunner, open_runner
-from agentrl.code_text import describe
 from agentrl.envs.code_repair import judge
-from agentrl.tool_setup import ToolConfig
+from agentrl.tool.code import CodeRunner, open_runner
+from agentrl.tool.code_text import describe
+from agentrl.tool_env.setup import ToolConfig
 
 FILE_LIMIT = 100_000  # characters
 FILES_LIMIT = 100

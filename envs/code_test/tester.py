@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from agentrl import tool_action
 from agentrl.envs import code_repair
 from agentrl.envs.code_repair.workspace import Workspace
-from agentrl.tool_env import environment
+from agentrl.tool import action as tool_action
+from agentrl.tool_env.environment import environment
 
 SYSTEM = "You test Python code that others write. Read it, write tests, run them, and report."
 

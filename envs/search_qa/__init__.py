@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from agentrl.env import Env, Expert
+from agentrl.env.prompt import Prompt
+from agentrl.env.protocol import Env, Expert
 from agentrl.envs.search_qa.commands import about, write
 from agentrl.envs.search_qa.config import Config
 from agentrl.envs.search_qa.env import SearchQA
 from agentrl.envs.search_qa.experts import EXPERTS, make_expert
 from agentrl.envs.search_qa.prompts import choose
 from agentrl.envs.search_qa.tasks import benchmark, entities, find, gold, kind, tasks
-from agentrl.prompt import Prompt
 
 __all__ = [
     "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "WAITS", "Config", "benchmark", "commands", "entities", "expert",

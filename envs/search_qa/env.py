@@ -13,7 +13,7 @@ from agentrl.envs.search_qa.config import Config
 from agentrl.envs.search_qa.encyclopaedia import RELATIONS, world
 from agentrl.envs.search_qa.lexicon import lexicon
 from agentrl.envs.search_qa.prompts import INFORMATION, INVALID, read
-from agentrl.retrieval import Passage, Retriever, write
+from agentrl.tool.retrieval import Passage, Retriever, write
 from agentrl.types import Observation, Status, StepResult, Task
 
 
@@ -46,7 +46,7 @@ class State:
 
 
 class SearchQA:
-    """A question a task. A lost retriever raises `agentrl.tool.ToolFault`, which nobody answers for."""
+    """A question a task. A lost retriever raises `agentrl.tool.protocol.ToolFault`, which nobody answers for."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

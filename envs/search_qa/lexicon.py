@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from agentrl.envs.search_qa.encyclopaedia import world
-from agentrl.retrieval import Passage
+from agentrl.tool.retrieval import Passage
 
 K1, B, TITLE = 0.9, 0.4, 3
 _WORD = re.compile(r"\w+")
@@ -39,7 +39,7 @@ class Lexicon:
         self._one = lru_cache(maxsize=50_000)(self._search)
 
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
-        """See `agentrl.retrieval.Retriever`; ties in corpus order."""
+        """See `agentrl.tool.retrieval.Retriever`; ties in corpus order."""
         return [list(self._one(query, k)) for query in queries]
 
     def _search(self, query: str, k: int) -> tuple[Passage, ...]:

@@ -6,8 +6,8 @@ An action is what stands in the tags: `<search>query</search>` or `<answer>words
 import re
 from collections.abc import Sequence
 
+from agentrl.env.prompt import Parsed, Past, Prompt
 from agentrl.envs.search_qa.config import Config
-from agentrl.prompt import Parsed, Past, Prompt
 from agentrl.types import Observation, Status
 
 # Search-R1's own sentences (github.com/PeterGriffinJin/Search-R1, Apache-2.0), its English kept: released models were

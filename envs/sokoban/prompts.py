@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from agentrl.env.prompt import Parsed, Past
 from agentrl.envs.sokoban.rules import ACTIONS, LEGEND, MOVES
-from agentrl.prompt import Parsed, Past
 from agentrl.types import Observation, Status
 
 _ROLE = "You are an expert agent operating in the Sokoban environment. Push every box onto a target."

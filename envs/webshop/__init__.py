@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from agentrl.env import Env, Expert
+from agentrl.env.prompt import Prompt
+from agentrl.env.protocol import Env, Expert
 from agentrl.envs.webshop.config import Config
-from agentrl.prompt import Prompt
 from agentrl.types import Task
 
 __all__ = [

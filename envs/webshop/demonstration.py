@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from agentrl import store
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.environment import WebShop
 from agentrl.envs.webshop.market import open_market
 from agentrl.envs.webshop.panel import make_task
 from agentrl.envs.webshop.prompts import choose
-from agentrl.records import EpisodeRecord, StepRecord, build_graph
+from agentrl.graph import store
+from agentrl.rollout.records import EpisodeRecord, StepRecord, build_graph
 from agentrl.types import Generation, Status
 
 AGENT = "person"

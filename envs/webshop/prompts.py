@@ -7,9 +7,9 @@ the sentences are ours.
 import re
 from collections.abc import Sequence
 
+from agentrl.env.prompt import Parsed, Past, Plain, Prompt
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.views import SEPARATOR
-from agentrl.prompt import Parsed, Past, Plain, Prompt
 from agentrl.types import Observation, Status
 
 LONGEST_WITH_HISTORY = 13_000  # characters; beyond it verl-agent drops the history

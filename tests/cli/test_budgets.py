@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agentrl import models
 from agentrl.cli import main
+from agentrl.model import load as models
 
 SUMS, WALK = "tests.core.toys.sums", "tests.core.toys.walk"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentrl import store
 from agentrl.cli.credit import main
-from agentrl.interchange import read_steps
+from agentrl.graph import store
+from agentrl.graph.jsonl import read_steps
 
 ROWS = [
     {"group": "g", "episode": "b", "turn": 0, "reward": 0, "state": "s"},

@@ -9,9 +9,9 @@ import pytest
 from agentrl.cli import main
 from agentrl.cli._serve_mcp import Table, address
 from agentrl.config import Entry, resolve
-from agentrl.tool_env import environment
-from agentrl.waiting import run_all
-from agentrl.world import tasks
+from agentrl.env.hooks import tasks
+from agentrl.tool.coroutines import run_all
+from agentrl.tool_env.environment import environment
 
 SUMS = resolve("envs", {"name": "tests.core.toys.sums"})
 

@@ -6,7 +6,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from agentrl.chat import Chat
+from agentrl.chat.template import Chat
 
 OPEN = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 TEMPLATES = {

@@ -26,7 +26,7 @@ from transformers import (
 )
 
 from agentrl.engines.hf import HfEngine
-from agentrl.sampling import Sampling
+from agentrl.engines.sampling import Sampling
 from agentrl.types import Observation, Request
 
 VOCAB, END = 97, 1

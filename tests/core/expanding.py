@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from agentrl import world
 from agentrl.config import resolve
-from agentrl.expansion import Expansion
-from agentrl.records import EpisodeRecord
+from agentrl.env import hooks as world
+from agentrl.rollout.expansion import Expansion
+from agentrl.rollout.records import EpisodeRecord
 from agentrl.types import Task
 from tests.core.playing import WALK, entry, player
 

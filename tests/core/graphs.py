@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from agentrl.graph import COLUMNS, StepGraph, Tokens, path_lengths
+from agentrl.graph.step_graph import COLUMNS, StepGraph, Tokens, path_lengths
 
 VOCABULARY = 23
 torch.set_num_threads(1)  # more threads are slower at this size, and far slower beside other work

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from agentrl import world
-from agentrl.actor import PolicyActor
 from agentrl.config import Entry, resolve
-from agentrl.policies import Random, Scripted
-from agentrl.pool import Pool
-from agentrl.records import EpisodeRecord
-from agentrl.rollout import Limits, Player, play
+from agentrl.env import hooks as world
+from agentrl.env.pool import Pool
+from agentrl.rollout.actor import PolicyActor
+from agentrl.rollout.baselines import Random, Scripted
+from agentrl.rollout.play import Limits, Player, play
+from agentrl.rollout.records import EpisodeRecord
 from agentrl.types import Task
 
 WALK, FAULTY = "tests.core.toys.walk", "tests.core.toys.faulty"

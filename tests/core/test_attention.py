@@ -6,9 +6,9 @@ import torch
 from torch.nn.attention.flex_attention import create_mask, flex_attention
 from transformers import BloomConfig, Qwen3Config
 
-from agentrl.attention import BLOCK, attending_over_trees, block_mask, make_plan, tree_attention
-from agentrl.forward import _whole_blocks, network
-from agentrl.layout import lay_out
+from agentrl.model.forward import _whole_blocks, network
+from agentrl.model.layout import lay_out
+from agentrl.model.tree_attention import BLOCK, attending_over_trees, block_mask, make_plan, tree_attention
 from tests.core.graphs import VOCABULARY, chains, partial, tiny_model, trees, windows
 
 GRAPHS = [chains, trees, windows, partial]

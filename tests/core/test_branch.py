@@ -5,13 +5,13 @@ import asyncio
 import numpy as np
 import pytest
 
-from agentrl import world
-from agentrl.branch import Point, StateMismatch, go_back, own_copy
-from agentrl.context import History
-from agentrl.expansion import Branch
-from agentrl.pool import InlinePool, Slot
-from agentrl.prompt import Past
-from agentrl.rollout import Limits
+from agentrl.env import hooks as world
+from agentrl.env.pool import InlinePool, Slot
+from agentrl.env.prompt import Past
+from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
+from agentrl.rollout.context import History
+from agentrl.rollout.expansion import Branch
+from agentrl.rollout.play import Limits
 from agentrl.types import Message, Observation, Status
 from tests.core.expanding import expansion, walks
 from tests.core.playing import entry

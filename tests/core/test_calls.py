@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.utils.chat_parsing import parse_response
 
-from agentrl import calls
-from agentrl.calls import Call, Calls, Malformed, Span, token_spans
-from agentrl.calls._expression import read_expression, write_expression
+from agentrl.tool import calls
+from agentrl.tool.calls import Call, Calls, Malformed, Span, token_spans
+from agentrl.tool.calls._expression import read_expression, write_expression
 
 
 def schema(name: str, required: tuple[str, ...] = (), **types: str) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from agentrl import word_tokenizer
-from agentrl.chat import Chat, special_texts, template_report
+from agentrl.chat import word_tokenizer
+from agentrl.chat.template import Chat, special_texts, template_report
 from agentrl.types import Message
 from tests.core.chats import TEMPLATES, chat, tokenizer
 

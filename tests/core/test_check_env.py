@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from agentrl.check_env import check_env
+from agentrl.gym.check import check_env
 from tests.core.playing import WALK, entry
 from tests.core.toys import walk
 

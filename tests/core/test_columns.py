@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl import needs
-from agentrl.annotate import annotate
-from agentrl.credit import assign
-from agentrl.critic import CriticConfig
-from agentrl.gold import Gold
-from agentrl.learner import Learner, OptimConfig
-from agentrl.stream import Stream
+from agentrl.credit.method import assign
+from agentrl.settings import requirements as needs
+from agentrl.trainer.annotate import annotate
+from agentrl.trainer.critic import CriticConfig
+from agentrl.trainer.gold_answer import Gold
+from agentrl.trainer.learner import Learner, OptimConfig
+from agentrl.trainer.prompt_values import Stream
+from agentrl.trainer.update import UpdateConfig
 from agentrl.types import Status
-from agentrl.update import UpdateConfig
 from tests.core.graphs import Row, build, loaded, tiny_model, trees, windows
 
 single_stream = importlib.import_module("agentrl.algorithms.credit.single_stream")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from agentrl import catalogue
 from agentrl.config import merge, override, parse_value, read_toml, resolve, validate
-from agentrl.settings import Settings
+from agentrl.settings.recipe import Settings
 from tests.core.playing import WALK, entry
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from agentrl import models
 from agentrl.cli import main
-from agentrl.contestant import Contestant
+from agentrl.model import load as models
+from agentrl.run.evaluated_policy import Contestant
 from tests.core.playing import WALK
 
 RUN = {"env": {"name": "alfworld"}, "model": {"new": {"layers": 1, "hidden": 16}}}

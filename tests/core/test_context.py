@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from agentrl.config import resolve
-from agentrl.context import History
-from agentrl.prompt import Past, Plain
+from agentrl.env.prompt import Past, Plain
+from agentrl.rollout.context import History
 from agentrl.types import Message, Observation
 from tests.core.chats import chat
 

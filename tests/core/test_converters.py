@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from agentrl.converters import from_messages, from_verl
-from agentrl.interchange import steps_graph
+from agentrl.graph.converters import from_messages, from_verl
+from agentrl.graph.jsonl import steps_graph
 
 CHAT = [
     {"role": "system", "content": "be brief"},

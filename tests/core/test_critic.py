@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl import needs
-from agentrl.annotate import annotate
-from agentrl.credit import Credit, assign
-from agentrl.critic import Critic, CriticConfig, beside, first_sampled, maker, with_tails
-from agentrl.forward import network
-from agentrl.learner import Learner, OptimConfig
-from agentrl.models import ModelConfig
-from agentrl.update import UpdateConfig, update
+from agentrl.credit.method import Credit, assign
+from agentrl.model.forward import network
+from agentrl.model.load import ModelConfig
+from agentrl.settings import requirements as needs
+from agentrl.trainer.annotate import annotate
+from agentrl.trainer.critic import Critic, CriticConfig, beside, first_sampled, maker, with_tails
+from agentrl.trainer.learner import Learner, OptimConfig
+from agentrl.trainer.update import UpdateConfig, update
 from tests.core.graphs import Row, build, chains, gradient, loaded, tiny_model, trees, windows
 
 METHODS = {name: importlib.import_module(f"agentrl.algorithms.credit.{name}") for name in ("turn_ppo", "poad", "gigpo")}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl.distribution import top_entropy
+from agentrl.engines.distribution import top_entropy
+from agentrl.engines.sampling import Sampling
 from agentrl.engines.slots import Slots
-from agentrl.sampling import Sampling
 from tests.core.engines import VOCAB, engine_of, make, plain_greedy, plain_logprobs, request, returned_logprobs
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl.engines.runner import PackedRunner
+from agentrl.engines.forwards import PackedRunner
 from tests.core.engines import (
     END,
     VOCAB,

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from agentrl import word_tokenizer
+from agentrl.chat import word_tokenizer
 from tests.core.engines import END, VOCAB, engine_of, make, plain_greedy, play, request
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl.engines.attention import Planner, Segment, attend, running
-from agentrl.engines.runner import PackedRunner, PlainRunner, choose_runner
+from agentrl.engines.forwards import PackedRunner, PlainRunner, choose_runner
+from agentrl.engines.kv_store import Store
+from agentrl.engines.slot_attention import Planner, Segment, attend, running
 from agentrl.engines.slots import Slots
-from agentrl.engines.store import Store
 from agentrl.engines.support import unsupported
 from tests.core.engines import MAKERS, make
 

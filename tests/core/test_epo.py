@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl.annotate import annotate
 from agentrl.config import override, validate
-from agentrl.credit import Credit
-from agentrl.epo import EpoConfig, PastEntropy
-from agentrl.graph import path_lengths
-from agentrl.learner import Learner, OptimConfig
-from agentrl.regularizers import LldsConfig, band_weight
-from agentrl.settings import Tables
-from agentrl.update import UpdateConfig, update
+from agentrl.credit.method import Credit
+from agentrl.graph.step_graph import path_lengths
+from agentrl.settings.recipe import Tables
+from agentrl.trainer.annotate import annotate
+from agentrl.trainer.entropy_band import EpoConfig, PastEntropy
+from agentrl.trainer.learner import Learner, OptimConfig
+from agentrl.trainer.regularizers import LldsConfig, band_weight
+from agentrl.trainer.update import UpdateConfig, update
 from tests.core.graphs import Row, build, chains, gradient, loaded, plain_tokens, tiny_model, windows
 
 ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")

@@ -7,20 +7,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from agentrl import models, world
-from agentrl.actor import PolicyActor
-from agentrl.branch import Point, go_back
-from agentrl.chat import Chat
+from agentrl.chat.template import Chat
 from agentrl.config import resolve
-from agentrl.context import Ask, History
 from agentrl.engines.hf import HfEngine
-from agentrl.limits import Limits
-from agentrl.models import NewModel
-from agentrl.policies import Random, Scripted
-from agentrl.prompt import Past
-from agentrl.records import build_graph
-from agentrl.rollout import Player, TooManyFaults, play
-from agentrl.sampling import Sampling
+from agentrl.engines.sampling import Sampling
+from agentrl.env import hooks as world
+from agentrl.env.limits import Limits
+from agentrl.env.prompt import Past
+from agentrl.model import load as models
+from agentrl.model.load import NewModel
+from agentrl.rollout.actor import PolicyActor
+from agentrl.rollout.baselines import Random, Scripted
+from agentrl.rollout.branch import Point, go_back
+from agentrl.rollout.context import Ask, History
+from agentrl.rollout.play import Player, TooManyFaults, play
+from agentrl.rollout.records import build_graph
 from agentrl.types import Reply, Status
 from tests.core.playing import FAULTY, WALK, entry
 from tests.core.toys.boss import ACTIONS, Boss

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from agentrl import world
-from agentrl.evaluate import evaluate
-from agentrl.limits import Limits
-from agentrl.policies import ExpertActor
-from agentrl.stats import wilson
+from agentrl.env import hooks as world
+from agentrl.env.limits import Limits
+from agentrl.evaluate.evaluation import evaluate
+from agentrl.evaluate.stats import wilson
+from agentrl.rollout.baselines import ExpertActor
 from tests.core.playing import FAULTY, WALK, entry, player, right
 from tests.core.toys import faulty
 

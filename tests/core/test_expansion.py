@@ -5,13 +5,13 @@ import asyncio
 import numpy as np
 import pytest
 
-from agentrl import world
-from agentrl.collect import Budget, Spent, batch_metrics, collect, leaf_episodes
 from agentrl.config import resolve
-from agentrl.graph import CANDIDATE, PROBE
-from agentrl.records import build_graph
-from agentrl.rewards import transforms
-from agentrl.rollout import Limits
+from agentrl.credit.rewards import transforms
+from agentrl.env import hooks as world
+from agentrl.graph.step_graph import CANDIDATE, PROBE
+from agentrl.rollout.collect import Budget, Spent, batch_metrics, collect, leaf_episodes
+from agentrl.rollout.play import Limits
+from agentrl.rollout.records import build_graph
 from agentrl.types import Status, Task
 from tests.core.playing import entry, player
 from tests.core.test_records import A, B, episode, step

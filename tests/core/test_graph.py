@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agentrl.graph import StepGraph, Tokens, path_lengths, paths
+from agentrl.graph.step_graph import StepGraph, Tokens, path_lengths, paths
 from agentrl.types import Status
 from tests.core.graphs import Row, build
 

@@ -12,9 +12,9 @@ import pytest
 from gymnasium.spaces.utils import flatten, unflatten
 from gymnasium.utils.env_checker import check_env
 
-import agentrl.gym
-from agentrl.gym import GymEnv
-from agentrl.text_space import UnicodeText
+import agentrl.gym.environment
+from agentrl.gym.environment import GymEnv
+from agentrl.gym.text_space import UnicodeText
 from tests.core.playing import WALK, entry
 
 ALFWORLD = "agentrl/ALFWorld-v0"

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from agentrl.graph import check
-from agentrl.interchange import read_steps, steps_graph
+from agentrl.graph.jsonl import read_steps, steps_graph
+from agentrl.graph.step_graph import check
 from agentrl.types import Status
 
 BASE = {"group": "g", "episode": "a", "turn": 0, "reward": 0.5}

@@ -6,13 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from agentrl.annotate import Annotated, annotate
-from agentrl.credit import Credit, assign, expand
-from agentrl.graph import PROBE, StepGraph, paths
-from agentrl.kl_reward import charge_kl
-from agentrl.learner import Learner, OptimConfig
+from agentrl.credit.method import Credit, assign, expand
+from agentrl.graph.step_graph import PROBE, StepGraph, paths
+from agentrl.trainer.annotate import Annotated, annotate
+from agentrl.trainer.kl_reward import charge_kl
+from agentrl.trainer.learner import Learner, OptimConfig
+from agentrl.trainer.update import UpdateConfig, update
 from agentrl.types import Status
-from agentrl.update import UpdateConfig, update
 from tests.core.graphs import Row, build, chains, loaded, plain_tokens, tiny_model, trees, windows
 
 ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")

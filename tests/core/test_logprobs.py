@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl.logprobs import token_stats
+from agentrl.model.logprobs import token_stats
 
 
 def csr(sets):

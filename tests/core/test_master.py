@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl.learner import Learner, OptimConfig
-from agentrl.master import Masters
-from agentrl.update import UpdateConfig, clone
+from agentrl.trainer.float32_masters import Masters
+from agentrl.trainer.learner import Learner, OptimConfig
+from agentrl.trainer.update import UpdateConfig, clone
 from tests.core.graphs import chains, loaded, tiny_model
 
 TINY = OptimConfig(lr=1e-5, weight_decay=0.0)

@@ -10,12 +10,13 @@ import torch
 from pydantic import ValidationError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentrl import models, word_tokenizer
-from agentrl.adapters import Lora, merged_state
-from agentrl.chat import Chat, template_report
+from agentrl.chat import word_tokenizer
+from agentrl.chat.template import Chat, template_report
 from agentrl.engines.hf import HfEngine
-from agentrl.models import ModelConfig, NewModel, load, restore, save
-from agentrl.sampling import Sampling
+from agentrl.engines.sampling import Sampling
+from agentrl.model import load as models
+from agentrl.model.adapters import Lora, merged_state
+from agentrl.model.load import ModelConfig, NewModel, load, restore, save
 from agentrl.types import Message
 from tests.core.engines import plain_logprobs, request
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentrl import world
 from agentrl.engines.openai import Endpoint, EndpointLost, OpenAIPolicy, from_word
-from agentrl.evaluate import evaluate, outcome
-from agentrl.pool import EnvFault
-from agentrl.rollout import Limits, TooManyFaults
+from agentrl.env import hooks as world
+from agentrl.env.pool import EnvFault
+from agentrl.evaluate.evaluation import evaluate, outcome
+from agentrl.rollout.play import Limits, TooManyFaults
 from agentrl.types import Message, Observation, Request, Status
 from tests.core.playing import entry, play_all, player
 

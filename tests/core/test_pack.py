@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agentrl.graph import StepGraph
-from agentrl.layout import Layout, lay_out, unshared
-from agentrl.pack import Batch, _paths_to, aggregation_weights, decisions, microbatches, pack
+from agentrl.graph.step_graph import StepGraph
+from agentrl.model.layout import Layout, lay_out, unshared
+from agentrl.model.pack import Batch, _paths_to, aggregation_weights, decisions, microbatches, pack
 from tests.core.graphs import Row, build, chains, partial, trees, windows
 
 GRAPHS = [chains, trees, windows, partial]

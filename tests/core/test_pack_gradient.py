@@ -9,12 +9,12 @@ import pytest
 import torch
 from transformers import Gemma3TextConfig, LlamaConfig, MambaConfig, MistralConfig
 
-from agentrl.annotate import annotate
-from agentrl.credit import Credit
-from agentrl.graph import Paths, StepGraph, path_lengths, paths
-from agentrl.learner import Learner, OptimConfig
-from agentrl.pack import decisions
-from agentrl.update import UpdateConfig, clone, update
+from agentrl.credit.method import Credit
+from agentrl.graph.step_graph import Paths, StepGraph, path_lengths, paths
+from agentrl.model.pack import decisions
+from agentrl.trainer.annotate import annotate
+from agentrl.trainer.learner import Learner, OptimConfig
+from agentrl.trainer.update import UpdateConfig, clone, update
 from tests.core.graphs import (
     VOCABULARY,
     Row,

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from agentrl.pool import EnvFault, InlinePool, Slot, checked_observation, checked_result, deadline
+from agentrl.env.pool import EnvFault, InlinePool, Slot, checked_observation, checked_result, deadline
 from agentrl.types import Observation, StepResult, Task
 from tests.core.toys import faulty, walk
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from agentrl import tool_action
-from agentrl.random_calls import random_action
-from agentrl.tool_schema import tool_spec
+from agentrl.tool import action as tool_action
+from agentrl.tool.random_calls import random_action
+from agentrl.tool.schema import tool_spec
 from agentrl.types import Observation
 
 TYPES = {

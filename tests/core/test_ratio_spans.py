@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from agentrl import catalogue
-from agentrl.credit import Credit, pool
-from agentrl.graph import path_lengths, paths
-from agentrl.learner import Learner, OptimConfig
-from agentrl.pack import microbatches, pack
-from agentrl.update import UpdateConfig, update
+from agentrl.credit.method import Credit, pool
+from agentrl.graph.step_graph import path_lengths, paths
+from agentrl.model.pack import microbatches, pack
+from agentrl.trainer.learner import Learner, OptimConfig
+from agentrl.trainer.update import UpdateConfig, update
 from tests.core.graphs import Row, build, chains, gradient, loaded, partial, plain_tokens, tiny_model, trees, windows
 
 gspo = importlib.import_module("agentrl.algorithms.loss.gspo")

@@ -13,8 +13,8 @@ import torch
 
 from agentrl.cli import main
 from agentrl.config import Entry
-from agentrl.credit import assign
-from agentrl.interchange import read_steps
+from agentrl.credit.method import assign
+from agentrl.graph.jsonl import read_steps
 from agentrl.loss import LossInputs
 
 README = Path(__file__).parents[2] / "README.md"
@@ -38,7 +38,7 @@ def test_the_environment_is_played_by_its_dotted_path_and_keeps_its_promises(tmp
     guess = module(tmp_path, monkeypatch, "guess", "class Guess")
     assert main(["eval", "readme_package.guess", "--policy", "random"]) == 0
     assert "on 8 tasks, each once" in capsys.readouterr().out
-    from agentrl.check_env import check_env
+    from agentrl.gym.check import check_env
 
     assert check_env(Entry("readme_package.guess", guess, guess.Config()), tasks=4) == []
 

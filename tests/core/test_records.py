@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from agentrl.graph import PLAYED
-from agentrl.records import EpisodeRecord, StepRecord, build_graph
+from agentrl.graph.step_graph import PLAYED
+from agentrl.rollout.records import EpisodeRecord, StepRecord, build_graph
 from agentrl.types import Generation, Observation, Status, Task
 
 A, B = Observation(text="room A", state_key="a"), Observation(text="room B")

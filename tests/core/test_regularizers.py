@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from agentrl.regularizers import band_weight, entropy_band, likelihood_guard, value_loss
+from agentrl.trainer.regularizers import band_weight, entropy_band, likelihood_guard, value_loss
 
 
 def tensor(*x):

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import tomli_w
 
-from agentrl import store, world
 from agentrl.cli import main
-from agentrl.graph import PROBE
-from agentrl.limits import Limits
-from agentrl.policies import Random
-from agentrl.records import build_graph
-from agentrl.replay import Stage, keys, replay
-from agentrl.settings import Settings
+from agentrl.env import hooks as world
+from agentrl.env.limits import Limits
+from agentrl.evaluate.replay import Stage, keys, replay
+from agentrl.graph import store
+from agentrl.graph.step_graph import PROBE
+from agentrl.rollout.baselines import Random
+from agentrl.rollout.records import build_graph
+from agentrl.settings.recipe import Settings
 from agentrl.types import Status
 from tests.core.playing import FAULTY, WALK, entry, play_all, player
 from tests.core.test_errands import BOSS, crew

@@ -6,15 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from agentrl import rewards
 from agentrl.config import override
-from agentrl.credit import expand
-from agentrl.graph import StepGraph, paths
-from agentrl.interchange import steps_graph
-from agentrl.records import build_graph
-from agentrl.rewards import describe, rescore, transforms
-from agentrl.segments import tree_down
-from agentrl.settings import Settings
+from agentrl.credit import rewards
+from agentrl.credit.method import expand
+from agentrl.credit.rewards import describe, rescore, transforms
+from agentrl.graph.jsonl import steps_graph
+from agentrl.graph.segments import tree_down
+from agentrl.graph.step_graph import StepGraph, paths
+from agentrl.rollout.records import build_graph
+from agentrl.settings.recipe import Settings
 from tests.core.test_records import A, episode, step
 
 NAN = math.nan

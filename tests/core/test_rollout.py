@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from agentrl import world
-from agentrl.actor import PolicyActor
-from agentrl.chat import Chat
-from agentrl.policies import ExpertActor, Random, Wordless
-from agentrl.pool import InlinePool
-from agentrl.records import build_graph
-from agentrl.rollout import Limits, TooManyFaults, play
+from agentrl.chat.template import Chat
+from agentrl.env import hooks as world
+from agentrl.env.pool import InlinePool
+from agentrl.rollout.actor import PolicyActor
+from agentrl.rollout.baselines import ExpertActor, Random, Wordless
+from agentrl.rollout.play import Limits, TooManyFaults, play
+from agentrl.rollout.records import build_graph
 from agentrl.types import Generation, Status, Task
 from tests.core.chats import chat
 from tests.core.playing import FAULTY, entry, play_all, player, right, script
@@ -109,7 +109,7 @@ def test_the_context_limit_ends_the_episode_and_refuses_a_first_prompt():
 def test_the_time_limit(monkeypatch):
     """Each answer takes 60 s of a clock of its own; the episode may take 100."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("agentrl.rollout.time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr("agentrl.rollout.play.time", SimpleNamespace(monotonic=lambda: clock.now))
 
     class Slow(Random):
         async def generate(self, request):

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from agentrl.metrics import Metrics, read
-from agentrl.runfolder import RunFolder
+from agentrl.run.folder import RunFolder
+from agentrl.run.metrics import Metrics, read
 
 CONFIG = {"run": {"seed": 0, "iterations": 10}, "credit": {"name": "gigpo", "gamma": 0.95}}
 

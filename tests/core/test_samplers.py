@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from agentrl import world
-from agentrl.collect import batch_metrics, collect
 from agentrl.config import resolve
-from agentrl.limits import Limits
-from agentrl.records import build_graph
+from agentrl.env import hooks as world
+from agentrl.env.limits import Limits
+from agentrl.rollout.collect import batch_metrics, collect
+from agentrl.rollout.records import build_graph
 from agentrl.types import Status, Task
 from tests.core.playing import FAULTY, entry, play_all, player, right
 from tests.core.toys import faulty
@@ -63,7 +63,7 @@ def test_draws_are_the_seeds_and_go_on_from_a_checkpoint(name, tasks):
 
 def outcome(won: dict[str, float]):
     """A graph of one-step episodes: task key -> score; None for one the environment spoiled."""
-    from agentrl.records import EpisodeRecord, StepRecord
+    from agentrl.rollout.records import EpisodeRecord, StepRecord
     from agentrl.types import Generation, Observation
 
     records = []

@@ -3,8 +3,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from agentrl.distribution import draw, nucleus
-from agentrl.sampling import Sampling, fold, uniforms
+from agentrl.engines.distribution import draw, nucleus
+from agentrl.engines.sampling import Sampling, fold, uniforms
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +130,7 @@ def test_blocks_do_not_change_the_draw(monkeypatch):
     logits = torch.randn(17, 50, generator=torch.Generator().manual_seed(0))
     noise, sampling = uniforms(keys(17), np.arange(17)), Sampling(top_p=0.8)
     whole = draw(logits, sampling, noise, [None] * 17)
-    monkeypatch.setattr("agentrl.distribution._BLOCK", 150)
+    monkeypatch.setattr("agentrl.engines.distribution._BLOCK", 150)
     parts = draw(logits, sampling, noise, [None] * 17)
     np.testing.assert_array_equal(whole.ids, parts.ids)
     np.testing.assert_array_equal(whole.logprobs, parts.logprobs)

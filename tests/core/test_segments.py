@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrl.segments import (
+from agentrl.graph.segments import (
     context_key,
     count,
     depth,

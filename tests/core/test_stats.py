@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy
 
-from agentrl.stats import mcnemar, paired_bootstrap, wilson
+from agentrl.evaluate.stats import mcnemar, paired_bootstrap, wilson
 
 
 @pytest.mark.parametrize(("won", "n"), [(0, 1), (1, 1), (0, 20), (20, 20), (7, 20), (121, 134), (1, 1000)])

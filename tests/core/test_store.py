@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from agentrl.graph import Tokens
-from agentrl.store import read, to_bytes, write, write_atomically
+from agentrl.graph.step_graph import Tokens
+from agentrl.graph.store import read, to_bytes, write, write_atomically
 from tests.core.graphs import Row, build
 
 
@@ -79,7 +79,7 @@ def test_other_files_are_one_sentence(tmp_path):
 
 
 def test_a_file_of_a_later_format_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("agentrl.store.VERSION", 9)
+    monkeypatch.setattr("agentrl.graph.store.VERSION", 9)
     write(graph(), tmp_path / "later")
     monkeypatch.undo()
     with pytest.raises(ValueError, match=r"of format 9, this agentrl reads 1"):

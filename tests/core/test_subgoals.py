@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from agentrl.algorithms._subgoals import ACTION, REST, SUBGOAL, SWITCH, Subgoals, levels, switches
 from agentrl.algorithms.context import plan
 from agentrl.algorithms.credit import hiper
 from agentrl.config import resolve
-from agentrl.prompt import Plain
-from agentrl.subgoals import ACTION, REST, SUBGOAL, SWITCH, Subgoals, levels, switches
+from agentrl.env.prompt import Plain
 from agentrl.types import Observation, Status
 from tests.core.graphs import chains
 

@@ -2,12 +2,13 @@
 
 import pytest
 
-from agentrl import word_tokenizer, world
-from agentrl.calls import load
-from agentrl.chat import Chat
-from agentrl.prompt import Plain
-from agentrl.template import broken_turn, conversation, report
-from agentrl.tool_words import ToolWords
+from agentrl.chat import word_tokenizer
+from agentrl.chat.template import Chat
+from agentrl.env import hooks as world
+from agentrl.env.prompt import Plain
+from agentrl.tool.calls import load
+from agentrl.tool_env.prompt import ToolWords
+from agentrl.tool_env.template_check import broken_turn, conversation, report
 from tests.core.chats import TEMPLATES, tokenizer
 from tests.core.test_tool_env_prompts import ON, PLAIN, QWEN
 

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import pytest
 
-from agentrl import world
-from agentrl.policies import Scripted
-from agentrl.pool import EnvFault, InlinePool
-from agentrl.records import build_graph
-from agentrl.rollout import Limits
-from agentrl.store import to_bytes
-from agentrl.threads import Thread, ThreadPool
-from agentrl.tool_env import environment
+from agentrl.env import hooks as world
+from agentrl.env.pool import EnvFault, InlinePool
+from agentrl.env.threads import Thread, ThreadPool
+from agentrl.graph.store import to_bytes
+from agentrl.rollout.baselines import Scripted
+from agentrl.rollout.play import Limits
+from agentrl.rollout.records import build_graph
+from agentrl.tool_env.environment import environment
 from agentrl.types import Status
 from tests.core.playing import FAULTY, entry, play_all, player, right, script
 from tests.core.test_tool_env import ON as SUMS
@@ -124,7 +124,7 @@ def test_a_call_that_computes_for_ever_is_stopped_and_its_thread_ends():
 
 
 def test_so_many_hanging_calls_are_a_fault_of_the_run_and_those_that_came_back_are_not_counted(monkeypatch):
-    monkeypatch.setattr("agentrl.threads.MOST_GIVEN_UP", 2)
+    monkeypatch.setattr("agentrl.env.threads.MOST_GIVEN_UP", 2)
     pool = ThreadPool(lambda: faulty.make(faulty.Config()), timeout_s=0.1)
 
     async def hang(seconds: float) -> str:

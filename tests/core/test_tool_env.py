@@ -14,19 +14,22 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from agentrl import tool_action, tool_env, tool_setup, world
-from agentrl.branch import Point, go_back
-from agentrl.check_env import check_env
-from agentrl.context import History
-from agentrl.evaluate import outcome
-from agentrl.policies import ExpertActor, Random, Scripted
-from agentrl.pool import InlinePool
-from agentrl.prompt import Past
-from agentrl.records import build_graph
-from agentrl.rollout import Limits
-from agentrl.tool_env import environment
+from agentrl.env import hooks as world
+from agentrl.env.pool import InlinePool
+from agentrl.env.prompt import Past
+from agentrl.evaluate.evaluation import outcome
+from agentrl.gym.check import check_env
+from agentrl.rollout.baselines import ExpertActor, Random, Scripted
+from agentrl.rollout.branch import Point, go_back
+from agentrl.rollout.context import History
+from agentrl.rollout.play import Limits
+from agentrl.rollout.records import build_graph
+from agentrl.tool import action as tool_action
+from agentrl.tool.coroutines import run_all
+from agentrl.tool_env import environment as tool_env
+from agentrl.tool_env import setup as tool_setup
+from agentrl.tool_env.environment import environment
 from agentrl.types import Message, Status, Task
-from agentrl.waiting import run_all
 from tests.core.playing import entry, play_all, player
 from tests.core.toys import sums
 

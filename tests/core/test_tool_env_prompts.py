@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from agentrl import world
-from agentrl.chat import Chat
-from agentrl.policies import ExpertActor
-from agentrl.tool_env import environment
+from agentrl.chat.template import Chat
+from agentrl.env import hooks as world
+from agentrl.rollout.baselines import ExpertActor
+from agentrl.tool_env.environment import environment
 from agentrl.types import Message
 from tests.core.chats import tokenizer
 from tests.core.playing import entry, play_all, player
@@ -70,7 +70,7 @@ def test_tools_can_be_left_out_of_the_prompt():
 
 
 def test_the_word_tokenizer_speaks_tools():
-    from agentrl import word_tokenizer
+    from agentrl.chat import word_tokenizer
 
     words = world.words(ON)
     seen = sums.make(sums.Config()).reset(world.tasks(ON)[7])

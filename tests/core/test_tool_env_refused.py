@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentrl.env import Env
-from agentrl.tool_env import environment
+from agentrl.env.protocol import Env
+from agentrl.tool_env.environment import environment
 from tests.core.toys import sums
 
 

@@ -9,17 +9,17 @@ import pytest
 import torch
 from transformers import Qwen3Config
 
-from agentrl import world
-from agentrl.actor import PolicyActor
-from agentrl.chat import Chat
-from agentrl.credit import Credit
-from agentrl.forward import Network
-from agentrl.learner import Learner, OptimConfig
-from agentrl.policies import Wordless
-from agentrl.records import EpisodeRecord, build_graph
-from agentrl.rollout import Limits
+from agentrl.chat.template import Chat
+from agentrl.credit.method import Credit
+from agentrl.env import hooks as world
+from agentrl.model.forward import Network
+from agentrl.rollout.actor import PolicyActor
+from agentrl.rollout.baselines import Wordless
+from agentrl.rollout.play import Limits
+from agentrl.rollout.records import EpisodeRecord, build_graph
+from agentrl.trainer.learner import Learner, OptimConfig
+from agentrl.trainer.update import UpdateConfig, clone, update
 from agentrl.types import Generation, Request
-from agentrl.update import UpdateConfig, clone, update
 from tests.core.chats import tokenizer
 from tests.core.graphs import loaded, tiny_model
 from tests.core.playing import entry, play_all, player

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agentrl import tool_action
-from agentrl.tool_env import SnapshotToolEnv, environment
-from agentrl.tool_listed import Listed
+from agentrl.tool import action as tool_action
+from agentrl.tool_env.environment import SnapshotToolEnv, environment
+from agentrl.tool_env.listed import Listed
 
 
 class Counter:

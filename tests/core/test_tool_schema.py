@@ -11,7 +11,7 @@ import pytest
 from pydantic import Field
 from transformers.utils import get_json_schema
 
-from agentrl.tool_schema import as_words, tool_spec, tool_specs
+from agentrl.tool.schema import as_words, tool_spec, tool_specs
 
 
 class Color(enum.Enum):

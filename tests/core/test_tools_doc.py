@@ -9,13 +9,13 @@ from types import ModuleType
 
 import pytest
 
-from agentrl import world
-from agentrl.calls import names
-from agentrl.check_env import check_env
 from agentrl.cli import main
 from agentrl.config import resolve
-from agentrl.rollout import Limits
-from agentrl.tool_schema import tool_spec
+from agentrl.env import hooks as world
+from agentrl.gym.check import check_env
+from agentrl.rollout.play import Limits
+from agentrl.tool.calls import names
+from agentrl.tool.schema import tool_spec
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.S)

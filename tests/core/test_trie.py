@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from agentrl.trie import Trie, Tries
+from agentrl.chat.trie import Trie, Tries
 
 END = 9
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from agentrl.annotate import annotate, logprobs, mismatch
-from agentrl.credit import Credit
-from agentrl.learner import Learner, OptimConfig
-from agentrl.minibatch import families, split
-from agentrl.regularizers import kl_term
-from agentrl.update import UpdateConfig, clone, update
+from agentrl.credit.method import Credit
+from agentrl.trainer.annotate import annotate, logprobs, mismatch
+from agentrl.trainer.learner import Learner, OptimConfig
+from agentrl.trainer.minibatch import families, split
+from agentrl.trainer.regularizers import kl_term
+from agentrl.trainer.update import UpdateConfig, clone, update
 from tests.core.graphs import Row, build, chains, gradient, loaded, partial, plain_tokens, tiny_model, trees, windows
 
 ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")

@@ -7,14 +7,14 @@ import networkx
 import numpy as np
 import pytest
 
-from agentrl import world
 from agentrl.cli import main
-from agentrl.credit import Credit
-from agentrl.graph import PROBE
-from agentrl.limits import Limits
-from agentrl.records import build_graph
-from agentrl.store import write
-from agentrl.view import to_json, to_networkx
+from agentrl.credit.method import Credit
+from agentrl.env import hooks as world
+from agentrl.env.limits import Limits
+from agentrl.graph.export import to_json, to_networkx
+from agentrl.graph.step_graph import PROBE
+from agentrl.graph.store import write
+from agentrl.rollout.records import build_graph
 from tests.core.playing import entry, play_all, player
 
 

@@ -8,13 +8,14 @@ import signal
 
 import pytest
 
-from agentrl import workers, world
-from agentrl.actor import PolicyActor
-from agentrl.policies import ExpertActor, Random
-from agentrl.pool import EnvFault, InlinePool
-from agentrl.rollout import Limits
+from agentrl.env import hooks as world
+from agentrl.env import processes as workers
+from agentrl.env.pool import EnvFault, InlinePool
+from agentrl.env.processes import WorkerPool
+from agentrl.rollout.actor import PolicyActor
+from agentrl.rollout.baselines import ExpertActor, Random
+from agentrl.rollout.play import Limits
 from agentrl.types import Status, Task
-from agentrl.workers import WorkerPool
 from tests.core.playing import FAULTY, WALK, entry, play_all, player, right, script
 from tests.core.toys import faulty, walk
 

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from agentrl import store, world
-from agentrl.agents import rows_of
 from agentrl.cli import main
 from agentrl.config import override, read_toml
-from agentrl.progress import Progress
-from agentrl.settings import Settings
-from agentrl.train import train
+from agentrl.env import hooks as world
+from agentrl.graph import store
+from agentrl.rollout.agents import rows_of
+from agentrl.run.progress import Progress
+from agentrl.run.train import train
+from agentrl.settings.recipe import Settings
 
 RECIPE = """
 [run]

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentrl import store
 from agentrl.cli import main
-from agentrl.graph import PLAYED, PROBE, StepGraph
+from agentrl.graph import store
+from agentrl.graph.step_graph import PLAYED, PROBE, StepGraph
 from tests.runs.test_branching import RECIPE, complaint
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentrl import store
 from agentrl.cli import main
-from agentrl.credit import forked
-from agentrl.graph import CANDIDATE, PLAYED, PROBE
-from agentrl.pack import decisions
-from agentrl.pool import Slot
+from agentrl.credit.method import forked
+from agentrl.env.pool import Slot
+from agentrl.graph import store
+from agentrl.graph.step_graph import CANDIDATE, PLAYED, PROBE
+from agentrl.model.pack import decisions
 
 RECIPE = """
 [run]

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentrl import store
 from agentrl.cli import main
 from agentrl.config import read_toml
-from agentrl.settings import Settings
+from agentrl.graph import store
+from agentrl.settings.recipe import Settings
 
 RECIPE = Path(__file__).parents[2] / "benchmarks" / "recipes" / "alfworld-gigpo-1.5b.toml"
 SMALL = (

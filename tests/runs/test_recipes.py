@@ -9,7 +9,7 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.config import read_toml
-from agentrl.settings import Settings
+from agentrl.settings.recipe import Settings
 
 RECIPES = Path(__file__).parents[2] / "benchmarks" / "recipes"
 SMALL = (

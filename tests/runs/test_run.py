@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agentrl import store
 from agentrl.cli import main
+from agentrl.graph import store
 
 RECIPE = """
 [run]

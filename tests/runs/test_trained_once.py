@@ -9,14 +9,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from agentrl import catalogue, store
+from agentrl import catalogue
 from agentrl.cli import main
 from agentrl.config import resolve
-from agentrl.credit import Credit, assign, forked
-from agentrl.graph import StepGraph, paths
-from agentrl.learner import Learner, OptimConfig
-from agentrl.pack import decisions, token_rows
-from agentrl.update import UpdateConfig, update
+from agentrl.credit.method import Credit, assign, forked
+from agentrl.graph import store
+from agentrl.graph.step_graph import StepGraph, paths
+from agentrl.model.pack import decisions, token_rows
+from agentrl.trainer.learner import Learner, OptimConfig
+from agentrl.trainer.update import UpdateConfig, update
 from benchmarks.trees import expanded
 from tests.core.graphs import gradient, loaded
 from tests.runs.test_branching import RECIPE

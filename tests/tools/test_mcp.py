@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agentrl.tool import ToolError, ToolFault
-from agentrl.tool_env import environment
-from agentrl.waiting import run_all
+from agentrl.tool.coroutines import run_all
+from agentrl.tool.protocol import ToolError, ToolFault
+from agentrl.tool_env.environment import environment
 
 pytest.importorskip("mcp")
 from agentrl.tools.mcp import Config, closed, make

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.retrieval import Passage
+from agentrl.tool.retrieval import Passage
 from agentrl.tools.search.cache import fingerprint, put_folder
 from agentrl.tools.search.corpus import Corpus, find
 
@@ -47,7 +47,7 @@ class Bm25:
             self._build(path)
 
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
-        """See `agentrl.retrieval.Retriever`."""
+        """See `agentrl.tool.retrieval.Retriever`."""
         return [self._one(query, k) for query in queries]
 
     def _one(self, query: str, k: int) -> list[Passage]:

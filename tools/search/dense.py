@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.retrieval import Passage, Retriever
+from agentrl.tool.retrieval import Passage, Retriever
 from agentrl.tools.search.cache import fingerprint, put_folder
 from agentrl.tools.search.corpus import Corpus, find
 
@@ -94,7 +94,7 @@ class Dense:
             self._build(path)
 
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
-        """See `agentrl.retrieval.Retriever`."""
+        """See `agentrl.tool.retrieval.Retriever`."""
         found: list[list[Passage]] = []
         for start in range(0, len(queries), self.config.batch):
             texts = [self.config.query_prefix + query for query in queries[start : start + self.config.batch]]

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, field_validator
 
-from agentrl.retrieval import Passage
-from agentrl.tool import ToolFault
+from agentrl.tool.protocol import ToolFault
+from agentrl.tool.retrieval import Passage
 from agentrl.tools.search.dialects import SINGLE, Dialect, Garbled, ask, read
 from agentrl.tools.search.gather import Gatherer
 
@@ -81,7 +81,7 @@ class Http:
         self._lock = threading.Lock()
 
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
-        """See `agentrl.retrieval.Retriever`."""
+        """See `agentrl.tool.retrieval.Retriever`."""
         with self._lock:
             known = {query: self._known(query, k) for query in queries}
         unknown = [query for query, passages in known.items() if passages is None]

@@ -5,27 +5,28 @@ import asyncio
 import numpy as np
 import pytest
 
-from agentrl import models, world
-from agentrl.actor import PolicyActor
-from agentrl.branch import own_copy
-from agentrl.chat import Chat
-from agentrl.check_env import check_env
+from agentrl.chat.template import Chat
 from agentrl.cli import main
 from agentrl.config import Entry, resolve
-from agentrl.context import History
-from agentrl.credit import assign
+from agentrl.credit.method import assign
 from agentrl.engines.hf import HfEngine
+from agentrl.engines.sampling import Sampling
+from agentrl.env import hooks as world
+from agentrl.env.limits import Limits
+from agentrl.env.prompt import Plain
 from agentrl.envs.notes import KEYS, NotesEnv, make_notes, tasks
-from agentrl.limits import Limits
-from agentrl.models import NewModel
-from agentrl.policies import ExpertActor
-from agentrl.prompt import Plain
-from agentrl.records import build_graph
-from agentrl.replay import replay
-from agentrl.rollout import Player, play
-from agentrl.sampling import Sampling
+from agentrl.evaluate.replay import replay
+from agentrl.gym.check import check_env
+from agentrl.model import load as models
+from agentrl.model.load import NewModel
+from agentrl.rollout.actor import PolicyActor
+from agentrl.rollout.baselines import ExpertActor
+from agentrl.rollout.branch import own_copy
+from agentrl.rollout.context import History
+from agentrl.rollout.play import Player, play
+from agentrl.rollout.records import build_graph
+from agentrl.trainer.update import unfinished
 from agentrl.types import Observation, Status
-from agentrl.update import unfinished
 
 TERSE = {"terse": True, "pages": 6, "lines": 6}
 SHORT = {"instruction": "sum up", "heading": "so far"}

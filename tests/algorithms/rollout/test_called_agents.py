@@ -6,11 +6,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from agentrl import world
 from agentrl.config import resolve
-from agentrl.expansion import Expansion
-from agentrl.graph import PLAYED
-from agentrl.records import build_graph
+from agentrl.env import hooks as world
+from agentrl.graph.step_graph import PLAYED
+from agentrl.rollout.expansion import Expansion
+from agentrl.rollout.records import build_graph
 from tests.core.playing import entry
 from tests.core.test_errands import BOSS, crew
 

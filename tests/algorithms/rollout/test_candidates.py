@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agentrl.graph import CANDIDATE, PLAYED
-from agentrl.records import build_graph
-from agentrl.rollout import Limits
+from agentrl.graph.step_graph import CANDIDATE, PLAYED
+from agentrl.rollout.play import Limits
+from agentrl.rollout.records import build_graph
 from agentrl.types import Status
 from tests.core.expanding import expand, expansion, walks
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agentrl import world
-from agentrl.policies import Random
-from agentrl.records import build_graph
-from agentrl.rollout import Limits
+from agentrl.env import hooks as world
+from agentrl.rollout.baselines import Random
+from agentrl.rollout.play import Limits
+from agentrl.rollout.records import build_graph
 from tests.core.expanding import expand, expansion, walks
 from tests.core.playing import entry
 

@@ -5,9 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from agentrl.graph import paths
-from agentrl.limits import Limits
-from agentrl.records import build_graph
+from agentrl.env.limits import Limits
+from agentrl.graph.step_graph import paths
+from agentrl.rollout.records import build_graph
 from agentrl.types import Status
 from tests.core.expanding import expand, expansion, walks
 from tests.core.playing import FAULTY, WALK

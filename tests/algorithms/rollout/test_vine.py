@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from agentrl import catalogue
-from agentrl.credit import assign
-from agentrl.graph import PLAYED, PROBE
-from agentrl.records import build_graph
-from agentrl.rollout import Limits
+from agentrl.credit.method import assign
+from agentrl.graph.step_graph import PLAYED, PROBE
+from agentrl.rollout.play import Limits
+from agentrl.rollout.records import build_graph
 from agentrl.types import Status
 from tests.core.expanding import expand, expansion, walks
 from tests.core.playing import FAULTY

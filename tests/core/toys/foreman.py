@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agentrl.env import Env, Move
+from agentrl.env.protocol import Env, Move
 from agentrl.types import Errand, Observation, Reply, Status, StepResult, Task
 
 ACTIONS = ("send", "done")

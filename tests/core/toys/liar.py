@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agentrl.prompt import Parsed, Plain
+from agentrl.env.prompt import Parsed, Plain
 from agentrl.types import Observation, Status, StepResult, Task
 from tests.core.toys import walk
 from tests.core.toys.walk import EXPERTS, Snapshot, Straight, Walk

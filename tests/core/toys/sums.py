@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentrl import tool_action
-from agentrl.env import Env, Move
-from agentrl.tool import ToolFault
-from agentrl.tool_env import environment
+from agentrl.env.protocol import Env, Move
+from agentrl.tool import action as tool_action
+from agentrl.tool.protocol import ToolFault
+from agentrl.tool_env.environment import environment
 from agentrl.types import Observation, Task
 
 EXPERTS = ("expert",)

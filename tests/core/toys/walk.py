@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from agentrl.env import Env, Move
+from agentrl.env.protocol import Env, Move
 from agentrl.types import Observation, StepResult, Task
 
 ACTIONS = ("left", "right")

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from agentrl.env import Env, Snapshots
+from agentrl.env.prompt import Prompt
+from agentrl.env.protocol import Env, Snapshots
 from agentrl.envs import alfworld
 from agentrl.envs.alfworld.engine import Engine
-from agentrl.prompt import Prompt
 from tests.envs.alfworld.small import bring, kitchen, save
 
 TO_COUNTER = bring("(inReceptacle ?o ?r) (objectType ?o MugType) (receptacleType ?r CounterTopType)")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from agentrl.env.prompt import Past
 from agentrl.envs import alfworld
 from agentrl.envs.alfworld.prompts import Compact, Terse, VerlAgent
-from agentrl.prompt import Past
 from agentrl.types import Observation, Status
 
 OPENING = Observation(

@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from agentrl import tool_action
-from agentrl.check_env import check_env
 from agentrl.config import resolve
 from agentrl.envs import calculator
 from agentrl.envs.calculator import Config
 from agentrl.envs.calculator.problem import ordered
 from agentrl.envs.calculator.stories import PARTS, Event, part_of, work_out, write
+from agentrl.gym.check import check_env
+from agentrl.tool import action as tool_action
 
 COMPACT = {"prompt": "compact", "display": 3, "largest": 40, "noise": 1, "events": 3, "count": 40}
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentrl import store, world
 from agentrl.cli import main
+from agentrl.env import hooks as world
 from agentrl.envs.calculator.stories import Event
-from agentrl.runner import check_disjoint, panel
-from agentrl.settings import Settings
+from agentrl.graph import store
+from agentrl.run.run import check_disjoint, panel
+from agentrl.settings.recipe import Settings
 
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "calculator-cpu.toml"
 

@@ -5,18 +5,19 @@ import pickle
 
 import pytest
 
-from agentrl import tool_action, world
-from agentrl.check_env import check_env
 from agentrl.cli import main
-from agentrl.code_session import CodeResult
-from agentrl.code_text import describe, fenced_code, shorten, with_print
 from agentrl.config import Entry, validate
+from agentrl.env import hooks as world
 from agentrl.envs import code_math
 from agentrl.envs.code_math import Config, problem
 from agentrl.envs.code_math.answers import boxed, final_answer, same
 from agentrl.envs.code_math.environment import operations
 from agentrl.envs.code_math.problems import LEVELS, generate
-from agentrl.tool import ToolFault
+from agentrl.gym.check import check_env
+from agentrl.tool import action as tool_action
+from agentrl.tool.code import CodeResult
+from agentrl.tool.code_text import describe, fenced_code, shorten, with_print
+from agentrl.tool.protocol import ToolFault
 
 EQUAL = [
     ("42", "42"), ("42.0", "42"), ("1,234", "1234"), ("\\frac{1}{2}", "0.5"), ("\\dfrac12", "1/2"),

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentrl import store, tool_action, world
 from agentrl.cli import main
-from agentrl.code_session import open_runner
 from agentrl.config import read_toml
-from agentrl.settings import Settings
+from agentrl.env import hooks as world
+from agentrl.graph import store
+from agentrl.settings.recipe import Settings
+from agentrl.tool import action as tool_action
+from agentrl.tool.code import open_runner
 
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "retool-7b.toml"
 SIZES = (

@@ -6,15 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentrl import store, tool_action
-from agentrl.check_env import check_env
 from agentrl.cli import main
 from agentrl.config import override, read_toml, resolve
 from agentrl.envs import code_pair, code_test
 from agentrl.envs.code_repair.tasks import solvable
-from agentrl.progress import Progress
-from agentrl.settings import Settings
-from agentrl.train import train
+from agentrl.graph import store
+from agentrl.gym.check import check_env
+from agentrl.run.progress import Progress
+from agentrl.run.train import train
+from agentrl.settings.recipe import Settings
+from agentrl.tool import action as tool_action
 from agentrl.types import Reply, Status
 
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "code-pair-cpu.toml"

@@ -5,9 +5,6 @@ import pickle
 
 import pytest
 
-from agentrl import tool_action
-from agentrl.check_env import check_env
-from agentrl.code_session import CodeResult
 from agentrl.envs import code_repair
 from agentrl.envs.code_repair import Config, judge, workspace
 from agentrl.envs.code_repair.mutate import apply, mutations
@@ -15,7 +12,10 @@ from agentrl.envs.code_repair.programs import VISIBLE, programs
 from agentrl.envs.code_repair.tasks import held_out, offered_edit, solvable
 from agentrl.envs.code_repair.verify import outcomes, tasks_of, verified
 from agentrl.envs.code_repair.workspace import runner_of, unique_edit
-from agentrl.tool import ToolFault
+from agentrl.gym.check import check_env
+from agentrl.tool import action as tool_action
+from agentrl.tool.code import CodeResult
+from agentrl.tool.protocol import ToolFault
 
 HUMANEVAL = {
     "task_id": "HumanEval/900",

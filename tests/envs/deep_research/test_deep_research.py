@@ -7,16 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentrl import rewards, store, world
-from agentrl.check_env import check_env
 from agentrl.cli import main
 from agentrl.config import override, read_toml, resolve
-from agentrl.credit import assign
+from agentrl.credit import rewards
+from agentrl.credit.method import assign
+from agentrl.env import hooks as world
 from agentrl.envs.deep_research import Config, DeepResearch, make, prompt, tasks
 from agentrl.envs.search_qa.questions import ask
-from agentrl.progress import Progress
-from agentrl.settings import Settings
-from agentrl.train import train
+from agentrl.graph import store
+from agentrl.gym.check import check_env
+from agentrl.run.progress import Progress
+from agentrl.run.train import train
+from agentrl.settings.recipe import Settings
 from agentrl.types import Reply, Status
 
 TINY = Config(world="tiny", prompt="compact")
@@ -153,10 +155,10 @@ def test_both_agents_are_paid_as_published_and_trained(run):
 
 
 def test_a_planner_whose_searcher_is_lost_is_told_and_scored():
-    from agentrl.agents import Crew
-    from agentrl.policies import ExpertActor
-    from agentrl.pool import InlinePool
-    from agentrl.rollout import play
+    from agentrl.env.pool import InlinePool
+    from agentrl.rollout.agents import Crew
+    from agentrl.rollout.baselines import ExpertActor
+    from agentrl.rollout.play import play
 
     settings = Settings(override(read_toml(RECIPE), ["limits.retries=0", "limits.fault_share=1.0"]))
 

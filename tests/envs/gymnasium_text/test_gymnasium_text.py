@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from agentrl import world
-from agentrl.check_env import check_env
 from agentrl.cli import main
 from agentrl.config import resolve
+from agentrl.env import hooks as world
 from agentrl.envs.gymnasium_text import HELD_OUT, in_words
+from agentrl.gym.check import check_env
 from agentrl.types import Status
 
 

@@ -7,8 +7,9 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from agentrl import catalogue, world
+from agentrl import catalogue
 from agentrl.config import resolve, validate
+from agentrl.env import hooks as world
 from agentrl.envs.search_qa import Config
 from agentrl.envs.search_qa.data import _texts, rows
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentrl import store, world
 from agentrl.cli import main
-from agentrl.runner import check_disjoint, panel
-from agentrl.settings import Settings
+from agentrl.env import hooks as world
+from agentrl.graph import store
+from agentrl.run.run import check_disjoint, panel
+from agentrl.settings.recipe import Settings
 
 RECIPES = Path(__file__).parents[3] / "benchmarks" / "recipes"
 

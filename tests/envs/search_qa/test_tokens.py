@@ -7,19 +7,20 @@ from functools import partial
 import numpy as np
 import pytest
 
-from agentrl import models, world
-from agentrl.actor import PolicyActor
-from agentrl.chat import Chat
+from agentrl.chat.template import Chat
 from agentrl.config import resolve
 from agentrl.engines.hf import HfEngine
+from agentrl.engines.sampling import Sampling
+from agentrl.env import hooks as world
+from agentrl.env.pool import InlinePool
+from agentrl.env.prompt import stopping
 from agentrl.envs.search_qa.env import retriever
 from agentrl.envs.search_qa.prompts import INVALID, QUESTION
-from agentrl.policies import ExpertActor, Wordless
-from agentrl.pool import InlinePool
-from agentrl.prompt import stopping
-from agentrl.records import build_graph
-from agentrl.rollout import Limits, Player, TooManyFaults, play
-from agentrl.sampling import Sampling
+from agentrl.model import load as models
+from agentrl.rollout.actor import PolicyActor
+from agentrl.rollout.baselines import ExpertActor, Wordless
+from agentrl.rollout.play import Limits, Player, TooManyFaults, play
+from agentrl.rollout.records import build_graph
 from agentrl.types import Generation, Status
 from tests.core.chats import chat
 from tests.tools.search.servers import server

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from agentrl import world
-from agentrl.check_env import check_env
 from agentrl.config import resolve
+from agentrl.env import hooks as world
 from agentrl.envs.sokoban import Config, find, make, open_level, prompt, tasks
 from agentrl.envs.sokoban.files import read_levels
 from agentrl.envs.sokoban.generate import SHAPES, SPLITS, Level, lost, make_level, shape_of, split_of
 from agentrl.envs.sokoban.rules import Room, State, apply, draw, legal, solved
 from agentrl.envs.sokoban.solver import TooHard, count_pushes, solve
+from agentrl.gym.check import check_env
 from agentrl.types import Status
 
 CORRIDOR = """\

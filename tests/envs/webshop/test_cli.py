@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from agentrl import store
 from agentrl.envs import webshop
 from agentrl.envs.webshop.cli import configure, main
 from agentrl.envs.webshop.terminal import shop_by_hand
+from agentrl.graph import store
 
 
 def lines(capsys):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from agentrl.env.prompt import Past
 from agentrl.envs import webshop
-from agentrl.prompt import Past
 from agentrl.types import Observation, Status
 
 PAGE = Observation(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from agentrl.env.hooks import panel_hash, tasks
 from agentrl.envs.webshop.market import open_market
-from agentrl.settings import Settings
-from agentrl.world import panel_hash, tasks
+from agentrl.settings.recipe import Settings
 
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "webshop-cpu.toml"
 PANEL = "ea5a2c453a4f"  # of the goals that the published figures are of; another one is another benchmark

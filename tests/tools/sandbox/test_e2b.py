@@ -5,8 +5,8 @@ import pickle
 
 import pytest
 
-from agentrl.code_session import CodeRunner, CodeSession, fault, open_runner
-from agentrl.tool import ToolFault
+from agentrl.tool.code import CodeRunner, CodeSession, fault, open_runner
+from agentrl.tool.protocol import ToolFault
 from agentrl.tools import e2b
 from tests.tools.sandbox.e2b_stub import KEY, Stub
 

@@ -11,9 +11,9 @@ import time
 import pytest
 
 from agentrl import catalogue
-from agentrl.code_session import CodeResult, CodeRunner, CodeSession, fault, open_runner
-from agentrl.pool import EnvFault, deadline
-from agentrl.tool import Tool, ToolFault
+from agentrl.env.pool import EnvFault, deadline
+from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, fault, open_runner
+from agentrl.tool.protocol import Tool, ToolFault
 from agentrl.tools import python_sandbox
 from agentrl.tools._sandbox import launch, probe, process
 from agentrl.tools._sandbox.launch import Limits

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from agentrl.config import resolve, validate
-from agentrl.retrieval import Passage, Retriever, write
-from agentrl.tool_schema import tool_spec
+from agentrl.tool.retrieval import Passage, Retriever, write
+from agentrl.tool.schema import tool_spec
 from agentrl.tools import search
 from agentrl.tools.search import msgpack
 from agentrl.tools.search.bm25 import Bm25, Bm25Config, _best

@@ -1,0 +1,101 @@
+"""A reversible word-level tokenizer for small models: every word, with the space before it, is one token.
+
+An entity such as " cabinet 6" can be one token too: a model of two layers never learned to put "cabinet" and "6"
+together, and with one token an entity it did.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from agentrl.env.prompt import Prompt, Shown
+from agentrl.types import Observation
+
+PAD, UNKNOWN, START, END = "<pad>", "<unk>", "<|im_start|>", "<|im_end|>"
+ENTITY = r"[a-z]+ \d+"
+
+# What the user, the environment and tools say stands bare; an assistant turn stands between START and END. That is two
+# tokens of markup a turn, and a longer chat always begins with the text of the shorter one. Schemas come first.
+CHAT_TEMPLATE = """\
+{%- if tools -%}
+{{- 'Tools:\\n' -}}
+{%- for tool in tools -%}{{- (tool.function | tojson) + '\\n' -}}{%- endfor -%}
+{{- 'Call: <tool_call>{"name": name, "arguments": {...}}</tool_call>\\n' -}}
+{%- endif -%}
+{%- for message in messages -%}
+{%- if message['role'] == 'assistant' -%}
+{{- '<|im_start|>' + message['content'] + '<|im_end|>' -}}
+{%- else -%}
+{%- if not loop.first and messages[loop.index0 - 1]['role'] != 'assistant' -%}{{- '\n' -}}{%- endif -%}
+{{- message['content'] -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>' -}}{%- endif -%}
+"""
+
+
+def build(texts: Iterable[str], entities: Sequence[str] = (), *, entity_pattern: str = ENTITY) -> Any:
+    """A transformers tokenizer whose vocabulary is the words of `texts` and the entities.
+
+    Decoding gives back every text whose words are all known; an unknown word becomes `<unk>`. Ids are in
+    alphabetical order after the special tokens, so they do not depend on the order of the texts.
+
+    Args:
+        texts: everything the model will read or write.
+        entities: things that are one token each, with a leading space; their words become tokens as well.
+        entity_pattern: regular expression of an entity, tried before single words; empty for none.
+
+    Raises:
+        ValueError: no text and no entity, or an entity that the pattern does not keep together.
+    """
+    from tokenizers import Tokenizer, decoders, models
+    from transformers import PreTrainedTokenizerFast
+
+    splitter = _splitter(entity_pattern)
+    pieces: set[str] = set()
+    for text in texts:
+        pieces.update(piece for piece, _ in splitter.pre_tokenize_str(text))
+    for entity in entities:
+        kept = [piece for piece, _ in splitter.pre_tokenize_str(f" {entity}")]
+        if kept != [f" {entity}"]:
+            raise ValueError(f"entity {entity!r} is split into {kept}: choose an entity_pattern that matches it")
+        pieces.add(f" {entity}")
+        pieces.update(f" {word}" for word in entity.split(" "))
+    if not pieces:
+        raise ValueError("a word tokenizer needs texts: give the environment's vocabulary")
+    specials = [PAD, UNKNOWN, START, END]
+    vocabulary = {piece: i for i, piece in enumerate(specials + sorted(pieces - set(specials)))}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
+    backend.pre_tokenizer = splitter
+    backend.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token=PAD,
+        unk_token=UNKNOWN,
+        eos_token=END,
+        additional_special_tokens=[START],
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def opening(prompt: Prompt, observation: Observation) -> str:
+    """Everything the template may write before an episode's first answer: system message, tools, first message."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    shown = prompt.show(observation, None) if hasattr(prompt, "show") else Shown(prompt.system)
+    tools = list(observation.tools) if shown.system != prompt.system else None
+    said = {"system": shown.system, "user": prompt.first(observation)}
+    chat = [{"role": role, "content": words} for role, words in said.items() if words]
+    rendered, _ = render_jinja_template([chat], tools=tools, chat_template=CHAT_TEMPLATE)
+    text: str = rendered[0]
+    return text
+
+
+def _splitter(entity_pattern: str) -> Any:
+    """Cuts a text into pieces whose concatenation is the text."""
+    from tokenizers import Regex, pre_tokenizers
+
+    entity = rf" ?(?:{entity_pattern})(?!\w)|" if entity_pattern else ""
+    words = r" ?\p{L}+(?:'\p{L}+)*| ?\p{N}+|\s| ?[^\s\p{L}\p{N}]"
+    return pre_tokenizers.Split(Regex(entity + words), behavior="isolated")

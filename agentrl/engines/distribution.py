@@ -1,0 +1,153 @@
+"""The sampling distribution's arithmetic (see `agentrl.engines.sampling`): softmax(logits / T) restricted to an allowed
+set.
+
+Everything is computed in float64 from the model's logits, in row blocks, so that memory stays bounded at large
+vocabularies. Letters: B rows, V vocabulary, A candidates.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agentrl.engines.sampling import Sampling
+
+_BLOCK = 1 << 22  # elements of a float64 block
+
+
+class Draw(NamedTuple):
+    """Tokens drawn for B rows.
+
+    `allowed[b]` is the set row b was restricted to, ascending; an empty array means unrestricted.
+    """
+
+    ids: np.ndarray
+    logprobs: np.ndarray
+    allowed: list[np.ndarray]
+
+
+_FREE = np.zeros(0, np.int64)
+_FREE.flags.writeable = False
+
+
+def draw(logits: Tensor, sampling: Sampling, noise: np.ndarray, allowed: Sequence[np.ndarray | None]) -> Draw:
+    """Draw one token a row by inverse CDF in id order (argmax with the lowest id first when greedy).
+
+    Args:
+        logits: [B, V] on any device.
+        sampling: temperature, top_k and top_p.
+        noise: [B] float64 in (0, 1).
+        allowed: per row the ids it is restricted to, ascending and not empty; None for unrestricted.
+    """
+    ids, logprobs = np.zeros(len(allowed), np.int64), np.zeros(len(allowed))  # [B], [B]
+    sets: list[np.ndarray] = [_FREE] * len(allowed)
+    free = [b for b, ids_b in enumerate(allowed) if ids_b is None]
+    bound = [(b, ids_b) for b, ids_b in enumerate(allowed) if ids_b is not None]
+    if bound:
+        rows = np.array([b for b, _ in bound])  # [R]
+        table, filled = _pad([ids_b for _, ids_b in bound])  # [R, A], [R, A]
+        picked = torch.from_numpy(rows).to(logits.device)
+        candidate = logits[picked].gather(1, torch.from_numpy(table).to(logits.device))  # [R, A]
+        index, logprob, kept = _choose(candidate, torch.from_numpy(filled), sampling, noise[rows])
+        ids[rows], logprobs[rows] = table[np.arange(len(rows)), index], logprob
+        for r, (b, ids_b) in enumerate(bound):
+            sets[b] = ids_b if kept is None else table[r][kept[r]]
+    step = max(1, _BLOCK // logits.shape[1])
+    for start in range(0, len(free), step):
+        rows = np.array(free[start : start + step])  # [R]
+        block = logits if len(rows) == len(logits) else logits[torch.from_numpy(rows).to(logits.device)]  # [R, V]
+        index, logprob, kept = _choose(block, None, sampling, noise[rows])
+        ids[rows], logprobs[rows] = index, logprob
+        if kept is not None:
+            for r, b in enumerate(rows):
+                sets[b] = _FREE if kept[r].all() else np.flatnonzero(kept[r])
+    return Draw(ids, logprobs, sets)
+
+
+def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray | None], top: int = 10) -> np.ndarray:
+    """[B] float64, -sum p log p / log V over the `top` most probable tokens of each row's sampling distribution.
+
+    Source: ARPO, arXiv:2507.19849, section 3.2, and its code, which sees the ten most probable tokens. top_k and top_p
+    are left out of it; greedy rows are read at temperature 1.
+
+    Args:
+        logits: [B, V] on any device.
+        sampling: its temperature.
+        allowed: per row the ids it is restricted to; None for unrestricted.
+    """
+    vocabulary = logits.shape[1]
+    found = np.zeros(len(allowed))  # [B]
+    step = max(1, _BLOCK // vocabulary)
+    for start in range(0, len(allowed), step):
+        x = logits[start : start + step].double() / (sampling.temperature or 1.0)  # [R, V]
+        for row, ids in enumerate(allowed[start : start + step]):
+            if ids is not None:
+                out = torch.ones(vocabulary, dtype=torch.bool, device=x.device)
+                out[torch.tensor(ids, device=x.device)] = False
+                x[row].masked_fill_(out, -torch.inf)
+        logprob = x.log_softmax(-1).topk(min(top, vocabulary), -1).values  # [R, top]
+        terms = torch.where(logprob > -torch.inf, logprob.exp() * logprob, 0.0)  # [R, top]
+        found[start : start + step] = (-terms.sum(-1) / math.log(vocabulary)).cpu().numpy()
+    return found
+
+
+def _pad(sets: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Sets as one [R, A] int64 table and its [R, A] bool mask of real entries."""
+    sizes = np.array([len(ids) for ids in sets])  # [R]
+    filled = np.arange(sizes.max()) < sizes[:, None]  # [R, A]
+    table = np.zeros(filled.shape, np.int64)  # [R, A]
+    table[filled] = np.concatenate(sets)
+    return table, filled
+
+
+def _choose(
+    candidate: Tensor, filled: Tensor | None, sampling: Sampling, noise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Index [R], log-prob [R] and, under top-k or top-p, the kept candidates [R, A] bool.
+
+    Args:
+        candidate: [R, A] logits in ascending order of id.
+        filled: [R, A] bool, False on padding; None if there is none.
+    """
+    x = candidate.double()  # [R, A]
+    if filled is not None:
+        x = x.masked_fill(~filled.to(x.device), -torch.inf)
+    kept: Tensor | None = None
+    if sampling.temperature > 0:
+        x = x / sampling.temperature
+        if sampling.truncates:
+            kept = nucleus(x, sampling.top_k, sampling.top_p)
+            x = x.masked_fill(~kept, -torch.inf)
+    top = x.amax(-1, keepdim=True)  # [R, 1]
+    mass = (x - top).exp_()  # [R, A]
+    if sampling.temperature > 0:
+        cdf = mass.cumsum(-1)  # [R, A]
+        total = cdf[:, -1:]  # [R, 1]
+        # Below the total even when rounding brings u * total up to it, so that a token of mass 0 is never drawn.
+        target = torch.from_numpy(noise).to(x.device)[:, None] * total  # [R, 1]
+        target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
+        index = (cdf <= target).sum(-1)  # [R]
+    else:
+        total = mass.sum(-1, keepdim=True)  # [R, 1]
+        index = candidate.argmax(-1) if filled is None else x.argmax(-1)  # [R]
+    logprob = (x.gather(1, index[:, None]) - top - total.log())[:, 0]  # [R]
+    return index.cpu().numpy(), logprob.cpu().numpy(), None if kept is None else kept.cpu().numpy()
+
+
+def nucleus(x: Tensor, top_k: int, top_p: float) -> Tensor:
+    """[R, A] bool: the candidates that top-k, then top-p within them, leave in.
+
+    Args:
+        x: [R, A] logits already divided by the temperature; -inf marks what is out.
+    """
+    ordered, order = x.sort(dim=-1, descending=True, stable=True)  # [R, A]; ties keep the lower id first
+    stays = ordered > -torch.inf  # [R, A]
+    if top_k > 0:
+        stays[:, top_k:] = False
+    if top_p < 1:
+        mass = ordered.masked_fill(~stays, -torch.inf).softmax(-1)  # [R, A]
+        stays &= mass.cumsum(-1) - mass < top_p
+    return torch.zeros_like(stays).scatter(-1, order, stays)

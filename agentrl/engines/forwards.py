@@ -1,0 +1,193 @@
+"""Forwards of the embedded engine: new tokens of many sequences in, logits of each sequence's last token out."""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agentrl.engines.kv_store import Store
+from agentrl.engines.slot_attention import Planner, Segment, running
+from agentrl.engines.support import base_config, disagreement, unsupported
+
+
+class Chunk(NamedTuple):
+    """Tokens `ids` [L] of one sequence, to be computed from position `start` on in `slot`."""
+
+    slot: int
+    start: int
+    ids: np.ndarray
+
+
+class Runner(Protocol):
+    """How the engine computes."""
+
+    reuses: bool  # does it keep what a slot holds between turns?
+
+    def forward(self, chunks: Sequence[Chunk]) -> Tensor:
+        """[R, V] logits of each chunk's last token; chunks in ascending order of slot."""
+        ...
+
+    def copy(self, source: int, target: int, tokens: int) -> None:
+        """Give one slot the first tokens of another."""
+        ...
+
+    def clear(self) -> None:
+        """Drop what is cached."""
+        ...
+
+
+@contextmanager
+def evaluating(model: Any, guard: Any) -> Iterator[None]:
+    """The model in evaluation mode and without gradients; training mode is given back afterwards."""
+    training = model.training
+    if training:
+        model.eval()
+    try:
+        with guard():
+            yield
+    finally:
+        if training:
+            model.train()
+
+
+class PackedRunner:
+    """Packed forwards over the slot store."""
+
+    reuses = True
+
+    def __init__(self, model: Any, slots: int, capacity: int, *, gather: bool | None = None) -> None:
+        """`gather` chooses how attention makes its blocks; None takes the way that suits the device."""
+        config = base_config(model)
+        self.model, self.config, self.device = model, config, model.device
+        self.gather = self.device.type != "cpu" if gather is None else gather
+        self.store = Store(config.num_hidden_layers, slots, capacity)
+        self.guard = inference_guard(config)
+
+    def forward(self, chunks: Sequence[Chunk]) -> Tensor:
+        """See Runner."""
+        store = self.store
+        with evaluating(self.model, self.guard):
+            store.reserve(max(c.start + len(c.ids) for c in chunks))
+            dtype = self.model.dtype if store.kv is None else store.kv.dtype
+            planner = Planner(store.slots, store.capacity, self.device, dtype, gather=self.gather)
+            plan = planner.plan([Segment(c.slot, c.start, c.start + len(c.ids)) for c in chunks])
+            store.rows = plan.rows
+            ids = torch.from_numpy(np.concatenate([chunks[i].ids for i in plan.sequence])).to(self.device)  # [M]
+            with running(plan, store.slots, self.config):
+                logits: Tensor = self.model(
+                    input_ids=ids[None],
+                    position_ids=plan.positions[None],
+                    past_key_values=store,
+                    use_cache=True,
+                    logits_to_keep=plan.last,
+                ).logits
+        # A model that does not know logits_to_keep has answered for every token.
+        return logits[0] if logits.shape[1] == len(chunks) else logits[0, plan.last]
+
+    def copy(self, source: int, target: int, tokens: int) -> None:
+        """See Runner."""
+        with self.guard():
+            self.store.copy(source, target, tokens)
+
+    def clear(self) -> None:
+        """Nothing to drop: what slots hold is counted elsewhere and written over."""
+
+
+class PlainRunner:
+    """One sequence after the other with the model's own cache, which lives as long as the turn.
+
+    For layers whose cache cannot be cut at any token (sliding window, linear attention, state space). Every turn
+    computes its whole prompt. After it the model is fed one token at a time, because the recurrent layers of some
+    models start from nothing when they get several.
+    """
+
+    reuses = False
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.device = model, model.device
+        self.guard = inference_guard(base_config(model))
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        known = inspect.signature(inner.forward).parameters
+        self._cache_name = next((n for n in ("past_key_values", "cache_params", "state") if n in known), "")
+        self._options = {"logits_to_keep": 1} if "logits_to_keep" in known else {}
+        self._held: dict[int, Any] = {}  # a slot's cache, or its tokens where the model has none
+
+    def forward(self, chunks: Sequence[Chunk]) -> Tensor:
+        """See Runner."""
+        with evaluating(self.model, self.guard):
+            return torch.stack([self._last(chunk) for chunk in chunks])
+
+    def _last(self, chunk: Chunk) -> Tensor:
+        """[V] logits of the chunk's last token."""
+        held = self._held.get(chunk.slot) if chunk.start else None
+        if isinstance(held, np.ndarray):
+            parts, held = [np.concatenate([held, chunk.ids])], None
+        else:
+            parts = [chunk.ids] if held is None else list(chunk.ids[:, None])
+        for part in parts:
+            ids = torch.from_numpy(part)[None].to(self.device)  # [1, L]
+            given = {} if held is None else {self._cache_name: held}
+            out = self.model(input_ids=ids, use_cache=True, **given, **self._options)
+            held = getattr(out, self._cache_name, None) if self._cache_name else None
+        self._held[chunk.slot] = parts[0] if held is None else held
+        logits: Tensor = out.logits[0, -1]
+        return logits
+
+    def copy(self, source: int, target: int, tokens: int) -> None:
+        """Never asked for: slots hold nothing between turns."""
+        raise AssertionError("a runner without reuse copies nothing")
+
+    def clear(self) -> None:
+        """See Runner."""
+        self._held.clear()
+
+
+def inference_guard(config: Any) -> Any:
+    """`inference_mode`, or `no_grad` for rotary embeddings that rewrite their buffers while running.
+
+    A buffer written in inference mode could not take part in training afterwards.
+    """
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    kind = str(rope.get("rope_type", "default")) if isinstance(rope, dict) else "default"
+    return torch.no_grad if kind in ("dynamic", "longrope") else torch.inference_mode
+
+
+class Choice(NamedTuple):
+    """A runner, and why it is not the packed one (empty if it is)."""
+
+    runner: Runner
+    reason: str
+
+
+def choose_runner(model: Any, slots: int, capacity: int) -> Choice:
+    """The packed runner if the model's configuration allows it and a short forward proves it, else the plain one."""
+    reason = unsupported(model, capacity)
+    if not reason:
+        reason = _prove(model)
+    if reason:
+        return Choice(PlainRunner(model), reason)
+    return Choice(PackedRunner(model, slots, capacity), "")
+
+
+def _prove(model: Any) -> str:
+    """Run two short sequences packed, in two chunks, and plainly; what differs, or empty."""
+    config = base_config(model)
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(0, config.vocab_size, size) for size in (7, 5)]
+    packed = PackedRunner(model, 2, 16)
+    try:
+        packed.forward([Chunk(0, 0, texts[0][:4]), Chunk(1, 0, texts[1][:1])])
+        logits = packed.forward([Chunk(0, 4, texts[0][4:]), Chunk(1, 1, texts[1][1:])])
+    except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, NotImplementedError) as error:
+        return f"{type(model).__name__} does not run packed: {error}"
+    with evaluating(model, packed.guard):
+        for row, text in zip(logits, texts, strict=True):
+            ids = torch.from_numpy(text)[None].to(model.device)
+            wrong = disagreement(model(input_ids=ids, use_cache=False).logits[0, -1], row)
+            if wrong:
+                return f"{type(model).__name__}: {wrong}"
+    return ""

@@ -1,0 +1,72 @@
+"""Keys and values of all slots in one tensor, in the place of a model's own cache.
+
+Letters: M packed tokens, G key-value heads, D head width, C capacity of a slot.
+"""
+
+from typing import Any
+
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+
+class Store(Cache):  # type: ignore[misc]
+    """The cache object a packed forward is given.
+
+    `update` writes the new keys and values to the rows of the running plan and hands back views of everything;
+    `agentrl.engines.slot_attention` picks from them.
+
+    Args:
+        layers: number of attention layers.
+        slots: number of slots.
+        limit: most tokens a slot may hold; memory grows towards it as prompts ask for it.
+    """
+
+    def __init__(self, layers: int, slots: int, limit: int) -> None:
+        super().__init__(layers=[])
+        self.depth, self.slots, self.limit = layers, slots, limit
+        self.capacity = 0  # C
+        self.rows: Tensor | None = None  # [M] of the running plan
+        self.kv: Tensor | None = None  # [2 * layers, slots * C, G, D]
+        self._flat: list[Tensor] = []
+        self._spread: list[Tensor] = []
+
+    def reserve(self, tokens: int) -> None:
+        """Make room for this many tokens a slot; plans made before are void if `capacity` changes."""
+        if tokens <= self.capacity:
+            return
+        capacity = min(self.limit, max(tokens, 2 * self.capacity, 256))
+        if self.kv is not None:
+            heads, width = self.kv.shape[2:]
+            old = self.kv.view(2 * self.depth, self.slots, self.capacity, heads, width)
+            # Zeros, not empty: a padded block multiplies unused values by 0, and 0 * nan is nan.
+            new = old.new_zeros(2 * self.depth, self.slots, capacity, heads, width)
+            new[:, :, : self.capacity] = old
+            self._adopt(new.view(2 * self.depth, -1, heads, width))
+        self.capacity = capacity
+
+    def _adopt(self, kv: Tensor) -> None:
+        self.kv = kv
+        self._flat = list(kv.unbind(0))  # 2 * layers of [slots * C, G, D]
+        self._spread = [t[None].transpose(1, 2) for t in self._flat]  # 2 * layers of [1, G, slots * C, D]
+
+    def copy(self, source: int, target: int, tokens: int) -> None:
+        """Copy the first tokens of one slot to another, all layers at once."""
+        assert self.kv is not None
+        a, b = source * self.capacity, target * self.capacity
+        self.kv[:, b : b + tokens] = self.kv[:, a : a + tokens]
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write [1, G, M, D] keys and values to their rows; returns all slots' as [1, G, slots * C, D]."""
+        if self.kv is None:
+            shape = (2 * self.depth, self.slots * self.capacity, key_states.shape[1], key_states.shape[3])
+            self._adopt(key_states.new_zeros(shape))
+        assert self.rows is not None
+        self._flat[2 * layer_idx].index_copy_(0, self.rows, key_states[0].transpose(0, 1))
+        self._flat[2 * layer_idx + 1].index_copy_(0, self.rows, value_states[0].transpose(0, 1))
+        return self._spread[2 * layer_idx], self._spread[2 * layer_idx + 1]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Zero: positions are given, never counted by the model."""
+        return 0

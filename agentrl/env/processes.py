@@ -1,0 +1,387 @@
+"""Environment pool of pinned worker processes with batched pipes, for environments that are heavy or may hang
+in C.
+
+Each worker holds many instances and answers a list of calls with a list of answers, so a busy pipe costs one
+message a batch. A call that hangs in Python fails alone, inside the worker; a worker that stops answering is
+killed, the hung episode fails, and its siblings are rebuilt elsewhere by replaying their actions and
+comparing what they observe.
+"""
+
+import asyncio
+import itertools
+import math
+import multiprocessing
+import os
+import pickle
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any, Literal, NamedTuple
+
+from agentrl.env.pool import START_S, EnvFault, Slot
+from agentrl.env.protocol import Env, Move, Verdict
+from agentrl.types import Action, Observation, Rewrite, StepResult, Task
+
+LOSSES = 10  # workers an episode may lose to its siblings during one call
+PATIENCE_S = 2.0  # for the processes of a closed pool to end by themselves
+GRACE_S = 5.0  # a worker that has not answered this long after a call's own deadline is hung outside Python
+
+
+class Answer(NamedTuple):
+    """What a worker says to one call: pickled value, or the words of a fault or of a mistake in the settings.
+
+    Values are pickled one by one: one that cannot be pickled must not take the other answers with it.
+    """
+
+    call: int
+    kind: Literal["value", "fault", "mistake"]
+    content: Any
+
+
+def serve(pipe: Connection, now: Any, making: Any, build: tuple[Any, ...]) -> None:
+    """A worker's loop: lists of (call id, slot, method, pickled arguments) in, lists of `Answer` out.
+
+    `build` are the arguments of every `Slot`.
+
+    `now` is a shared integer that names the call being carried out: whose fault it is if the process dies. `making`
+    is one while the call's instance is made, which may take longer than a call.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
+    slots: dict[int, Slot] = {}
+    while True:
+        try:
+            calls = pipe.recv()
+        except (EOFError, OSError):
+            break
+        answers: list[Answer] = []
+        for call, number, method, arguments in calls:
+            now.value = call
+            slot = slots.setdefault(number, Slot(*build))
+            answer = _answer(call, slot, method, arguments, making)
+            if method == "close" or answer.kind != "value":
+                slots.pop(number).close()
+            answers.append(answer)
+        pipe.send(answers)
+    for slot in slots.values():
+        slot.close()
+
+
+def _answer(call: int, slot: Slot, method: str, arguments: bytes, making: Any) -> Answer:
+    try:
+        if method != "close":
+            making.value = True
+            slot.prepare()
+            making.value = False
+        value = getattr(slot, method)(*pickle.loads(arguments))
+    except EnvFault as fault:
+        return Answer(call, "fault", str(fault))
+    except ValueError as mistake:
+        return Answer(call, "mistake", str(mistake))
+    finally:
+        making.value = False
+    try:
+        return Answer(call, "value", pickle.dumps(value))
+    except Exception as error:  # noqa: BLE001  pickling runs the environment's code, which may raise anything
+        return Answer(call, "fault", f"{method} returned something that cannot be pickled: {error}")
+
+
+class Worker:
+    """One process, its pipe, and the calls on their way."""
+
+    def __init__(self, build: tuple[Any, ...], timeout_s: float, start_s: float, cpu: int | None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.now = context.RawValue("q", -1)
+        self.making = context.RawValue("b", False)
+        arguments = (theirs, self.now, self.making, build)
+        self.process = context.Process(target=serve, args=arguments, daemon=True)
+        self.process.start()
+        theirs.close()
+        if cpu is not None and self.process.pid and hasattr(os, "sched_setaffinity"):
+            with suppress(OSError):  # it may have died already, which its pipe will tell
+                os.sched_setaffinity(self.process.pid, {cpu})
+        self.timeout_s, self.start_s = timeout_s, start_s
+        self.waiting: list[tuple[int, int, str, bytes]] = []
+        self.sent: set[int] = set()
+        self.futures: dict[int, asyncio.Future[Any]] = {}
+        self.handles = 0
+        self._reader: asyncio.AbstractEventLoop | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._numbers = itertools.count()
+        self.dead = False
+
+    def call(self, slot: int, method: str, arguments: tuple[Any, ...]) -> "asyncio.Future[Any]":
+        """Queue a call; it leaves with the next batch."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self.dead:
+            future.set_exception(WorkerLost())
+            return future
+        try:
+            pickled = pickle.dumps(arguments)
+        except Exception as error:  # noqa: BLE001  pickling runs the task's code, which may raise anything
+            future.set_exception(ValueError(f"{arguments[0]!r:.80} cannot be sent to a worker process: {error}"))
+            return future
+        self.futures[self._queue(slot, method, pickled)] = future
+        return future
+
+    def forget(self, slot: int) -> None:
+        """Close an instance, now or when the worker next answers; nobody waits for it."""
+        if not self.dead:
+            self._queue(slot, "close", pickle.dumps(()))
+
+    def _queue(self, slot: int, method: str, arguments: bytes) -> int:
+        loop = asyncio.get_running_loop()
+        if self._reader is not loop:
+            loop.add_reader(self.pipe.fileno(), self._receive)
+            self._reader = loop
+            self.futures.clear()  # nobody waits for calls on their way from a loop that has ended
+            self._watch()
+        number = next(self._numbers)
+        self.waiting.append((number, slot, method, arguments))
+        if not self.sent:
+            loop.call_soon(self._flush)
+        return number
+
+    def _flush(self) -> None:
+        if self.sent or not self.waiting or self.dead:
+            return
+        batch, self.waiting = self.waiting, []
+        self.sent = {number for number, _, _, _ in batch}
+        try:
+            self.pipe.send(batch)
+        except OSError:
+            self.lose()
+            return
+        self._watch()
+
+    def _watch(self, before: tuple[int, bool] | None = None, since_s: float = 0.0) -> None:
+        """Look again after a call's deadline and the grace: a worker that is still at the same thing when its time is
+        up hangs outside Python."""
+        if not self.sent or self._reader is None:
+            return
+        at = (int(self.now.value), bool(self.making.value))
+        if at != before:
+            since_s = self._reader.time()
+        limit_s = (self.start_s if at[1] else self.timeout_s) + GRACE_S
+        if at[0] >= 0 and self._reader.time() - since_s > 0.99 * limit_s:  # timers ring a little early
+            self.lose()
+        elif self.timeout_s < math.inf:
+            self._alarm = self._reader.call_later(self.timeout_s + GRACE_S, self._watch, at, since_s)
+
+    def _receive(self) -> None:
+        try:
+            answers = self.pipe.recv()
+        except (EOFError, OSError):
+            self.lose()
+            return
+        if self._alarm:
+            self._alarm.cancel()
+        self.sent = set()
+        for answer in answers:
+            future = self.futures.pop(answer.call, None)
+            if future is not None and not future.done():
+                _settle(future, answer)
+        self._flush()
+
+    def lose(self) -> None:
+        """The process is gone or hung: end it. The call it was at fails; the others may be replayed
+        elsewhere."""
+        self.dead = True
+        if self._reader is not None:
+            self._reader.remove_reader(self.pipe.fileno())
+        if self._alarm:
+            self._alarm.cancel()
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+        guilty = int(self.now.value)
+        for number, future in self.futures.items():
+            if future.done():
+                continue
+            if number == guilty:
+                future.set_exception(EnvFault("the worker process died or hung in this call"))
+            else:
+                future.set_exception(WorkerLost(began=guilty >= 0))
+        self.futures, self.sent, self.waiting = {}, set(), []
+
+    def hang_up(self) -> None:
+        """Tell the process to close its instances and end."""
+        self.dead = True
+        if self._alarm:
+            self._alarm.cancel()
+        if self._reader is not None and not self._reader.is_closed() and not self.pipe.closed:
+            self._reader.remove_reader(self.pipe.fileno())
+        self.pipe.close()
+
+    def join(self, patience_s: float) -> None:
+        """Wait for the end of the process, then end it."""
+        self.process.join(patience_s)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+
+
+def _settle(future: "asyncio.Future[Any]", answer: Answer) -> None:
+    if answer.kind == "fault":
+        future.set_exception(EnvFault(answer.content))
+    elif answer.kind == "mistake":
+        future.set_exception(ValueError(answer.content))
+    else:
+        try:
+            future.set_result(pickle.loads(answer.content))
+        except Exception as error:  # noqa: BLE001  unpickling runs the environment's code, which may raise anything
+            future.set_exception(EnvFault(f"its answer cannot be unpickled: {error}"))
+
+
+class WorkerLost(Exception):
+    """The worker went down, perhaps through a sibling's fault; `began`: it had carried out calls before."""
+
+    def __init__(self, began: bool = True) -> None:
+        self.began = began
+
+
+def _text(observation: Observation | None) -> str:
+    return "" if observation is None else observation.text
+
+
+class WorkerHandle:
+    """One instance in a worker, with the record that rebuilds it should the worker be lost."""
+
+    def __init__(self, pool: "WorkerPool") -> None:
+        self._pool = pool
+        self.worker, self.slot = pool.place()
+        self._start: tuple[str, tuple[Any, ...]] = ("reset", (None,))  # the call that this episode began with
+        self._actions: list[Action] = []
+        self._texts: list[str] = []
+
+    async def reset(self, task: Task) -> Observation:
+        """See Handle."""
+        observation: Observation = await self._begin("reset", (task,))
+        return observation
+
+    async def restore(self, task: Task, snapshot: Any) -> Observation | None:
+        """See Handle."""
+        observation: Observation | None = await self._begin("restore", (task, snapshot))
+        return observation
+
+    async def _begin(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        self._start, self._actions, self._texts = (method, arguments), [], []
+        observation = await self._try(method, arguments)
+        self._texts.append(_text(observation))
+        return observation
+
+    async def step(self, action: Action) -> StepResult:
+        """See Handle."""
+        result: StepResult = await self._try("step", (action,))
+        self._actions.append(action)
+        self._texts.append(result.observation.text)
+        return result
+
+    async def act(self, expert: str, seed: int) -> Move:
+        """See Handle. An expert that was lost with its worker starts anew from the current observation."""
+        move: Move = await self._try("act", (expert, seed))
+        return move
+
+    async def cut(self) -> Verdict | None:
+        """See Handle."""
+        verdict: Verdict | None = await self._try("cut", ())
+        return verdict
+
+    async def write(self, expert: str, seed: int, rewrite: Rewrite) -> Move:
+        """See Handle."""
+        move: Move = await self._try("write", (expert, seed, rewrite))
+        return move
+
+    async def snapshot(self) -> Any:
+        """See Handle."""
+        return await self._try("snapshot", ())
+
+    def drop(self) -> None:
+        """Let the worker forget this instance."""
+        self.worker.forget(self.slot)
+
+    async def _try(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        """The call's value. A sibling that kills workers again and again must not cost this episode."""
+        behind = False
+        for _ in range(LOSSES):
+            try:
+                if behind:
+                    await self._replay()
+                return await self.worker.call(self.slot, method, arguments)
+            except WorkerLost as lost:
+                if not lost.began:
+                    raise EnvFault("the worker process ended before its first call; stderr says why") from None
+                self.worker, self.slot = self._pool.place()
+                behind = method not in ("reset", "restore")
+        raise EnvFault(f"the worker process was lost {LOSSES} times during one call")
+
+    async def _replay(self) -> None:
+        """Bring a new slot to where this episode was."""
+        texts = [_text(await self.worker.call(self.slot, *self._start))]
+        for action in self._actions:
+            result = await self.worker.call(self.slot, "step", (action,))
+            texts.append(result.observation.text)
+        if texts != self._texts:
+            raise EnvFault("after the loss of a worker, replaying the actions gave other observations")
+
+
+class WorkerPool:
+    """k pinned processes; see the module."""
+
+    def __init__(
+        self,
+        make: Callable[[], Env],
+        expert: Callable[[Env, str, int], Any] | None = None,
+        timeout_s: float = 60.0,
+        workers: int = 0,
+        start_s: float = START_S,
+        output_chars: int | None = None,
+    ) -> None:
+        """make and expert must be picklable; workers=0 takes one a core; the rest as in `Slot`."""
+        self._build = ((make, expert, timeout_s, start_s, output_chars), timeout_s, start_s)
+        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None]
+        self._cpus = [cores[i % len(cores)] for i in range(workers or len(cores))]
+        self._workers: list[Worker] = []
+        self._slots = itertools.count()
+        self._idle: list[WorkerHandle] = []
+
+    def place(self) -> tuple[Worker, int]:
+        """A slot in the worker that holds the fewest handles; dead workers are replaced."""
+        for i, cpu in enumerate(self._cpus):
+            if i == len(self._workers):
+                self._workers.append(Worker(*self._build, cpu))
+                break
+            if self._workers[i].dead:
+                self._workers[i] = Worker(*self._build, cpu)
+                break
+        worker = min((w for w in self._workers if not w.dead), key=lambda w: w.handles)
+        worker.handles += 1
+        return worker, next(self._slots)
+
+    def acquire(self) -> WorkerHandle:
+        """See Pool."""
+        while self._idle:
+            handle = self._idle.pop()
+            if not handle.worker.dead:
+                return handle
+        return WorkerHandle(self)
+
+    def release(self, handle: WorkerHandle, *, broken: bool) -> None:
+        """See Pool."""
+        if not broken:
+            self._idle.append(handle)
+            return
+        handle.worker.handles -= 1
+        handle.drop()
+
+    def close(self) -> None:
+        """See Pool."""
+        for worker in self._workers:
+            worker.hang_up()
+        until = time.monotonic() + PATIENCE_S
+        for worker in self._workers:
+            worker.join(max(0.0, until - time.monotonic()))
+        self._workers.clear()
+        self._idle.clear()

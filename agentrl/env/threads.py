@@ -1,0 +1,180 @@
+"""Environment pool of threads, for environments whose steps wait: for a network, a process, another machine.
+
+While one episode's tool waits, the engine answers the others. A call that takes too long is given up and the episode
+fails alone. Its thread is told to stop, which Python code does at once and a wait in C when it is over.
+"""
+
+import asyncio
+import ctypes
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+from agentrl.env.pool import START_S, EnvFault, Expired, Slot
+from agentrl.env.protocol import Env, Move, Verdict
+from agentrl.types import Action, Observation, Rewrite, StepResult, Task
+
+MOST_GIVEN_UP = 256  # threads that may hang at a time; each holds its memory until its call returns
+
+
+class Thread:
+    """One daemon thread and the jobs it is given, one at a time."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="agentrl environment", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            with suppress(Expired):  # one that comes late finds the thread waiting for its next job
+                if (job := self._jobs.get()) is None:
+                    return
+                job()
+
+    def interrupt(self) -> None:
+        """Raise Expired in its job as soon as it is in Python code; jobs given afterwards are carried out."""
+        ident = ctypes.c_ulong(self._thread.ident or 0)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Expired))
+        self.do(lambda: None)  # for one that comes late, when the job is done: it would take the next job with it
+
+    def do(self, job: Callable[[], None] | None) -> None:
+        """Carry out a job, which must not raise; None ends the thread."""
+        self._jobs.put(job)
+
+
+class ThreadHandle:
+    """One instance, whose calls run in whatever thread is free."""
+
+    def __init__(self, pool: "ThreadPool") -> None:
+        self._pool, self.slot = pool, Slot(*pool.build)
+        self.given_up = False
+
+    async def reset(self, task: Task) -> Observation:
+        """See Handle."""
+        await self._pool.run(self, self.slot.prepare, self._pool.start_s)
+        seen: Observation = await self._call(lambda: self.slot.reset(task))
+        return seen
+
+    async def step(self, action: Action) -> StepResult:
+        """See Handle."""
+        result: StepResult = await self._call(lambda: self.slot.step(action))
+        return result
+
+    async def act(self, expert: str, seed: int) -> Move:
+        """See Handle."""
+        move: Move = await self._call(lambda: self.slot.act(expert, seed))
+        return move
+
+    async def write(self, expert: str, seed: int, rewrite: Rewrite) -> Move:
+        """See Handle."""
+        move: Move = await self._call(lambda: self.slot.write(expert, seed, rewrite))
+        return move
+
+    async def cut(self) -> Verdict | None:
+        """See Handle."""
+        verdict: Verdict | None = await self._call(self.slot.cut)
+        return verdict
+
+    async def snapshot(self) -> Any:
+        """See Handle."""
+        return await self._call(self.slot.snapshot)
+
+    async def restore(self, task: Task, snapshot: Any) -> Observation | None:
+        """See Handle."""
+        await self._pool.run(self, self.slot.prepare, self._pool.start_s)
+        seen: Observation | None = await self._call(lambda: self.slot.restore(task, snapshot))
+        return seen
+
+    async def _call(self, call: Callable[[], Any]) -> Any:
+        return await self._pool.run(self, call, self._pool.timeout_s)
+
+
+class ThreadPool:
+    """See the module. Threads are made when needed and kept."""
+
+    def __init__(
+        self,
+        make: Callable[[], Env],
+        expert: Callable[[Env, str, int], Any] | None = None,
+        timeout_s: float = 60.0,
+        start_s: float = START_S,
+        output_chars: int | None = None,
+    ) -> None:
+        """See Slot."""
+        self.build = (make, expert, timeout_s, start_s, output_chars)
+        self.timeout_s, self.start_s = timeout_s, start_s
+        self._idle: list[ThreadHandle] = []
+        self._free: list[Thread] = []
+        self._given_up = 0
+        self._closed = False
+
+    async def run(self, handle: ThreadHandle, call: Callable[[], Any], seconds: float) -> Any:
+        """The call's value, from a thread.
+
+        Raises:
+            EnvFault: it failed, or gave no answer in time; then the handle is of no more use.
+        """
+        if self._given_up >= MOST_GIVEN_UP:
+            raise EnvFault(f"{self._given_up} calls hang in threads that never came back; no more are started")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        thread = self._free.pop() if self._free else Thread()
+
+        def settle(value: Any, error: BaseException | None) -> None:
+            if handle.given_up:
+                self._given_up -= 1
+                return
+            if not self._closed:
+                self._free.append(thread)
+            if not answer.done():
+                answer.set_exception(error) if error is not None else answer.set_result(value)
+
+        def job() -> None:
+            value, error = None, None
+            try:
+                value = call()
+            except BaseException as raised:  # noqa: BLE001  handed to whom waits for it
+                error = raised
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(settle, value, error)
+
+        thread.do(job)
+        done: set[asyncio.Future[Any]] = set()
+        try:
+            done, _ = await asyncio.wait([answer], timeout=seconds)
+        finally:  # out of time, or nobody waits any more
+            if not done:
+                handle.given_up = True
+                self._given_up += 1
+                thread.interrupt()
+                thread.do(handle.slot.close)
+                thread.do(None)
+        if not done:
+            raise EnvFault(f"no answer in {seconds:g} s")
+        return answer.result()
+
+    def acquire(self) -> ThreadHandle:
+        """See Pool."""
+        return self._idle.pop() if self._idle else ThreadHandle(self)
+
+    def release(self, handle: ThreadHandle, *, broken: bool) -> None:
+        """See Pool."""
+        if not broken:
+            self._idle.append(handle)
+        elif not handle.given_up:  # else its thread closes it, should it come back
+            thread = self._free.pop() if self._free else Thread()
+            thread.do(handle.slot.close)
+            thread.do(None)
+
+    def close(self) -> None:
+        """See Pool."""
+        self._closed = True
+        for handle in self._idle:
+            handle.slot.close()
+        for thread in self._free:
+            thread.do(None)
+        self._idle.clear()
+        self._free.clear()

@@ -1,0 +1,167 @@
+"""Evaluation one can believe: each task once, intervals, per type, everything that ended badly counted."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agentrl.config import Entry
+from agentrl.env import hooks as world
+from agentrl.evaluate.stats import wilson
+from agentrl.rollout.play import Player, play
+from agentrl.rollout.records import EpisodeRecord
+from agentrl.types import Status, Task
+
+LIMITS = (
+    Status.TURN_LIMIT,
+    Status.TOKEN_LIMIT,
+    Status.TURN_TOKEN_LIMIT,
+    Status.CALL_LIMIT,
+    Status.DEPTH_LIMIT,
+    Status.TIME_LIMIT,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One episode of a report. `tokens` are sampled ones and `usage` is the policy's own count, tries lost to the
+    environment included; `invalid` counts steps whose answer had no valid action; `calls` the tool calls asked for,
+    `tool_errors` the steps in which a tool failed; `signals` are the rewards by name, summed over the steps; `measures`
+    are the entries of the last `info` that the environment's `MEASURES` names (0 where it has none)."""
+
+    task: str
+    kind: str
+    success: bool
+    reward: float
+    steps: int
+    invalid: int
+    tokens: int
+    ending: str
+    fault: str
+    seconds: float
+    usage: Mapping[str, float]
+    measures: Mapping[str, float] = field(default_factory=dict)
+    calls: int = 0
+    tool_errors: int = 0
+    signals: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a policy did on a panel of tasks, each played once."""
+
+    benchmark: str
+    policy: Mapping[str, object]
+    outcomes: Sequence[Outcome]
+    panel: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def scored(self) -> list[Outcome]:
+        """Episodes the environment did not spoil."""
+        return [o for o in self.outcomes if o.ending != Status.ENV_ERROR.name.lower()]
+
+    def success(self) -> np.ndarray:
+        """[n] float, 1 for success, over the scored episodes in panel order."""
+        return np.array([float(o.success) for o in self.scored])
+
+    def summary(self) -> dict[str, Any]:
+        """The object `agentrl eval --json` prints."""
+        scored = self.scored
+        won = sum(o.success for o in scored)
+        kinds = sorted({o.kind for o in scored})
+        usage: Counter[str] = Counter()
+        for outcome in self.outcomes:
+            usage.update(outcome.usage)
+        return {
+            "benchmark": self.benchmark,
+            "policy": dict(self.policy),
+            "panel": self.panel,
+            "facts": dict(self.facts),
+            "episodes": len(scored),
+            "success_rate": won / len(scored) if scored else 0.0,
+            "interval": list(wilson(won, len(scored))),
+            "mean_reward": _mean([o.reward for o in scored]),
+            "measures": {k: _mean([o.measures[k] for o in scored]) for k in (scored[0].measures if scored else ())},
+            "per_type": {k: _rate([o for o in scored if o.kind == k]) for k in kinds},
+            "mean_steps": _mean([o.steps for o in scored]),
+            "mean_steps_success": _mean([o.steps for o in scored if o.success]),
+            "invalid_share": sum(o.invalid for o in scored) / max(1, sum(o.steps for o in scored)),
+            "mean_calls": _mean([o.calls for o in scored]),
+            "tool_error_share": sum(o.tool_errors for o in scored) / max(1, sum(o.steps for o in scored)),
+            "signals": {name: _mean([o.signals.get(name, 0.0) for o in scored]) for name in _signals(scored)},
+            "endings": dict(sorted(Counter(o.ending for o in self.outcomes).items())),
+            "truncated_share": _mean([o.ending in {s.name.lower() for s in LIMITS} for o in scored]),
+            "env_errors": len(self.outcomes) - len(scored),
+            "tokens": sum(o.tokens for o in self.outcomes),
+            "usage": dict(usage),
+            "seconds": sum(o.seconds for o in self.outcomes),
+        }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else 0.0
+
+
+def _signals(outcomes: Sequence[Outcome]) -> list[str]:
+    return sorted({name for outcome in outcomes for name in outcome.signals})
+
+
+def _rate(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    won = sum(o.success for o in outcomes)
+    n = len(outcomes)
+    return {"episodes": n, "success_rate": won / n, "interval": list(wilson(won, n))}
+
+
+def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> Outcome:
+    """The line of one episode."""
+    last = record.steps[-1].info if record.steps else {}
+    signals: Counter[str] = Counter()
+    for step in record.steps:
+        signals.update(step.info.get("signals", {}))
+    return Outcome(
+        task=record.task.key,
+        kind=kind,
+        success=record.success and record.ending != Status.ENV_ERROR,
+        reward=sum(step.reward for step in record.steps),
+        steps=len(record.steps),
+        invalid=sum(not step.valid for step in record.steps),
+        tokens=record.tokens,
+        ending=record.ending.name.lower(),
+        fault=record.fault,
+        seconds=record.seconds,
+        usage=record.usage,
+        measures={name: float(last.get(name, 0.0)) for name in measures},
+        calls=sum(step.calls for step in record.steps),
+        tool_errors=sum(step.status == Status.TOOL_ERROR for step in record.steps),
+        signals=dict(signals),
+    )
+
+
+async def evaluate(
+    player: Player,
+    entry: Entry,
+    tasks: Sequence[Task],
+    policy: Mapping[str, object],
+    *,
+    iteration: int = 0,
+    on_episode: Any = None,
+) -> Report:
+    """Play every task once.
+
+    Args:
+        player: how to play; its seed and stage decide the sampling noise.
+        entry: the environment, for labels.
+        tasks: the panel.
+        policy: what the report must say about the policy.
+    """
+    records = await play(player, tasks, copies=1, iteration=iteration, on_episode=on_episode)
+    return Report(
+        benchmark=world.benchmark(entry),
+        policy=policy,
+        outcomes=[outcome(r, world.kind(entry, r.task), getattr(entry.module, "MEASURES", ())) for r in records],
+        panel=world.panel_hash([task.key for task in tasks]),
+        facts=world.facts(entry),
+    )

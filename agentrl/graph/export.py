@@ -1,0 +1,90 @@
+"""A step graph as a NetworkX multigraph or node-link JSON: for looking and as a test oracle, never for
+updates."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from agentrl.credit.method import Credit
+from agentrl.graph.step_graph import CANDIDATE, PLAYED, PROBE, StepGraph
+from agentrl.types import Status
+
+KINDS = {PLAYED: "played", CANDIDATE: "candidate", PROBE: "probe"}
+
+
+def to_networkx(
+    graph: StepGraph, *, group: int | None = None, episode: int | None = None, credit: Credit | None = None
+) -> Any:
+    """The steps of one group or one episode as a `networkx.MultiDiGraph`.
+
+    A node is a state: its id, with `text`. An edge is a step from `state` to `next_state`, its key the step's
+        row,
+    with `episode`, `kind` (played, candidate or probe), `turn`, `action`, `reward`, `ending`, `terminated`,
+    `truncated`, `valid`, and `advantage` where `credit` is given and assigned, or is not given and the graph has one
+    for the step. Merged graphs are what it
+    shows: steps of several episodes that leave one state leave one node.
+
+    Args:
+        graph: any step graph.
+        group, episode: what to show; exactly one of them.
+        credit: credit of the whole graph.
+
+    Raises:
+        ValueError: not exactly one of group and episode, or no such one.
+    """
+    import networkx
+
+    view = networkx.MultiDiGraph()
+    for row in _rows(graph, group, episode):
+        ends = int(graph.state[row]), int(graph.next_state[row])
+        for state in ends:
+            view.add_node(state, text=word(graph, "state", state))
+        view.add_edge(*ends, key=int(row), **_edge(graph, int(row), credit))
+    return view
+
+
+def _rows(graph: StepGraph, group: int | None, episode: int | None) -> np.ndarray:
+    if (group is None) == (episode is None):
+        raise ValueError("name a group or an episode to look at, one of them")
+    kind, number = ("group", group) if group is not None else ("episode", episode)
+    rows = np.flatnonzero(graph.columns[kind] == number)
+    if not len(rows):
+        known = np.unique(graph.columns[kind])
+        raise ValueError(f"there is no {kind} {number}: the graph has {', '.join(map(str, known[:20]))}")
+    return rows
+
+
+def word(graph: StepGraph, kind: str, number: int) -> str:
+    """The name of a group, state or action, or its number where names are not stored."""
+    words = graph.names.get(kind, ())
+    return words[number] if number < len(words) else str(number)
+
+
+def _edge(graph: StepGraph, row: int, credit: Credit | None) -> dict[str, Any]:
+    edge: dict[str, Any] = {
+        "episode": int(graph.episode[row]),
+        "kind": KINDS[int(graph.kind[row])],
+        "turn": int(graph.turn[row]),
+        "action": word(graph, "action", int(graph.action[row])),
+        "reward": float(graph.reward[row]),
+        "ending": Status(int(graph.ending[row])).name.lower() if graph.ending[row] else "",
+        "terminated": bool(graph.terminated[row]),
+        "truncated": bool(graph.truncated[row]),
+        "valid": bool(graph.valid[row]),
+    }
+    if credit is not None and credit.assigned[row]:
+        edge["advantage"] = float(credit.advantage[row])
+    elif credit is None and graph.has("advantage") and not np.isnan(graph.columns["advantage"][row]):
+        edge["advantage"] = float(graph.columns["advantage"][row])
+    return edge
+
+
+def to_json(
+    graph: StepGraph, *, group: int | None = None, episode: int | None = None, credit: Credit | None = None
+) -> str:
+    """`to_networkx` in node-link form (`nodes`, `edges`), which D3 and `networkx.node_link_graph` read."""
+    import networkx
+
+    view = to_networkx(graph, group=group, episode=episode, credit=credit)
+    return json.dumps(networkx.node_link_data(view, edges="edges"), ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,298 @@
+"""Steps from anywhere: `steps.jsonl`, one JSON object a line, one line a step, as a step graph.
+
+Required: group, episode, turn, reward. Optional: the other `FIELDS` of `agentrl.graph.jsonl_line`. `parent` and
+`caller` are `[episode, turn]` of the same group. Bad input raises ValueError naming the line and the field.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agentrl.graph.jsonl_line import NUMERIC, REQUIRED, Key, Row, parse_line
+from agentrl.graph.step_graph import PLAYED, StepGraph, Tokens
+from agentrl.types import Status
+
+
+def read_steps(path: Path) -> StepGraph:
+    """The step graph of a file. The column `line` [N] tells each row's line; rows are grouped by episode.
+
+    Raises:
+        ValueError: the file cannot be read, is empty, or a line is not a step; the sentence names line and field.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"cannot read {path}: {why}; give a file of steps, a stored graph or a run folder") from None
+    return steps_graph(lines, str(path))
+
+
+def steps_graph(lines: Sequence[str], source: str = "the input") -> StepGraph:
+    """The step graph of JSON lines; blank lines are skipped."""
+    rows = [parse_line(number, text) for number, text in enumerate(lines, 1) if text.strip()]
+    if not rows:
+        raise ValueError(f"{source} holds no steps: give one JSON object a line with {', '.join(REQUIRED)}")
+    rows = arrange(rows)
+    ids = {name: _ids(items) for name, items in identities(rows).items()}
+    columns = {name: found.id for name, found in ids.items()}
+    columns |= relations(rows, columns) | data_columns(rows, columns)
+    tokens, ragged = token_table(rows, columns["parent"])
+    named = ("group", "episode", "state", "action", "agent")
+    return StepGraph(columns={**columns, **ragged}, tokens=tokens, names={name: ids[name].words for name in named})
+
+
+def arrange(rows: Sequence[Row]) -> list[Row]:
+    """Rows by episode in time order, episodes after those they branch off or are called by; else in input
+    order.
+
+    Raises:
+        ValueError: a step given twice, an unknown or misplaced parent, an unknown caller, a cycle.
+    """
+    steps: dict[tuple[Key, int], Row] = {}
+    episodes: dict[Key, list[Row]] = {}
+    for row in rows:
+        before = steps.setdefault((row.episode, row.turn), row)
+        if before is not row:
+            raise ValueError(
+                f"line {row.line}: turn: episode {row.episode[1]!r} already has turn {row.turn}, on line {before.line}"
+            )
+        episodes.setdefault(row.episode, []).append(row)
+    above: dict[Key, list[tuple[Key, Row, str]]] = {}
+    for key, own in episodes.items():
+        own.sort(key=lambda row: row.turn)
+        check_episode(own, steps)
+        above[key] = [
+            (row.reference(name)[0], row, name)
+            for row in own
+            for name in ("parent", "caller")
+            if name in row.fields and row.reference(name)[0] != key
+        ]
+    ordered = [row for key in topological(above) for row in episodes[key]]
+    for own in episodes.values():
+        check_branch(own[0], steps)
+    return ordered
+
+
+def check_episode(own: Sequence[Row], steps: Mapping[tuple[Key, int], Row]) -> None:
+    """One episode's references and its one end."""
+    for row, before in zip(own, [None, *own[:-1]], strict=True):
+        for name in ("parent", "caller"):
+            if name in row.fields and row.reference(name) not in steps:
+                raise ValueError(f"line {row.line}: {name}: there is no step {row.fields[name]} in its group")
+        if "caller" in row.fields and row.reference("caller")[0] == row.episode:
+            raise ValueError(f"line {row.line}: caller: an episode cannot call itself")
+        if before is None:
+            if "parent" in row.fields and row.reference("parent")[0] == row.episode:
+                raise ValueError(f"line {row.line}: parent: a cycle, an episode cannot branch off itself")
+            continue
+        if "parent" in row.fields and row.reference("parent") != (before.episode, before.turn):
+            raise ValueError(
+                f"line {row.line}: parent: only an episode's first step may branch off, and this one follows "
+                f"turn {before.turn} on line {before.line}"
+            )
+        for name in ("terminated", "truncated"):
+            if before.fields.get(name):
+                raise ValueError(
+                    f"line {before.line}: {name}: set, yet episode {row.episode[1]!r} goes on at turn "
+                    f"{row.turn} on line {row.line}; only its last step can end it"
+                )
+
+
+def check_branch(first: Row, steps: Mapping[tuple[Key, int], Row]) -> None:
+    """A branch's first step continues its parent."""
+    if "parent" not in first.fields:
+        return
+    parent = steps[first.reference("parent")]
+    if parent.fields.get("terminated") or parent.fields.get("truncated"):
+        raise ValueError(f"line {first.line}: parent: the step on line {parent.line} ended its episode")
+    if first.turn != parent.turn + 1:
+        raise ValueError(f"line {first.line}: turn: must be its parent's turn + 1, {parent.turn + 1}, not {first.turn}")
+
+
+def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key]:
+    """Episodes after those they hang on, else in the order given; ValueError on a cycle."""
+    done: dict[Key, bool] = {}  # False while its ancestors are being placed
+    order: list[Key] = []
+    for start in above:
+        stack = [] if start in done else [start]
+        while stack:
+            key = stack[-1]
+            done.setdefault(key, False)
+            waiting = [link for link in above[key] if not done.get(link[0])]
+            if not waiting:
+                stack.pop()
+                if not done[key]:
+                    done[key] = True
+                    order.append(key)
+                continue
+            other, row, name = waiting[0]
+            if other in done:
+                raise ValueError(f"line {row.line}: {name}: a cycle, the step it names comes from this episode")
+            stack.append(other)
+    return order
+
+
+class Ids(NamedTuple):
+    """Dense ids [N] int64 by first appearance, -1 for None, and the word behind each."""
+
+    id: np.ndarray
+    words: tuple[str, ...]
+
+
+def _ids(items: Sequence[Any]) -> Ids:
+    seen: dict[Any, int] = {}
+    found = np.array([-1 if item is None else seen.setdefault(item, len(seen)) for item in items], np.int64)
+    return Ids(found, tuple(str(item[-1] if isinstance(item, tuple) else item) for item in seen))
+
+
+def identities(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """The words of every id column but `next_state` and `tree`; those of states and actions are per group."""
+
+    def within(name: str) -> list[Any]:
+        return [(r.episode[0], str(r.fields[name])) if name in r.fields else None for r in rows]
+
+    agents = [str(r.fields.get("agent", "agent")) for r in rows]
+    return {
+        "group": [r.episode[0] for r in rows],
+        "episode": [r.episode for r in rows],
+        "action": within("action"),
+        "state": within("state") + within("next_state"),
+        "agent": agents,
+        "policy": agents,
+    }
+
+
+def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """parent, caller, rollout, tree, state and next_state, each [N] int64.
+
+    An episode's rollout is that of the step that called it, else its own; a branch's tree is its parent's.
+    """
+    index = {(row.episode, row.turn): i for i, row in enumerate(rows)}
+    n = len(rows)
+    parent, caller = np.full(n, -1), np.full(n, -1)  # [N]
+    rollout, tree = ids["episode"].copy(), np.arange(n)  # [N]
+    trees: dict[tuple[str, str], int] = {}
+    state, following = ids["state"][:n], ids["state"][n:].copy()  # [N]
+    for i, row in enumerate(rows):
+        follows = i > 0 and rows[i - 1].episode == row.episode
+        if "parent" in row.fields or follows:
+            parent[i] = index[row.reference("parent")] if "parent" in row.fields else i - 1
+            tree[i] = tree[parent[i]]
+            if "next_state" not in rows[parent[i]].fields and following[parent[i]] < 0:
+                following[parent[i]] = state[i]
+        elif "tree" in row.fields:
+            tree[i] = trees.setdefault((row.episode[0], str(row.fields["tree"])), i)
+        if "caller" in row.fields:
+            caller[i] = index[row.reference("caller")]
+        elif follows:
+            caller[i] = caller[i - 1]
+        if caller[i] >= 0:
+            rollout[i] = rollout[caller[i]]
+    return {
+        "parent": parent,
+        "caller": caller,
+        "rollout": rollout,
+        "tree": tree,
+        "state": state,
+        "next_state": following,
+    }
+
+
+def data_columns(rows: Sequence[Row], ids: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns that are values; the optional ones of `NUMERIC` are NaN where a line has none, and left out if
+    no line has one."""
+    n = len(rows)
+    status = np.array([Status[str(r.fields.get("status", "ok")).upper()] for r in rows], np.int8)  # [N]
+    terminated = flags(rows, "terminated", False)  # [N]
+    columns = {
+        "turn": np.array([r.turn for r in rows], np.int64),
+        "kind": np.full(n, PLAYED, np.int8),
+        "reward": numbers(rows, "reward"),
+        "terminated": terminated,
+        "truncated": flags(rows, "truncated", False) & ~terminated,
+        "valid": flags(rows, "valid", True),
+        "status": np.where(status < Status.DONE, status, 0).astype(np.int8),
+        "ending": np.where(status >= Status.DONE, status, 0).astype(np.int8),
+        "weight": np.nan_to_num(numbers(rows, "weight"), nan=1.0),
+        "version_oldest": np.zeros(n, np.int64),
+        "version_newest": np.zeros(n, np.int64),
+        "line": np.array([r.line for r in rows], np.int64),
+    }
+    given = {name for row in rows for name in row.fields}
+    columns |= {name: numbers(rows, name) for name in NUMERIC if name in given}
+    if "segment_start" in given:
+        columns["segment_start"] = flags(rows, "segment_start", False)
+    if "matched" in given:
+        columns["matched"] = numbers(rows, "matched")  # 1, 0, NaN where a line does not say
+    if "score" in given:
+        columns["score"] = scores(rows, ids["episode"], columns["reward"])
+    return columns
+
+
+def numbers(rows: Sequence[Row], name: str) -> np.ndarray:
+    """[N] float64, NaN where absent."""
+    return np.array([row.fields.get(name, np.nan) for row in rows], np.float64)
+
+
+def flags(rows: Sequence[Row], name: str, default: bool) -> np.ndarray:
+    """[N] bool."""
+    return np.array([row.fields.get(name, default) for row in rows], bool)
+
+
+def scores(rows: Sequence[Row], episode: np.ndarray, reward: np.ndarray) -> np.ndarray:
+    """[N] the episode's score where a line of it gives one, else the sum of its rewards."""
+    out = np.bincount(episode, reward)  # [E]
+    told: dict[int, Row] = {}
+    for row, e in zip(rows, episode.tolist(), strict=True):
+        if "score" not in row.fields:
+            continue
+        before = told.setdefault(e, row)
+        if before.fields["score"] != row.fields["score"]:
+            raise ValueError(
+                f"line {row.line}: score: {row.fields['score']}, but {before.fields['score']} for the same "
+                f"episode on line {before.line}"
+            )
+        out[e] = row.fields["score"]
+    on_rows: np.ndarray = out[episode]  # [N]
+    return on_rows
+
+
+def token_table(rows: Sequence[Row], parent: np.ndarray) -> tuple[Tokens | None, dict[str, np.ndarray]]:
+    """Tokens without ids and `token_value` [S], where any line speaks of tokens.
+
+    A step has `observation_tokens` (default none) that nobody sampled, then its `n_tokens`; context = parent.
+    """
+    if not any("n_tokens" in row.fields or "token_value" in row.fields for row in rows):
+        return None, {}
+    counts: list[int] = []
+    before = [int(row.fields.get("observation_tokens", 0)) for row in rows]
+    for row in rows:
+        values = row.fields.get("token_value")
+        size = row.fields.get("n_tokens", len(values or ()))
+        if values is not None and len(values) != size:
+            raise ValueError(f"line {row.line}: token_value: {len(values)} values for n_tokens = {size}")
+        counts.append(size)
+    both = np.array([before, counts], np.int64).T.reshape(-1)  # [2N]
+    offsets = np.concatenate([[0], np.cumsum(both)])[::2].astype(np.int64)  # [N+1]
+    s = int(offsets[-1])
+    path = np.diff(offsets)  # [N] tokens on each row's path
+    for row_number, above in enumerate(parent.tolist()):
+        path[row_number] += path[above] if above >= 0 else 0
+    tokens = Tokens(
+        offsets=offsets,
+        ids=np.zeros(s, np.int64),
+        sampled=np.repeat(np.tile([False, True], len(rows)), both),
+        logprobs=np.zeros(s),
+        allowed_offsets=np.zeros(s + 1, np.int64),
+        allowed_ids=np.zeros(0, np.int64),
+        context=parent,
+        context_tokens=path - np.diff(offsets),
+    )
+    if not any("token_value" in row.fields for row in rows):
+        return tokens, {}
+    values = np.full(s, np.nan)  # [S]
+    pieces = [row.fields.get("token_value", [np.nan] * size) for row, size in zip(rows, counts, strict=True)]
+    values[tokens.sampled] = [x for piece in pieces for x in piece]
+    return tokens, {"token_value": values}

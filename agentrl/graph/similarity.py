@@ -1,0 +1,175 @@
+"""Groups of similar texts: the released GiGPO's greedy first fit, with bounds that skip nearly all
+comparisons.
+
+A text joins the first cluster of its group whose first member it resembles: Ratcliff-Obershelp ratio (2 *
+matched characters / total characters, `difflib.SequenceMatcher`, popular-character heuristic on, new text
+first) at least the threshold; else it opens a cluster. The ratio is not symmetric and the partition depends
+on the order of rows.
+"""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from functools import cached_property
+
+import numpy as np
+
+from agentrl.graph.step_graph import StepGraph
+
+CHARACTERS, GRAMS = 512, 8192  # bins of hashed counts
+
+
+def similar_states(graph: StepGraph, threshold: float) -> np.ndarray:
+    """[N] int64 cluster of each row's state, numbered inside its group.
+
+    Raises:
+        ValueError: the graph does not keep the words of its states.
+    """
+    if "state" not in graph.names:
+        raise ValueError("similarity grouping needs the texts of the states, and these steps keep only their ids")
+    order = np.argsort(graph.column("line"), kind="stable") if graph.has("line") else np.arange(len(graph))
+    words = graph.names["state"]
+    groups = graph.group[order].tolist()
+    texts = [words[i] for i in graph.state[order].tolist()]
+    cluster = np.empty(len(graph), np.int64)
+    cluster[order] = first_fit(groups, texts, threshold)
+    return cluster
+
+
+def first_fit(groups: list[int], texts: list[str], threshold: float) -> np.ndarray:
+    """[N] int64 cluster number of each text inside its group, in the order given.
+
+    Equal texts have equal fates (the clusters before the one they joined still refuse them), so each distinct
+    text of a group is compared once.
+    """
+    known: dict[int, dict[str, int]] = defaultdict(dict)
+    clusters: dict[int, list[Representative]] = defaultdict(list)
+    out = np.empty(len(texts), np.int64)
+    for i, (group, text) in enumerate(zip(groups, texts, strict=True)):
+        fate = known[group].get(text)
+        if fate is None:
+            own = clusters[group]
+            new = Representative(text)
+            fate = next((c for c, other in enumerate(own) if other.accepts(new, threshold)), len(own))
+            if fate == len(own):
+                own.append(new)
+            known[group][text] = fate
+        out[i] = fate
+    return out
+
+
+class Representative:
+    """A text prepared for comparison: hashed counts of its characters and trigrams, and what a match may
+    start from.
+
+    Hashing can only merge counts, which raises a bound and never lowers it.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        encoded = text.encode("utf-32-le", "surrogatepass")
+        self.code = np.frombuffer(encoded, np.uint32).astype(np.int64)  # [L]
+        self.characters = np.bincount(self.code % CHARACTERS, minlength=CHARACTERS)  # [CHARACTERS]
+        c = self.code
+        gram = (c[:-2] * 1_000_003 + c[1:-1] * 8_191 + c[2:]) & (GRAMS - 1)  # [L-2]
+        self.grams = np.bincount(gram, minlength=GRAMS).astype(np.int32)  # [GRAMS]
+
+    @cached_property
+    def anchors(self) -> dict[int, list[int]]:
+        """Where each character that a match may start from occurs. From 200 characters on, those that occur
+        more than 1% + 1 times are no anchors (difflib's popular characters)."""
+        common = len(self.text) // 100 + 1 if len(self.text) >= 200 else len(self.text)
+        counts = Counter(self.code.tolist())
+        places: dict[int, list[int]] = {code: [] for code, count in counts.items() if count <= common}
+        for at in np.flatnonzero(np.isin(self.code, np.fromiter(places, np.int64, len(places)))).tolist():
+            places[int(self.code[at])].append(at)
+        return places
+
+    @cached_property
+    def rare(self) -> np.ndarray:
+        """[CHARACTERS] bool, bins that hold an anchor."""
+        rare = np.zeros(CHARACTERS, bool)
+        rare[np.fromiter(self.anchors, np.int64, len(self.anchors)) % CHARACTERS] = True
+        return rare
+
+    def accepts(self, new: "Representative", threshold: float) -> bool:
+        """Is ratio(new, self) >= threshold? Three bounds from above are tried before any match is sought."""
+        total = len(self.text) + len(new.text)
+        if not total:
+            return threshold <= 1.0
+        if 2.0 * min(len(self.text), len(new.text)) / total < threshold:
+            return False
+        if 2.0 * self.matched_at_most(new) / total < threshold:
+            return False
+        return self.matches(new, threshold)
+
+    def matched_at_most(self, new: "Representative") -> int:
+        """Bound on the matched characters.
+
+        They are shared characters. They also lie in disjoint blocks, each of which holds a shared anchor, but
+        for one at the texts' beginning (a block without one can only start where no block ended before it,
+        and a block is extended to the right as far as it goes). A block of n characters holds n - 2 shared
+        trigrams, so the total is at most the shared trigrams plus two for each block.
+        """
+        shared = np.minimum(self.characters, new.characters)  # [CHARACTERS]
+        blocks = int(shared[self.rare].sum()) + 1
+        trigrams = int(np.minimum(self.grams, new.grams).sum())
+        return min(int(shared.sum()), trigrams + 2 * blocks)
+
+    def matches(self, new: "Representative", threshold: float) -> bool:
+        """Ratcliff-Obershelp as difflib does it, block by block, until the threshold is passed or out of
+        reach."""
+        total = len(self.text) + len(new.text)
+        starts = [(at, self.anchors.get(int(new.code[at]))) for at in np.flatnonzero(self.rare[new.code % CHARACTERS])]
+        anchored = [(int(at), places) for at, places in starts if places]
+        matched, possible = 0, min(len(self.text), len(new.text))
+        todo = [(0, len(new.text), 0, len(self.text))]
+        while todo:
+            if 2.0 * matched / total >= threshold:
+                return True
+            if 2.0 * (matched + possible) / total < threshold:
+                return False
+            a, a_end, b, b_end = todo.pop()
+            possible -= min(a_end - a, b_end - b)
+            i, j, size = self.longest_block(new, anchored, (a, a_end, b, b_end))
+            if not size:
+                continue
+            matched += size
+            for part in ((a, i, b, j), (i + size, a_end, j + size, b_end)):
+                if part[0] < part[1] and part[2] < part[3]:
+                    todo.append(part)
+                    possible += min(part[1] - part[0], part[3] - part[2])
+        return 2.0 * matched / total >= threshold
+
+    def longest_block(
+        self, new: "Representative", anchored: list[tuple[int, list[int]]], window: tuple[int, int, int, int]
+    ) -> tuple[int, int, int]:
+        """(start in new, start in self, length) of the longest run of anchors inside the window, earliest
+        first, extended both ways by any equal characters."""
+        a, a_end, b, b_end = window
+        best_i, best_j, size = a, b, 0
+        runs: dict[int, int] = {}
+        before = -2
+        for i, places in anchored[bisect_left(anchored, (a,)) :]:
+            if i >= a_end:
+                break
+            longer: dict[int, int] = {}
+            for j in places:
+                if j < b:
+                    continue
+                if j >= b_end:
+                    break
+                k = longer[j] = (runs.get(j - 1, 0) if i == before + 1 else 0) + 1
+                if k > size:
+                    best_i, best_j, size = i - k + 1, j - k + 1, k
+            runs, before = longer, i
+        left = common(new.code[a:best_i][::-1], self.code[b:best_j][::-1])
+        right = common(new.code[best_i + size : a_end], self.code[best_j + size : b_end])
+        return best_i - left, best_j - left, left + size + right
+
+
+def common(x: np.ndarray, y: np.ndarray) -> int:
+    """Length of the common beginning of two arrays."""
+    n = min(len(x), len(y))
+    differs = x[:n] != y[:n]  # [n]
+    at = int(differs.argmax()) if n else 0
+    return at if n and differs[at] else n

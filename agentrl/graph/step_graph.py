@@ -1,0 +1,290 @@
+"""The step graph: what rollouts produce and everything after them consumes. A struct of arrays, one row a
+step.
+
+Three relations, all columns: time and branching (`parent`, `tree`), sameness (`state`, `action`,
+    `next_state`) and
+calls (`agent`, `policy`, `caller`). `parent[n] < n`, so one pass each way is a traversal.
+
+Letters: N steps, S tokens, E episodes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from agentrl.types import Status
+
+PLAYED, CANDIDATE, PROBE = 0, 1, 2  # `kind`: executed; sampled and not executed; a Monte Carlo continuation
+
+COLUMNS: Mapping[str, type] = MappingProxyType(
+    {
+        "group": np.int64,  # copies of one task
+        "rollout": np.int64,  # what one task copy produced; what evaluation counts
+        "episode": np.int64,  # one agent's chain in a rollout
+        "turn": np.int64,
+        "kind": np.int8,
+        "parent": np.int64,  # the step before, -1 at a root
+        "tree": np.int64,  # roots with equal tree are children of one prompt
+        "state": np.int64,  # dense ids of canonical strings, unique inside a group
+        "action": np.int64,
+        "next_state": np.int64,
+        "agent": np.int64,
+        "policy": np.int64,
+        "caller": np.int64,  # the step that invoked this agent's chain, -1 for none
+        "reward": np.float64,
+        "terminated": np.bool_,
+        "truncated": np.bool_,
+        "valid": np.bool_,
+        "status": np.int8,  # Status of the step
+        "ending": np.int8,  # Status of the episode's end on its last row, 0 elsewhere
+        "weight": np.float64,  # multiplicity in statistics and share in the loss
+        "version_oldest": np.int64,
+        "version_newest": np.int64,
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tokens:
+    """What each step adds to its context, and the context it continues.
+
+    A step stores only the tokens it adds; the text the model saw is the path: the first `context_tokens[n]`
+    tokens of the path of row `context[n]`, then the row's own.
+
+    Attributes:
+        offsets: [N+1] int64, row n owns tokens offsets[n]:offsets[n+1].
+        ids: [S] int64.
+        sampled: [S] bool, sampled by the policy (or shown by a demonstrator); the rest is prompt.
+        logprobs: [S] float64 behaviour log-probabilities in nats, 0 where not sampled.
+        allowed_offsets: [S+1] int64 into `allowed_ids`; an empty slice means unrestricted.
+        allowed_ids: int64, ascending in each slice.
+        context: [N] int64, the row whose path this step's prompt continues; -1 for a fresh prompt.
+        context_tokens: [N] int64, how much of that path it keeps.
+    """
+
+    offsets: np.ndarray
+    ids: np.ndarray
+    sampled: np.ndarray
+    logprobs: np.ndarray
+    allowed_offsets: np.ndarray
+    allowed_ids: np.ndarray
+    context: np.ndarray
+    context_tokens: np.ndarray
+
+    def path(self, row: int) -> np.ndarray:
+        """[L] int64, the ids the model has seen and produced at the end of `row`."""
+        pieces: list[np.ndarray] = []
+        keep = -1  # -1: all of the row's path
+        while row >= 0:
+            own = self.ids[self.offsets[row] : self.offsets[row + 1]]
+            start = int(self.context_tokens[row])
+            if keep < 0 or keep > start:
+                pieces.append(own if keep < 0 else own[: keep - start])
+                keep = start
+            row = int(self.context[row])
+        return np.concatenate(pieces[::-1]) if pieces else np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepGraph:
+    """Columns of N steps, their tokens if a tokenizer took part, and the words behind the ids.
+
+    Attributes:
+        columns: the required columns of `COLUMNS`, each [N], and any optional ones (also ragged per-token
+            ones, [S]).
+        tokens: the token table; None for graphs read from a table of steps without tokens.
+        names: the words behind ids: `group`, `episode`, `state`, `action`, `agent`, `policy`; names[c][id].
+        texts: per-row words such as `observation` and `answer`, each of length N.
+        tails: per episode, the final observation: `tail_ids` in CSR form with `tail_offsets` [E+1].
+    """
+
+    columns: Mapping[str, np.ndarray]
+    tokens: Tokens | None = None
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    tails: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
+        check(self)
+
+    def __len__(self) -> int:
+        return len(self.columns["parent"])
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        if name in COLUMNS:
+            column: np.ndarray = object.__getattribute__(self, "columns")[name]
+            return column
+        raise AttributeError(f"a step graph has no attribute {name!r}; optional columns are read by column({name!r})")
+
+    def has(self, name: str) -> bool:
+        """Is there a column of this name?"""
+        return name in self.columns
+
+    def column(self, name: str, needed_by: str = "this method") -> np.ndarray:
+        """A column, or ValueError saying who needs it and how to get it."""
+        if name not in self.columns:
+            raise ValueError(
+                f"{needed_by} needs the column {name!r}, which these steps do not have: give it on each "
+                "step, or choose an annotation that computes it"
+            )
+        return self.columns[name]
+
+    def with_columns(self, **columns: np.ndarray) -> "StepGraph":
+        """A graph with more (or other) columns, each [N] or [S]."""
+        return replace(self, columns={**self.columns, **columns})
+
+    @property
+    def last(self) -> np.ndarray:
+        """[N] bool, the last row of its episode."""
+        last = np.ones(len(self), bool)
+        order = np.lexsort((self.turn, self.episode))
+        last[order[:-1]] = self.episode[order][1:] != self.episode[order][:-1]
+        return last
+
+    @property
+    def first(self) -> np.ndarray:
+        """[N] bool, the first row of its episode."""
+        first = np.zeros(len(self), bool)
+        first[np.unique(self.episode, return_index=True)[1]] = True
+        return first
+
+    @property
+    def score(self) -> np.ndarray:
+        """[N] float64, the episode's score on each of its rows: the `score` column, else the sum of the rewards
+        on the path to its last row."""
+        if self.has("score") or not len(self):
+            return self.columns["score"] if self.has("score") else np.zeros(0)
+        index = np.unique(self.episode, return_inverse=True)[1]  # [N]
+        total = np.bincount(index, self.reward, minlength=1)  # [E]
+        branches = np.flatnonzero(self.first & (self.parent >= 0))  # first rows that continue another episode
+        if len(branches):
+            so_far = self.reward.copy()  # [N] rewards of the path to each row
+            for row in np.flatnonzero(self.parent >= 0).tolist():
+                so_far[row] += so_far[self.parent[row]]
+            total[index[branches]] += so_far[self.parent[branches]]
+        score: np.ndarray = total[index]
+        return score
+
+    @property
+    def succeeded(self) -> np.ndarray:
+        """[N] bool, did the row's episode succeed: by the environment's word at its end (`info.success`) if it gave
+        one, else by a score above 0. Charges on top (`agentrl.trainer.kl_reward`) do not count."""
+        judged = (self.columns["env_score"] if self.has("env_score") else self.score) > 0  # [N]
+        if self.has("info.success"):
+            word = self.columns["info.success"]  # [N]
+            judged = np.where(np.isnan(word), judged, word > 0)
+        _, index = np.unique(self.episode, return_inverse=True)
+        success = np.zeros(len(self), bool)  # [episodes], and room to spare
+        success[index[self.last]] = judged[self.last]
+        return success[index]
+
+    @property
+    def branched(self) -> bool:
+        """Does any step have several children?"""
+        above = self.parent[self.parent >= 0]
+        return len(np.unique(above)) < len(above)
+
+    def failed(self) -> np.ndarray:
+        """[N] bool, rows of rollouts that an environment error ended: in no score and no statistic.
+
+        A called agent's error is its own chain's, and that of the chains it called: its caller was told and went on.
+        """
+        ended, called = self.ending == Status.ENV_ERROR, self.caller >= 0
+        failed = np.isin(self.rollout, self.rollout[ended & ~called]) | np.isin(
+            self.episode, self.episode[ended & called]
+        )
+        while True:  # once a level of calls
+            below = called & failed[np.maximum(self.caller, 0)] & ~failed
+            if not below.any():
+                return failed
+            failed |= np.isin(self.episode, self.episode[below])
+
+    def take(self, rows: np.ndarray) -> "StepGraph":
+        """The sub-graph of `rows` (ascending), with parents, callers and contexts renumbered.
+
+        A parent outside the selection becomes -1. Tokens and tails are dropped: this is for credit and
+        statistics.
+        """
+        renumber = np.full(len(self) + 1, -1, np.int64)  # [N+1], the last entry serves -1
+        renumber[rows] = np.arange(len(rows))
+        columns = {k: v[rows] for k, v in self.columns.items() if not k.startswith("token_")}
+        for relation in ("parent", "caller"):
+            columns[relation] = renumber[columns[relation]]
+        texts = {k: [v[i] for i in rows] for k, v in self.texts.items()}
+        return StepGraph(columns=columns, names=self.names, texts=texts)
+
+
+def check(graph: StepGraph) -> None:
+    """Assert the invariants of a step graph; AssertionError tells which one is broken."""
+    columns, n = graph.columns, len(graph.columns["parent"])
+    missing = sorted(set(COLUMNS) - set(columns))
+    assert not missing, f"columns missing: {missing}"
+    for name in COLUMNS:
+        assert len(columns[name]) == n, f"column {name} has {len(columns[name])} rows, not {n}"
+    for name, words in graph.texts.items():
+        assert len(words) == n, f"texts {name} has {len(words)} rows, not {n}"
+    index = np.arange(n)
+    for relation in ("parent", "caller"):
+        assert (columns[relation] >= -1).all(), f"a {relation} is a row, or -1 for none"
+    assert (columns["parent"] < index).all(), "a parent must come before its children"
+    assert (columns["caller"] < index).all(), "a caller must come before the chain it invoked"
+    assert np.isfinite(columns["reward"]).all(), "rewards must be finite"
+    assert not (columns["terminated"] & columns["truncated"]).any(), "a step is terminated or truncated, not both"
+    same = columns["episode"][1:] == columns["episode"][:-1]
+    assert (columns["turn"][1:][same] > columns["turn"][:-1][same]).all(), "rows of an episode must be in time order"
+    assert len(np.unique(columns["episode"])) == int((~same).sum()) + min(n, 1), "rows of an episode must be contiguous"
+    if graph.tokens is not None:
+        check_tokens(graph.tokens, n)
+
+
+def check_tokens(tokens: Tokens, n: int) -> None:
+    """Assert the invariants of a token table of n rows."""
+    assert len(tokens.offsets) == n + 1, "offsets needs one entry more than there are rows"
+    s = len(tokens.ids)
+    assert tokens.offsets[0] == 0 and tokens.offsets[-1] == s, "offsets must cover the tokens"
+    assert (np.diff(tokens.offsets) >= 0).all(), "offsets must ascend"
+    assert len(tokens.sampled) == len(tokens.logprobs) == s, "one flag and one log-prob a token"
+    assert len(tokens.allowed_offsets) == s + 1, "allowed_offsets needs one entry more than there are tokens"
+    assert np.isfinite(tokens.logprobs).all(), "log-probabilities must be finite"
+    assert tokens.allowed_offsets[0] == 0 and tokens.allowed_offsets[-1] == len(tokens.allowed_ids), (
+        "allowed_offsets must cover allowed_ids"
+    )
+    assert (np.diff(tokens.allowed_offsets) >= 0).all(), "allowed_offsets must ascend"
+    assert len(tokens.context) == len(tokens.context_tokens) == n, "one context a row"
+    assert (tokens.context >= -1).all() and (tokens.context_tokens >= 0).all(), "a context is a row, or -1 for none"
+    assert (tokens.context < np.arange(n)).all(), "a context must come before the step that continues it"
+    length = path_lengths(tokens)
+    kept = np.where(tokens.context >= 0, length[tokens.context], 0)
+    assert (tokens.context_tokens <= kept).all(), "a step cannot keep more of a path than there is"
+
+
+def path_lengths(tokens: Tokens) -> np.ndarray:
+    """[N] int64, tokens on each row's path: what the model has seen at its end."""
+    return tokens.context_tokens + np.diff(tokens.offsets)
+
+
+class Paths(NamedTuple):
+    """Parallel arrays, path by path and root first: `row` and the dense number of its `leaf`."""
+
+    row: np.ndarray
+    leaf: np.ndarray
+
+
+def paths(graph: StepGraph) -> Paths:
+    """All root-to-leaf paths of the graph. A chain's path is its rows; a shared row is on several paths."""
+    parent = graph.parent
+    current = np.setdiff1d(np.arange(len(graph)), parent[parent >= 0])  # [P] leaves
+    number = np.arange(len(current))
+    rows, owners = [current], [number]
+    while len(current):
+        above = parent[current]
+        current, number = above[above >= 0], number[above >= 0]
+        rows.append(current)
+        owners.append(number)
+    row, leaf = np.concatenate(rows), np.concatenate(owners)
+    order = np.lexsort((row, leaf))
+    return Paths(row[order], leaf[order])

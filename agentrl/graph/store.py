@@ -1,0 +1,108 @@
+"""Step graphs on disk: safetensors segments, columns and offsets as tensors, words as UTF-8 blobs."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from agentrl.graph.step_graph import StepGraph, Tokens
+
+FORMAT, VERSION = "agentrl.step_graph", 1
+HEAD = "step_graph"  # the metadata entry that holds format, version and note
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """All or nothing: a temporary name beside the target, then a rename. A full disk leaves the old file.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        reason = error.strerror or error
+        raise ValueError(f"cannot write {path}: {reason}; free some space or choose another folder") from error
+
+
+def _blob(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
+    offsets = np.concatenate([[0], np.cumsum([len(e) for e in encoded])]).astype(np.int64)
+    return np.frombuffer(b"".join(encoded), np.uint8), offsets
+
+
+def _words(blob: np.ndarray, offsets: np.ndarray) -> tuple[str, ...]:
+    data, ends = blob.tobytes(), offsets.tolist()
+    return tuple(data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends))
+
+
+def to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> bytes:
+    """The graph as one safetensors file; equal graphs give equal bytes. `note` is a small JSON value."""
+    tensors = {f"column/{name}": x for name, x in graph.columns.items()}
+    if graph.tokens is not None:
+        tensors |= {f"tokens/{f.name}": getattr(graph.tokens, f.name) for f in fields(Tokens)}
+    for kind, tables in (("names", graph.names), ("texts", graph.texts)):
+        for name, words in tables.items():
+            blob, offsets = _blob(words)
+            tensors |= {f"{kind}/{name}/blob": blob, f"{kind}/{name}/offsets": offsets}
+    tensors |= {f"tails/{name}": x for name, x in graph.tails.items()}
+    ordered = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
+    head = json.dumps({"format": FORMAT, "version": VERSION, "note": note or {}}, sort_keys=True)
+    # One entry of metadata: safetensors writes several in random order.
+    data: bytes = save(ordered, metadata={HEAD: head})
+    return data
+
+
+def write(graph: StepGraph, path: Path, note: Mapping[str, object] | None = None) -> None:
+    """Store a graph; the file appears complete or not at all."""
+    write_atomically(path, to_bytes(graph, note))
+
+
+def read(path: Path) -> StepGraph:
+    """A stored graph; ValueError with one sentence if the file is missing, cut short or something else."""
+    if not path.is_file():
+        raise ValueError(f"no such graph file: {path}")
+    try:
+        with safe_open(path, "numpy") as file:
+            head = json.loads((file.metadata() or {}).get(HEAD, "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dict
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ValueError(f"{path} is not a step graph, or it is cut short: {error}") from None
+    if head.get("format") != FORMAT:
+        raise ValueError(f"{path} holds no step graph")
+    if head.get("version") != VERSION:
+        raise ValueError(f"{path} is a step graph of format {head.get('version')}, this agentrl reads {VERSION}")
+    return _from_tensors(tensors)
+
+
+def _from_tensors(tensors: Mapping[str, np.ndarray]) -> StepGraph:
+    parts: dict[str, dict[str, np.ndarray]] = {}
+    for name, x in tensors.items():
+        kind, _, rest = name.partition("/")
+        parts.setdefault(kind, {})[rest] = x
+    return StepGraph(
+        columns=parts["column"],
+        tokens=Tokens(**parts["tokens"]) if "tokens" in parts else None,
+        names=_tables(parts.get("names", {})),
+        texts=_tables(parts.get("texts", {})),
+        tails=parts.get("tails", {}),
+    )
+
+
+def _tables(parts: Mapping[str, np.ndarray]) -> dict[str, tuple[str, ...]]:
+    tables = sorted({name.rpartition("/")[0] for name in parts})
+    return {name: _words(parts[f"{name}/blob"], parts[f"{name}/offsets"]) for name in tables}

@@ -1,0 +1,146 @@
+"""Core environments as Gymnasium environments, such as `gymnasium.make("agentrl/ALFWorld-v0")`.
+
+Importing this module registers the `GYMNASIUM_IDS` of every catalogue environment. Gymnasium calls no entry
+points since version 1.0: `import agentrl.gym` first, or `gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
+"""
+
+import copy
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import gymnasium
+
+from agentrl import catalogue
+from agentrl.config import Entry, resolve
+from agentrl.env import hooks as world
+from agentrl.env.pool import checked_observation, checked_result
+from agentrl.env.protocol import Env
+from agentrl.gym.text_space import UnicodeText
+from agentrl.types import Observation, Task
+
+OBSERVATION_CHARS = 16384
+ACTION_CHARS = 4096
+
+
+class GymEnv(gymnasium.Env[str, str]):
+    """One core environment, text in and text out.
+
+    `info` holds `task` (the task's key), `actions` (the admissible ones), `state_key`, `instruction`, `tools`
+    if there are any, and what the environment itself tells. `reset(seed=...)` draws the task with that seed:
+    the seed decides the task. `reset(options={"task": key})` names it; a plain `reset()` draws the next one.
+    The environment's own limits apply, and `gymnasium.make(..., max_episode_steps=...)`.
+
+    Attributes:
+        core: the environment inside, for `snapshot` and `restore` where it has them.
+        task: what is being played.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}  # type: ignore[misc]
+
+    def __init__(
+        self,
+        env: str | Entry,
+        *,
+        render_mode: str | None = None,
+        observation_chars: int = OBSERVATION_CHARS,
+        action_chars: int = ACTION_CHARS,
+        **options: Any,  # gymnasium.make passes on what it was given
+    ) -> None:
+        """A catalogue environment by name.
+
+        Args:
+            env: name in the catalogue, or a dotted path; or an entry, with its options.
+            render_mode: None or "ansi".
+            observation_chars: longest observation of the space.
+            action_chars: longest action of the space.
+            options: the environment's Config.
+
+        Raises:
+            ValueError: no such environment or option.
+        """
+        self._entry = env if isinstance(env, Entry) else resolve("envs", {"name": env, **options}, "env")
+        self.core: Env = self._entry.module.make(self._entry.config)
+        self.render_mode = render_mode
+        self.observation_space = UnicodeText(observation_chars)
+        self.action_space = UnicodeText(action_chars)
+        self.task: Task | None = None
+        self._tasks: Sequence[Task] | None = None
+        self._seen, self._chars = "", observation_chars
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start a task; ValueError if `options` names none of this environment."""
+        super().reset(seed=seed)
+        unknown = sorted(set(options or {}) - {"task"})
+        if unknown:
+            raise ValueError(f"reset has no option {unknown[0]!r}: give {{'task': key}}")
+        key = (options or {}).get("task")
+        self.task = self._draw() if key is None else world.panel(self._entry, [key])[0]
+        observation = checked_observation(self.core.reset(self.task))
+        return self._text(observation), self._info(observation, {})
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Carry out one action."""
+        if self.task is None:
+            raise gymnasium.error.ResetNeeded("no task was started: call reset() first")
+        result = checked_result(self.core.step(action))
+        observation, reward, terminated, truncated, info = result
+        return self._text(observation), reward, terminated, truncated, self._info(observation, dict(info))
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """The last observation, in mode "ansi"."""
+        return self._seen if self.render_mode == "ansi" else None
+
+    def close(self) -> None:
+        """Release the environment."""
+        self.core.close()
+
+    def _draw(self) -> Task:
+        if self._tasks is None:
+            self._tasks = world.tasks(self._entry)
+        return self._tasks[int(self.np_random.integers(len(self._tasks)))]
+
+    def _text(self, observation: Observation) -> str:
+        if observation.text not in self.observation_space:
+            raise ValueError(
+                f"the observation has {len(observation.text)} characters, the space holds {self._chars}: "
+                "give a larger observation_chars=... to gymnasium.make"
+            )
+        self._seen = observation.text
+        return observation.text
+
+    def _info(self, observation: Observation, told: dict[str, Any]) -> dict[str, Any]:
+        assert self.task is not None
+        info = {
+            **copy.deepcopy(told),  # a caller keeps what it was given, whatever the environment reuses
+            "task": self.task.key,
+            "actions": observation.actions,
+            "state_key": observation.state_key or observation.text,
+            "instruction": observation.task,
+        }
+        if observation.tools:
+            info["tools"] = copy.deepcopy(observation.tools)
+        return info
+
+
+def register() -> None:
+    """Register the Gymnasium ids of every catalogue environment; ids that are known already are left alone.
+
+    An environment whose module cannot be imported is left out with a warning.
+    """
+    for name in catalogue.names("envs"):
+        half = getattr(sys.modules.get(f"agentrl.envs.{name}"), "__spec__", None)
+        if getattr(half, "_initializing", False):
+            continue  # the environment that imports Gymnasium, and so brought us here: not ready, and it adds no id
+        try:
+            module = catalogue.load("envs", name)
+        except Exception as error:  # noqa: BLE001  one broken package must not take the other environments with it
+            warnings.warn(f"environment {name} is not registered with Gymnasium: {error!r}", stacklevel=2)
+            continue
+        for gymnasium_id, options in getattr(module, "GYMNASIUM_IDS", {}).items():
+            if gymnasium_id not in gymnasium.registry:
+                gymnasium.register(gymnasium_id, "agentrl.gym:GymEnv", kwargs={"env": name, **options})
+
+
+register()

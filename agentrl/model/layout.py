@@ -1,0 +1,237 @@
+"""The tokens of chosen rows as a trie in pre-order: the layout a packed batch is cut from.
+
+A row hangs where its context says (`Tokens.context`, `Tokens.context_tokens`), which may be the middle of
+another row's path. Beyond that only unsampled leading tokens of equal ids merge (shared prompts); a sampled
+token is itself.
+
+Letters: T packed tokens, S tokens of the graph, N rows.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentrl.graph.step_graph import Tokens, path_lengths
+
+# Sharing fewer equal tokens saves nothing: benchmarks/update.py --crossover.
+MIN_SHARED = 16
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Layout:
+    """Packed tokens in pre-order. Token q may attend to kv iff kv <= q < subtree_end[kv].
+
+    Attributes:
+        source: [T] int64, index of each token in the graph's token table (for merged prompts, of the first
+            copy).
+        position: [T] int64, depth on its path.
+        predictor: [T] int64, index of the previous token of its path, whose hidden state predicts it; -1 at a
+            root.
+        subtree_end: [T] int64, one past the last packed token below it.
+    """
+
+    source: np.ndarray
+    position: np.ndarray
+    predictor: np.ndarray
+    subtree_end: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def run_starts(self) -> np.ndarray:
+        """[R] int64, where each maximal unbranched stretch of the trie begins."""
+        if not len(self):
+            return np.zeros(0, np.int64)
+        fresh = np.ones(len(self), bool)  # [T]
+        follows = self.predictor[1:] == np.arange(len(self) - 1)
+        fresh[1:] = ~follows | (self.subtree_end[1:] != self.subtree_end[:-1])
+        return np.flatnonzero(fresh)
+
+    def take(self, keep: np.ndarray) -> "Layout":
+        """The layout of the tokens `keep`, ascending and closed under `predictor`; both links are rebuilt."""
+        above = self.predictor[keep]
+        return Layout(
+            source=self.source[keep],
+            position=self.position[keep],
+            predictor=np.where(above >= 0, np.searchsorted(keep, above), -1),
+            subtree_end=np.searchsorted(keep, self.subtree_end[keep]),
+        )
+
+
+def lay_out(tokens: Tokens, rows: np.ndarray, min_shared: int = MIN_SHARED) -> Layout:
+    """The trie of `rows` and of the parts of other rows that they continue.
+
+    Args:
+        tokens: the graph's token table.
+        rows: ascending row numbers.
+        min_shared: prompts merge where at least this many leading tokens are equal.
+    """
+    need = needed(tokens, rows)  # [N] tokens of each row's path
+    trie = _Trie(tokens, max(1, min_shared))
+    for row in np.flatnonzero(need > 0).tolist():
+        trie.insert(row, int(need[row]))
+    return trie.layout()
+
+
+def unshared(tokens: Tokens, rows: np.ndarray) -> Layout:
+    """Every path that ends at one of `rows` and that none of them continues, laid out whole, one after
+    another.
+
+    Rows on several paths are repeated; equal entries of `source` are copies.
+    """
+    need = needed(tokens, rows)  # [N]
+    length = path_lengths(tokens)  # [N]
+    whole = (tokens.context >= 0) & (need > tokens.context_tokens)  # [N] continues all of another row's path
+    whole[whole] = tokens.context_tokens[whole] == length[tokens.context[whole]]
+    leaf = length > tokens.context_tokens  # [N] has tokens of its own, and nothing goes on from its end
+    leaf[tokens.context[whole]] = False
+    order = rows[np.argsort(length[rows], kind="stable")]  # similar lengths side by side, for little padding
+    chains = [_path_source(tokens, int(row)) for row in order if leaf[row]]
+    sizes = np.array([len(chain) for chain in chains], np.int64)
+    end = np.cumsum(sizes)
+    position = np.arange(sizes.sum()) - np.repeat(end - sizes, sizes)  # [T]
+    return Layout(
+        source=np.concatenate(chains) if chains else np.zeros(0, np.int64),
+        position=position,
+        predictor=np.where(position > 0, np.arange(len(position)) - 1, -1),
+        subtree_end=np.repeat(end, sizes),
+    )
+
+
+def needed(tokens: Tokens, rows: np.ndarray) -> np.ndarray:
+    """[N] int64, how much of each row's path `rows` need: all of their own, and what they continue of
+    others."""
+    need = np.zeros(len(tokens.context), np.int64)
+    need[rows] = path_lengths(tokens)[rows]
+    context, kept = tokens.context.tolist(), tokens.context_tokens.tolist()
+    for row in range(len(need) - 1, -1, -1):
+        above = context[row]
+        if above >= 0 and need[row] > 0:
+            need[above] = max(need[above], min(kept[row], need[row]))
+    return need
+
+
+def _path_source(tokens: Tokens, row: int) -> np.ndarray:
+    """[L] int64, the token table indices of a row's path (as `Tokens.path`, which gives the ids)."""
+    pieces: list[np.ndarray] = []
+    end = int(tokens.context_tokens[row] + tokens.offsets[row + 1] - tokens.offsets[row])
+    while row >= 0:
+        start = int(tokens.context_tokens[row])
+        if end > start:
+            pieces.append(tokens.offsets[row] + np.arange(end - start))
+            end = start
+        row = int(tokens.context[row])
+    return np.concatenate(pieces[::-1]) if pieces else np.zeros(0, np.int64)
+
+
+class _Trie:
+    """A radix trie under construction. Node 0 is the empty root; every other owns a range of the token
+    table."""
+
+    def __init__(self, tokens: Tokens, min_shared: int) -> None:
+        self.tokens, self.min_shared = tokens, min_shared
+        self.parent, self.start, self.end, self.depth = [-1], [0], [0], [0]
+        self.children: list[list[int]] = [[]]
+        self.last = np.zeros(len(tokens.context), np.int64)  # [N] the node each row ends in
+        self.prompts: dict[tuple[int, bytes], int] = {}  # (node, its next min_shared ids) -> child
+        self.offsets = tokens.offsets.tolist()
+        sampled = np.append(np.flatnonzero(tokens.sampled), len(tokens.ids))
+        self.next_sampled = sampled[np.searchsorted(sampled, np.arange(len(tokens.ids) + 1))]  # [S+1]
+
+    def insert(self, row: int, need: int) -> None:
+        """Add the first `need` tokens of a row's path; what it continues must be in already."""
+        keep = min(int(self.tokens.context_tokens[row]), need)
+        above = int(self.tokens.context[row])
+        node = self.locate(int(self.last[above]), keep) if above >= 0 else 0
+        start = self.offsets[row]
+        end = start + need - keep
+        node, start = self.merge(node, start, end)
+        if start < end:
+            node = self.add(node, start, end, self.depth_end(node))
+        self.last[row] = node
+
+    def merge(self, node: int, start: int, end: int) -> tuple[int, int]:
+        """Walk down from `node` along equal unsampled tokens: the node reached and the first token left
+        over."""
+        ids = self.tokens.ids
+        prompt_end = min(end, int(self.next_sampled[start]))
+        while prompt_end - start >= self.min_shared:
+            child = self.prompts.get((node, ids[start : start + self.min_shared].tobytes()))
+            if child is None:
+                break
+            first = self.start[child]
+            room = min(prompt_end - start, min(self.end[child], int(self.next_sampled[first])) - first)
+            differs = np.flatnonzero(ids[start : start + room] != ids[first : first + room])
+            equal = int(differs[0]) if len(differs) else room
+            node = self.split(child, equal)
+            start += equal
+        return node, start
+
+    def locate(self, node: int, depth: int) -> int:
+        """The node that ends at `depth` on the path of `node`; a node is split if none does."""
+        while node and depth <= self.depth[node]:
+            node = self.parent[node]
+        return self.split(node, depth - self.depth[node])
+
+    def split(self, node: int, size: int) -> int:
+        """Give the first `size` tokens of a node to a node of their own above it, and return that."""
+        if size == self.end[node] - self.start[node]:
+            return node
+        start, parent = self.start[node], self.parent[node]
+        self.prompts.pop(self.prompt_key(node), None)  # another node of the same key loses a merge, nothing more
+        top = self.add(parent, start, start + size, self.depth[node], listed=False)
+        siblings = self.children[parent]
+        siblings[siblings.index(node)] = top
+        self.children[top] = [node]
+        self.start[node], self.depth[node], self.parent[node] = start + size, self.depth[node] + size, top
+        self.remember(node)
+        return top
+
+    def add(self, parent: int, start: int, end: int, depth: int, listed: bool = True) -> int:
+        node = len(self.parent)
+        self.parent.append(parent)
+        self.start.append(start)
+        self.end.append(end)
+        self.depth.append(depth)
+        self.children.append([])
+        if listed:
+            self.children[parent].append(node)
+        self.remember(node)
+        return node
+
+    def remember(self, node: int) -> None:
+        """Make a node findable by the prompt tokens it begins with."""
+        start = self.start[node]
+        if min(self.end[node], int(self.next_sampled[start])) - start >= self.min_shared:
+            self.prompts[self.prompt_key(node)] = node
+
+    def prompt_key(self, node: int) -> tuple[int, bytes]:
+        start = self.start[node]
+        return self.parent[node], self.tokens.ids[start : start + self.min_shared].tobytes()
+
+    def depth_end(self, node: int) -> int:
+        return self.depth[node] + self.end[node] - self.start[node]
+
+    def layout(self) -> Layout:
+        """Pre-order, children in the order they came: a row cut by a branch goes on before the branch."""
+        order, stack = [], [0]
+        while stack:
+            node = stack.pop()
+            order.append(node)
+            stack.extend(reversed(self.children[node]))
+        size = np.array(self.end, np.int64) - np.array(self.start, np.int64)  # [nodes]
+        below = size.copy()  # [nodes] tokens of the subtree
+        for node in reversed(order[1:]):
+            below[self.parent[node]] += below[node]
+        at = np.zeros(len(size), np.int64)  # [nodes] first packed index
+        at[order] = np.cumsum(size[order]) - size[order]
+        nodes = np.array(order[1:], np.int64)
+        sizes, parent = size[nodes], np.array(self.parent)[nodes]
+        inner = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # [T] index in the node
+        above = np.where(parent > 0, at[parent] + size[parent] - 1, -1)  # [nodes] last packed token of the parent
+        return Layout(
+            source=np.repeat(np.array(self.start)[nodes], sizes) + inner,
+            position=np.repeat(np.array(self.depth)[nodes], sizes) + inner,
+            predictor=np.where(inner > 0, np.arange(len(inner)) - 1, np.repeat(above, sizes)),
+            subtree_end=np.repeat((at + below)[nodes], sizes),
+        )

@@ -1,0 +1,225 @@
+"""Attention over a packed trie, registered with transformers as "agentrl_tree".
+
+Any causal language model that calls transformers' attention interface takes one packed row [1, T] this way:
+token q sees kv iff kv <= q < subtree_end[kv]. On CUDA this is FlexAttention under a block mask. On the CPU it
+is at most two calls of the flash kernel for each unbranched run of the trie (faster than padded buckets of
+trees and than masks). Everything else in the model works on the flat tokens, without padding.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from transformers import AttentionInterface
+
+from agentrl.model.layout import Layout
+
+NAME = "agentrl_tree"
+BLOCK = 128  # tokens of a FlexAttention block
+VARIANTS = 64  # of the compiled kernel in one process
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreePlan:
+    """What the layers need to know of a layout, made once a batch.
+
+    Attributes:
+        runs: (start, end, end of its subtree) of each unbranched stretch, in packed order.
+        block_mask: for FlexAttention; then `runs` is empty.
+    """
+
+    runs: list[tuple[int, int, int]]
+    block_mask: BlockMask | None = None
+
+
+def make_plan(layout: Layout, device: torch.device) -> TreePlan:
+    """The plan of a layout on a device. On CUDA the layout's length must be a multiple of `BLOCK`."""
+    if device.type == "cuda":
+        return TreePlan(runs=[], block_mask=block_mask(layout.subtree_end, device))
+    if device.type != "cpu":
+        raise ValueError(f"attention over a tree is made for cpu and cuda, not for {device.type}")
+    starts = layout.run_starts()  # [R]
+    ends = np.append(starts[1:], len(layout))[: len(starts)]  # [R]
+    return TreePlan(runs=list(zip(starts.tolist(), ends.tolist(), layout.subtree_end[starts].tolist(), strict=True)))
+
+
+def block_mask(subtree_end: np.ndarray, device: torch.device) -> BlockMask:
+    """FlexAttention's block mask of a layout, without ever making a [T, T] mask.
+
+    Args:
+        subtree_end: [T] with T a multiple of `BLOCK`.
+    """
+    n = len(subtree_end) // BLOCK
+    assert n * BLOCK == len(subtree_end), "pad the layout to whole blocks first"
+    blocks = subtree_end.reshape(n, BLOCK)
+    first = np.arange(n)[:, None] * BLOCK  # [n, 1] first query of each block
+    earlier = np.tri(n, n, -1, dtype=bool)  # [n, n] the key block lies wholly before the query block
+    full = earlier & (blocks.min(1)[None, :] >= first + BLOCK)  # [n, n]
+    partial = (earlier & (blocks.max(1)[None, :] > first) & ~full) | np.eye(n, dtype=bool)
+    end = torch.from_numpy(subtree_end).to(device)
+
+    def sees(batch: Tensor, head: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        return (kv <= q) & (q < end[kv])
+
+    some, some_listed = _block_lists(partial, device)
+    every, every_listed = _block_lists(full, device)
+    mask: BlockMask = BlockMask.from_kv_blocks(some, some_listed, every, every_listed, BLOCK_SIZE=BLOCK, mask_mod=sees)
+    return mask
+
+
+def _block_lists(table: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
+    """How many key blocks each query block sees [1, 1, n], and their numbers first in each row [1, 1, n,
+    n]."""
+    order = np.argsort(~table, axis=1, kind="stable")
+    count, listed = (torch.from_numpy(x.astype(np.int32)).to(device) for x in (table.sum(1), order))
+    return count[None, None], listed[None, None]
+
+
+def tree_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    tree_plan: TreePlan | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Transformers' attention interface: query [1, H, T, D], key and value [1, H', T, D] -> [1, T, H, D].
+
+    Raises:
+        ValueError: the model asks for something that a trie cannot be given (see `agentrl.model.forward`, which
+            then packs one path a row).
+    """
+    extra = [name for name in ("softcap", "s_aux", "position_bias", "sliding_window") if options.get(name)]
+    if extra or tree_plan is None or dropout:
+        why = (
+            "the model does not pass tree_plan on to its layers"
+            if tree_plan is None
+            else f"it uses {extra or 'dropout'}"
+        )
+        raise ValueError(
+            f"{type(module).__name__} cannot attend over a tree: {why}; make the learner with sharing='paths'"
+        )
+    if tree_plan.block_mask is not None:
+        grouped = query.shape[1] != key.shape[1]
+        out = _flex()(query, key, value, block_mask=tree_plan.block_mask, scale=scaling, enable_gqa=grouped)
+        return out.transpose(1, 2), None
+    out = _RunAttention.apply(query, key, value, tree_plan, scaling)  # type: ignore[no-untyped-call]
+    return out.transpose(1, 2), None
+
+
+class _RunAttention(torch.autograd.Function):
+    """Attention over a trie from PyTorch's CPU flash kernel, with no mask and no padding.
+
+    Each run attends to itself causally, then everything below a run (one contiguous stretch) attends to all
+    of it; partial results are merged by their log-sum-exp. The backward kernel is exact for each part when it
+    is given the merged output and log-sum-exp (Dao et al., arXiv:2205.14135, section B.2: both enter it only
+    as row constants).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: TreePlan, scaling: float | None) -> Tensor:
+        out = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
+        total = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32))  # [1, H, T]
+        for start, end, _ in plan.runs:
+            own = slice(start, end)
+            out[:, :, own], total[:, :, own] = _flash(query, key, value, own, own, True, scaling)
+        for start, end, below in plan.runs:
+            if below > end:
+                rest = slice(end, below)
+                part, weight = _flash(query, key, value, rest, slice(start, end), False, scaling)
+                both = torch.logaddexp(total[:, :, rest], weight)
+                old_share, share = (total[:, :, rest] - both).exp_(), (weight - both).exp_()
+                out[:, :, rest] = out[:, :, rest] * old_share[..., None] + part * share[..., None]
+                total[:, :, rest] = both
+        ctx.save_for_backward(query, key, value, out, total)
+        ctx.plan, ctx.scaling = plan, scaling
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, out, total = ctx.saved_tensors
+        grads = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+
+        def part(rows: slice, seen: slice, causal: bool) -> tuple[Tensor, Tensor, Tensor]:
+            found: tuple[Tensor, Tensor, Tensor] = _KERNELS._scaled_dot_product_flash_attention_for_cpu_backward(
+                grad[:, :, rows],
+                query[:, :, rows],
+                key[:, :, seen],
+                value[:, :, seen],
+                out[:, :, rows],
+                total[:, :, rows],
+                0.0,
+                causal,
+                scale=ctx.scaling,
+            )
+            return found
+
+        for start, end, _ in ctx.plan.runs:
+            own = slice(start, end)
+            for whole, piece in zip(grads, part(own, own, True), strict=True):
+                whole[:, :, own] = piece
+        for start, end, below in ctx.plan.runs:
+            if below > end:
+                for whole, piece, at in zip(
+                    grads,
+                    part(slice(end, below), slice(start, end), False),
+                    (slice(end, below), slice(start, end), slice(start, end)),
+                    strict=True,
+                ):
+                    whole[:, :, at] += piece
+        return *grads, None, None
+
+
+_KERNELS = torch.ops.aten
+
+
+def _flash(
+    query: Tensor, key: Tensor, value: Tensor, rows: slice, seen: slice, causal: bool, scaling: float | None
+) -> tuple[Tensor, Tensor]:
+    """Output [1, H, rows, D] and log-sum-exp [1, H, rows] of some queries over some keys."""
+    found: tuple[Tensor, Tensor] = _KERNELS._scaled_dot_product_flash_attention_for_cpu(
+        query[:, :, rows], key[:, :, seen], value[:, :, seen], 0.0, causal, scale=scaling
+    )
+    return found
+
+
+_compiled: list[Callable[..., Tensor]] = []
+
+
+def _flex() -> Callable[..., Tensor]:
+    """FlexAttention, compiled once a process: uncompiled it would build the [T, T] scores.
+
+    It is compiled anew for one block and for many, with and without gradients, and for each model's heads and types; at
+    torch's usual limit of 8 such variants a run with a critic and a reference would quietly go on uncompiled.
+    """
+    if not _compiled:
+        config: Any = torch._dynamo.config
+        config.recompile_limit = max(VARIANTS, config.recompile_limit)
+        _compiled.append(torch.compile(flex_attention))
+    return _compiled[0]
+
+
+AttentionInterface.register(NAME, tree_attention)
+
+
+@contextmanager
+def attending_over_trees(model: nn.Module) -> Iterator[None]:
+    """Let a transformers model use `tree_attention`; afterwards it attends as before."""
+    configs: dict[int, Any] = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
+    before = {i: c._attn_implementation for i, c in configs.items() if hasattr(c, "_attn_implementation")}
+    try:
+        for i in before:
+            configs[i]._attn_implementation_internal = NAME
+        yield
+    finally:
+        for i, name in before.items():
+            configs[i]._attn_implementation_internal = name

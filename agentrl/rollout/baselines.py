@@ -1,0 +1,119 @@
+"""Policies that are not language models: scripted, random, and the environment's own experts."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from agentrl.chat.template import Chat
+from agentrl.chat.trie import Tries
+from agentrl.config import read_text
+from agentrl.env.pool import Handle
+from agentrl.env.prompt import Prompt, continues
+from agentrl.tool.random_calls import random_action
+from agentrl.types import Generation, Request
+
+
+class Wordless:
+    """What a policy without a model shares: nothing to open, nothing to keep."""
+
+    name = "policy"
+
+    def open(self, session: int) -> None:
+        """Nothing to do."""
+
+    def fork(self, session: int, of: int, tokens: int) -> None:
+        """Nothing to do."""
+
+    def rest(self, session: int) -> None:
+        """Nothing to do."""
+
+    def wake(self, session: int) -> None:
+        """Nothing to do."""
+
+    def release(self, session: int) -> None:
+        """Nothing to do."""
+
+    def describe(self) -> dict[str, object]:
+        """Its name."""
+        return {"policy": self.name}
+
+
+def read_actions(path: Path) -> list[str]:
+    """One action a line, or a JSON list of strings."""
+    text = read_text(path, "actions file")
+    if path.suffix != ".json":
+        lines = text.split("\n")
+        return lines[:-1] if lines[-1] == "" else lines
+    try:
+        actions = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(actions, list) or not all(isinstance(a, str) for a in actions):
+        raise ValueError(f"{path} must be a JSON list of strings")
+    return actions
+
+
+class Scripted(Wordless):
+    """Answers the given texts in order, every session the same; then repeats the last."""
+
+    name = "scripted"
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        if not texts:
+            raise ValueError("a scripted policy needs at least one answer")
+        self._texts = list(texts)
+
+    async def generate(self, request: Request) -> Generation:
+        """The text of this turn; the turn is the last number of the noise key."""
+        return Generation(text=self._texts[min(request.noise_key[-1], len(self._texts) - 1)])
+
+
+class Random(Wordless):
+    """One of the admissible actions, uniformly; where tools are on offer, a random call or answer."""
+
+    name = "random"
+
+    def __init__(self, prompt: Prompt) -> None:
+        self._prompt = prompt
+
+    async def generate(self, request: Request) -> Generation:
+        """Raises ValueError where the environment lists neither actions nor tools."""
+        actions = request.observation.actions
+        rng = np.random.default_rng(request.noise_key)
+        if actions:
+            return Generation(text=self._prompt.answer(actions[int(rng.integers(len(actions)))]))
+        if request.observation.tools:
+            return Generation(text=self._prompt.answer(random_action(request.observation, rng)))
+        raise ValueError("policy random needs an environment that lists its admissible actions, or tools")
+
+
+class ExpertActor(Wordless):
+    """The environment's expert, playing through the same rollout as a model; with a chat its answers are
+    tokens too.
+
+    With `admissible` each token carries the set that a model would have been restricted to, so that cloning
+    trains under the mask that sampling uses.
+    """
+
+    def __init__(self, expert: str, prompt: Prompt, chat: Chat | None = None, context_limit: int | None = None) -> None:
+        self.name, self.chat, self.context_limit = expert, chat, context_limit
+        self._prompt, self._tries = prompt, Tries()
+
+    async def answer(self, request: Request, handle: Handle) -> Generation:
+        """The expert's move as a generation of log-probability 0."""
+        seed = int(np.random.SeedSequence(request.noise_key[:-1]).generate_state(1)[0])
+        if request.rewrites is None:
+            move = await handle.act(self.name, seed)
+            text = self._prompt.answer(move.action)
+        else:
+            move = await handle.write(self.name, seed, request.rewrites)
+            text = move.action
+        if self.chat is None:
+            return Generation(text=text, weight=move.weight)
+        ids = self.chat.answer(text, end=not continues(self._prompt))
+        allowed = None
+        if request.choices is not None:
+            allowed = self._tries.get(request.choices).sets(ids.tolist())
+        return Generation(text=text, token_ids=ids, logprobs=np.zeros(len(ids)), allowed=allowed, weight=move.weight)

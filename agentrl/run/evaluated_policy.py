@@ -1,0 +1,170 @@
+"""Who is evaluated: a run, a model folder, an endpoint, an expert or chance, from one word of the command line."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agentrl import catalogue
+from agentrl.config import Entry, merge, read_toml, resolve, validate
+from agentrl.env import hooks as world
+from agentrl.env.limits import Limits
+from agentrl.env.pool import Pool
+from agentrl.env.prompt import stopping
+from agentrl.rollout.actor import Actor, PolicyActor
+from agentrl.rollout.agents import POLICY, Agent, Crew, sections, team
+from agentrl.rollout.baselines import ExpertActor, Random, Scripted, read_actions
+from agentrl.rollout.play import Player
+
+CONTEXT = 4096  # most tokens of context for a model folder, which has no recipe to say
+
+
+@dataclass(kw_only=True)
+class Contestant:
+    """A policy to evaluate, and the settings it brings.
+
+    Attributes:
+        word: as given.
+        kind: run, model, openai, random, scripted or expert.
+        tables: the configuration of the run it comes from, else empty.
+        env_options: options of the environment the run was trained on, its evaluation options on top.
+        said: what reports say, filled in by `player`.
+        opened: pools of agents that are called, closed by `close`.
+    """
+
+    word: str
+    kind: str
+    tables: dict[str, Any] = field(default_factory=dict)
+    env_options: dict[str, Any] = field(default_factory=dict)
+    said: dict[str, object] = field(default_factory=dict)
+    opened: list[Pool] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, word: str, env: str) -> "Contestant":
+        """Read the word; ValueError if it names nothing."""
+        if word.startswith("openai:"):
+            return cls(word=word, kind="openai")
+        if word.startswith("scripted:"):
+            return cls(word=word, kind="scripted")
+        if word == "random":
+            return cls(word=word, kind="random")
+        experts = tuple(getattr(catalogue.load("envs", env), "EXPERTS", ()))
+        if word in experts or word.partition(":")[0] in experts:
+            return cls(word=word, kind="expert")
+        path = Path(word)
+        if (path / "config.toml").is_file():
+            return cls._of_run(path, env)
+        if (path / "config.json").is_file():
+            return cls(word=word, kind="model")
+        known = dict.fromkeys(("random", *experts, "openai:MODEL", "scripted:FILE"))
+        raise ValueError(
+            f"{word!r} is no policy: it is no run folder (config.toml), no model folder (config.json), and not one of "
+            f"{', '.join(known)}"
+        )
+
+    @classmethod
+    def _of_run(cls, path: Path, env: str) -> "Contestant":
+        from agentrl.settings.recipe import Settings
+
+        tables = Settings(read_toml(path / "config.toml")).dump()  # options added since it began get their defaults
+        trained_on = dict(tables["env"])
+        options = {}
+        if trained_on.pop("name") == env:
+            options = {**trained_on, **tables.get("eval", {}).get("env", {})}
+        return cls(word=str(path), kind="run", tables=tables, env_options=options)
+
+    def describe(self) -> dict[str, object]:
+        """What the report says about it."""
+        return {"policy": self.word, **self.said}
+
+    def limits(self, given: Mapping[str, Any] = MappingProxyType({})) -> Limits:
+        """The run's own limits, else the usual ones; those given replace theirs."""
+        return validate(Limits, merge(self.tables.get("limits", {}), given), "limits")
+
+    def crew(self, entry: Entry, pool: Pool, *, seed: int, limits: Limits) -> Crew:
+        """The agents that take part: the one that plays `pool`, and those that the environment or the run adds."""
+        chosen = sections(entry, self.tables.get("agents", {}) if self.env_options else {})
+        context = resolve("context", self.tables.get("context", {"name": "full"}))
+        agents = team(entry, context, limits, self.word, chosen)
+        main, *called = agents
+        pools = {name: self._pool(agents[name]) for name in called}
+        self.opened += pools.values()
+        return Crew(agents, {main: pool, **pools}, admissible=self._admissible(), seed=seed)
+
+    def player(self, entry: Entry, pool: Pool, *, seed: int, temperature: float | None, limits: Limits) -> Player:
+        """How it plays the environment."""
+        crew = self.crew(entry, pool, seed=seed, limits=limits)
+        models: dict[str, PolicyActor] = {}  # by policy, so that agents that share one share its engine
+        return crew.player({name: self._actor(agent, crew, temperature, models) for name, agent in crew.agents.items()})
+
+    def close(self) -> None:
+        """Close the pools of agents that were called."""
+        for pool in self.opened:
+            pool.close()
+
+    def _pool(self, agent: Agent) -> Pool:
+        limits = agent.limits
+        return world.pool(agent.env, "auto", 0, limits.call_seconds, limits.start_seconds, limits.output_chars)
+
+    def _admissible(self) -> bool:
+        return bool(self.tables) and self.tables["engine"]["actions"] == "admissible"
+
+    def _actor(self, agent: Agent, crew: Crew, temperature: float | None, made: dict[str, PolicyActor]) -> Actor:
+        """Who answers for an agent; a script speaks for the first one only, the others' experts for themselves."""
+        first = agent is next(iter(crew.agents.values()))
+        if self.kind == "expert" or (self.kind == "scripted" and not first):
+            return ExpertActor(agent.expert, agent.prompt)
+        if self.kind == "random":
+            return PolicyActor(Random(agent.prompt), None, None)
+        if self.kind == "scripted":
+            actions = read_actions(Path(self.word.removeprefix("scripted:")))
+            return PolicyActor(Scripted([agent.prompt.answer(action) for action in actions]), None, None)
+        policy = agent.policy if self.kind == "run" else POLICY
+        if policy not in made:
+            of_it = [a for a in crew.agents.values() if self.kind != "run" or a.policy == policy]
+            made[policy] = (
+                self._endpoint(of_it, temperature) if self.kind == "openai" else self._model(policy, of_it, temperature)
+            )
+        return made[policy]
+
+    def _endpoint(self, agents: Sequence[Agent], temperature: float | None) -> PolicyActor:
+        from agentrl.engines.openai import from_word
+
+        most = max(agent.limits.turn_tokens for agent in agents)
+        endpoint = from_word(self.word, temperature=temperature, max_tokens=most)
+        self.said = endpoint.describe()
+        return PolicyActor(endpoint, None, None)
+
+    def _model(self, policy: str, agents: Sequence[Agent], temperature: float | None) -> PolicyActor:
+        """A model on disk: a policy of a run's latest checkpoint with the run's settings, or a plain folder."""
+        import torch
+
+        from agentrl.chat.template import Chat
+        from agentrl.engines.hf import HfEngine
+        from agentrl.engines.sampling import Sampling
+        from agentrl.engines.support import base_config
+        from agentrl.model import load as models
+        from agentrl.run.folder import RunFolder
+
+        run = self.kind == "run"
+        path = RunFolder(Path(self.word)).latest() / policy if run else Path(self.word)
+        sampling = Sampling.model_validate(self.tables.get("sampling", {}))
+        if temperature is not None:
+            sampling = sampling.model_copy(update={"temperature": temperature})
+        if run and self.tables["run"]["threads"]:
+            torch.set_num_threads(self.tables["run"]["threads"])
+        loaded = models.load(models.ModelConfig(path=str(path)), 0)
+        positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
+        context = self.tables["engine"]["max_context"] if run else min(CONTEXT, positions)
+        engine = HfEngine(
+            loaded.model,
+            loaded.tokenizer,
+            stopping(sampling, *(agent.prompt for agent in agents)),
+            max_slots=self.tables["engine"]["max_slots"] if run else 64,
+            max_context=context,
+            actions="admissible" if self._admissible() else "free",
+            deterministic=True,
+        )
+        self.said = self.said or engine.describe()
+        return PolicyActor(engine, Chat(loaded.tokenizer), context)

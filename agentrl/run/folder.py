@@ -1,0 +1,204 @@
+"""The folder of a run: configuration, versions, metrics, graphs, checkpoints, each whole or not there."""
+
+import fcntl
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import IO, Any
+
+import tomli_w
+
+from agentrl.config import read_toml
+from agentrl.graph.store import write_atomically
+
+RECORDED = (
+    "agentrl-stepgraph",
+    "torch",
+    "transformers",
+    "numpy",
+    "tokenizers",
+    "gymnasium",
+    "alfworld",
+    "textworld",
+)
+FREE_TO_DIFFER = (
+    "run.iterations",
+    "run.tokens",
+    "run.calls",
+    "run.keep",
+    "run.checkpoint_every",
+    "run.threads",
+    "log.tensorboard",
+    "log.picture",
+)
+
+
+LOCK = ".lock"
+
+
+class RunFolder:
+    """Paths and files of one run.
+
+    Args:
+        path: the folder.
+        complete: gives a stored configuration the options that it was written without, at their defaults, so that a
+            run of an older version can go on.
+    """
+
+    def __init__(self, path: Path, complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> None:
+        self.path, self.complete = path, complete
+        self._made = False
+        self._lock: IO[bytes] | None = None
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a line; the same bytes for the same seed."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def timings(self) -> Path:
+        """Seconds and CPU seconds, which never repeat."""
+        return self.path / "timings.jsonl"
+
+    def open(self, config: Mapping[str, Any], *, resume: bool) -> None:
+        """Make the folder of a new run, or go back into an old one; `refuse` says when neither can be.
+
+        Raises:
+            ValueError: or another process is at this run.
+        """
+        self.refuse(config, resume=resume)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._hold()
+        self.refuse(config, resume=resume)
+        self._made = not (self.path / "config.toml").exists()
+        write_atomically(self.path / "config.toml", tomli_w.dumps(dict(config)).encode())
+        write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode())
+
+    def refuse(self, config: Mapping[str, Any], *, resume: bool) -> None:
+        """Write nothing; complain if this run cannot have the folder.
+
+        Raises:
+            ValueError: the folder holds a run and `resume` is not asked for, or it holds another
+                configuration.
+        """
+        existing = self.path / "config.toml"
+        if existing.exists():
+            if not resume:
+                raise ValueError(
+                    f"{self.path} already holds a run: add --resume to go on with it, or choose run.name=..."
+                )
+            differing = sorted(_differences(self.complete(read_toml(existing)), config))
+            if differing:
+                raise ValueError(
+                    f"{self.path} holds a run with another configuration ({', '.join(differing[:3])} "
+                    "differ): choose run.name=... for a new run"
+                )
+        elif self.path.exists() and any(file.name != LOCK for file in self.path.iterdir()):
+            raise ValueError(f"{self.path} is not empty and holds no run: choose run.name=...")
+
+    def _hold(self) -> None:
+        """Keep other processes out until `release`, or until this process ends, however it does."""
+        if self._lock is not None:
+            return
+        self._lock = (self.path / LOCK).open("ab")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise ValueError(
+                f"{self.path} is held by another process that trains this run: wait for it or stop it, or choose "
+                "run.name=... for a new run"
+            ) from None
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def drop_if_nothing_came_of_it(self) -> None:
+        """Remove a folder that this object made and that holds no result, so that a mistake found late (a prompt that
+        does not fit) does not occupy the run's name."""
+        measured = self.metrics.exists() and self.metrics.stat().st_size > 0
+        if self._made and not measured and not self.checkpoints():
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def graph_path(self, iteration: int) -> Path:
+        """Where the rollouts of an iteration are stored."""
+        return self.path / "graphs" / f"{iteration:06d}.safetensors"
+
+    def checkpoints(self) -> list[Path]:
+        """Complete checkpoints, oldest first: `clone-NNNNNN` of the warm-up, then `NNNNNN`."""
+        folder = self.path / "checkpoints"
+        for before in folder.glob(".before-*"):  # set aside for a newer one of its name that a kill kept from arriving
+            target = folder / before.name.removeprefix(".before-")
+            if not target.exists():
+                os.replace(before, target)
+        found = [p for p in folder.glob("*") if re.fullmatch(r"(clone-)?\d{6}", p.name)]
+        return sorted(found, key=lambda p: (p.name.isdecimal(), p.name))
+
+    def latest(self) -> Path:
+        """The newest checkpoint; ValueError if there is none."""
+        found = self.checkpoints()
+        if not found:
+            raise ValueError(f"{self.path} has no checkpoint yet: let the run reach its first one")
+        return found[-1]
+
+    def begin_checkpoint(self) -> Path:
+        """An empty folder to write a checkpoint into; remnants of one that was cut off are removed."""
+        part = self.path / "checkpoints" / ".part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        return part
+
+    def finish_checkpoint(self, part: Path, name: str, keep: int) -> None:
+        """Give a written checkpoint its name, then drop all but the newest `keep`."""
+        target, before = self.path / "checkpoints" / name, part.with_name(f".before-{name}")
+        shutil.rmtree(before, ignore_errors=True)
+        if target.exists():
+            os.replace(target, before)
+        os.replace(part, target)
+        shutil.rmtree(before, ignore_errors=True)
+        for old in self.checkpoints()[:-keep]:
+            shutil.rmtree(old)
+
+    def write_report(self, name: str, summary: Mapping[str, Any], outcomes: Iterable[Any]) -> None:
+        """An evaluation: what was measured, and every episode of it."""
+        rows = [asdict(outcome) for outcome in outcomes]
+        text = json.dumps({**summary, "outcomes": rows}, indent=1)
+        write_atomically(self.path / "evaluations" / f"{name.replace(' ', '-')}.json", text.encode())
+
+    def rewind(self, lines: int, timing_lines: int) -> None:
+        """Forget metric lines written after the checkpoint that the run goes on from."""
+        for path, count in ((self.metrics, lines), (self.timings, timing_lines)):
+            kept = path.read_text().splitlines(keepends=True)[:count] if path.exists() else []
+            write_atomically(path, "".join(kept).encode())
+
+
+def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tables.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
+    a, b = _flat(old), _flat(new)
+    return [k for k in {*a, *b} if a.get(k) != b.get(k) and k not in FREE_TO_DIFFER]
+
+
+def versions() -> dict[str, str]:
+    """What took part in a run."""
+    found = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
+    for name in RECORDED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found

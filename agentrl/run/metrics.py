@@ -1,0 +1,92 @@
+"""Metrics of a run: append-only JSON lines, and TensorBoard events where asked for."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agentrl.run.folder import RunFolder
+
+
+class Metrics:
+    """Writes `metrics.jsonl` (repeats byte for byte) and `timings.jsonl` (does not)."""
+
+    def __init__(self, folder: RunFolder, *, tensorboard: bool = False) -> None:
+        """Raises ValueError naming the extra if TensorBoard is asked for and missing."""
+        self._folder = folder
+        self.lines = _count(folder.metrics)
+        self.timing_lines = _count(folder.timings)
+        self._writer = _writer(folder.path / "tensorboard") if tensorboard else None
+
+    def log(self, stage: str, step: int, values: Mapping[str, Any]) -> None:
+        """One line; numbers also go to TensorBoard."""
+        _append(self._folder.metrics, {"stage": stage, "step": step, **_plain(values)})
+        self.lines += 1
+        if self._writer is not None:
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    self._writer.add_scalar(f"{stage}/{name}", value, step)
+
+    def time(self, stage: str, step: int, seconds: Mapping[str, float]) -> None:
+        """One line of timings."""
+        _append(self._folder.timings, {"stage": stage, "step": step, **_plain(seconds)})
+        self.timing_lines += 1
+
+    def close(self) -> None:
+        """Flush TensorBoard."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class Stopwatch:
+    """CPU and wall seconds by phase of an iteration."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a block."""
+        cpu, wall = time.process_time(), time.perf_counter()
+        try:
+            yield
+        finally:
+            for key, value in (
+                (f"{name}_cpu_s", time.process_time() - cpu),
+                (f"{name}_s", time.perf_counter() - wall),
+            ):
+                self.seconds[key] = self.seconds.get(key, 0.0) + value
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Floats to 9 significant digits: enough to compare, short enough to read."""
+    return {k: float(f"{v:.9g}") if isinstance(v, float) else v for k, v in values.items()}
+
+
+def _append(path: Path, row: Mapping[str, Any]) -> None:
+    try:
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror or error}; free some space and resume") from error
+
+
+def _count(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def _writer(folder: Path) -> Any:
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        raise ValueError(
+            "log.tensorboard=true needs tensorboardX: pip install 'agentrl-stepgraph[tensorboard]'"
+        ) from None
+    return SummaryWriter(str(folder))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a metrics file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -1,0 +1,118 @@
+"""The action of a tool environment: one turn's calls or final answer as canonical JSON, whatever format wrote them.
+
+    {"calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}, {"error": "..."}]}
+    {"answer": "42"}
+
+Equal calls are equal texts, so that steps of different wording are the same action of the step graph; a stored run can
+be replayed, and a demonstrator need not know how a model writes calls. People may type `add(a=1, b=2)` or an answer.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentrl.tool.calls import Call, Calls, Malformed, function_of
+from agentrl.tool.calls._expression import read_expression
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What an action says.
+
+    Attributes:
+        items: calls and malformed ones, in order.
+        answer: the final answer; None whenever there are items.
+        text: the model's words, where the environment asked for them.
+    """
+
+    items: tuple[Call | Malformed, ...] = ()
+    answer: str | None = None
+    text: str = ""
+
+
+def call(name: str, /, **arguments: Any) -> str:
+    """The action of one call, for demonstrators; an argument may be called `name` too."""
+    return calls([(name, arguments)])
+
+
+def calls(pairs: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """The action of several calls (name, arguments) in one turn."""
+    return write(Calls(items=tuple(Call(name=name, arguments=arguments) for name, arguments in pairs)))
+
+
+def answer(text: str) -> str:
+    """The action of a final answer."""
+    return write(Calls(answer=text))
+
+
+def write(found: Calls, text: str | None = None) -> str:
+    """The action of what a parser found; with `text`, the model's words go along."""
+    said = {} if text is None else {"text": text}
+    if not found.items:
+        return _json({"answer": found.answer or "", **said})
+    return _json({"calls": [_item(item) for item in found.items], **said})
+
+
+def _item(item: Call | Malformed) -> dict[str, Any]:
+    if isinstance(item, Malformed):
+        return {"error": item.message}
+    return {"name": item.name, "arguments": _sorted(item.arguments)}
+
+
+def _sorted(value: Any) -> Any:
+    """A JSON value with the keys of its objects in order."""
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def read(action: str, schemas: Sequence[Mapping[str, Any]] = ()) -> Turn:
+    """What an action says; never raises.
+
+    Text that is no canonical action is a call if it is written as one of a known tool, else a final answer.
+    """
+    try:
+        value = json.loads(action)
+    except (ValueError, RecursionError):
+        value = None
+    turn = _canonical(value) if isinstance(value, dict) else None
+    return turn or _typed(action, schemas)
+
+
+def _canonical(value: Mapping[str, Any]) -> Turn | None:
+    kind = set(value) - {"text"}
+    text = value.get("text", "")
+    if not isinstance(text, str):
+        return None
+    if kind == {"answer"} and isinstance(value["answer"], str):
+        return Turn(answer=value["answer"], text=text)
+    if kind != {"calls"} or not isinstance(value["calls"], list) or not value["calls"]:
+        return None
+    items = [_read_item(item) for item in value["calls"]]
+    return None if None in items else Turn(items=tuple(item for item in items if item), text=text)
+
+
+def _read_item(item: Any) -> Call | Malformed | None:
+    if not isinstance(item, dict):
+        return None
+    if set(item) == {"error"} and isinstance(item["error"], str):
+        return Malformed(message=item["error"])
+    if set(item) != {"name", "arguments"}:
+        return None
+    name, arguments = item["name"], item["arguments"]
+    return Call(name=name, arguments=arguments) if isinstance(name, str) and isinstance(arguments, dict) else None
+
+
+def _typed(action: str, schemas: Sequence[Mapping[str, Any]]) -> Turn:
+    name, bracket, _ = action.strip().partition("(")
+    if bracket and name in [function_of(schema)["name"] for schema in schemas]:
+        try:
+            return Turn(items=(read_expression(action, schemas),), text=action)
+        except ValueError as error:
+            return Turn(items=(Malformed(message=f"{error}: write {name}(argument=value)"),), text=action)
+    return Turn(answer=action.strip(), text=action)

@@ -1,0 +1,79 @@
+"""`<action>...</action>`: inside stands a call as in Python, `add(a=1, b=2)`, or bare text for the only one-text tool.
+
+Source of the tags: the prompts of verl-agent (GiGPO, arXiv:2505.10978).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, final, function_of, properties_of
+from agentrl.tool.calls._expression import check_names, read_expression, write_expression
+from agentrl.tool.calls._one_text import text_arguments
+
+OPEN, CLOSE = "<action>", "</action>"
+ESCAPED = r"<\x2faction>"  # CLOSE inside a Python string
+PAIR = re.compile(r"<action>(.*?)</action>", re.S)
+
+
+class Action:
+    """See the module."""
+
+    name: str = "action"
+    marks: tuple[str, ...] = ()
+    stop: tuple[str, ...] = (CLOSE,)
+    joint: str = "\n"
+
+    def __init__(self, schemas: Sequence[Mapping[str, Any]]) -> None:
+        self._schemas = list(schemas)
+        single = text_arguments(schemas)
+        self._single = next(iter(single.items())) if len(schemas) == 1 and len(single) == 1 else None
+
+    def parse(self, text: str) -> Calls:
+        """See Format. Every pair of tags is a call."""
+        start = at = after_thinking(text)
+        items: list[Call | Malformed] = []
+        while (begin := text.find(OPEN, at)) >= 0:
+            found = PAIR.match(text, begin)
+            if found is None:
+                why = "the action is not closed by </action>"
+                items.append(Malformed(message=why, span=Span(begin, len(text))))
+                break
+            items.append(self._item(found[1].strip(), Span(*found.span())))
+            at = found.end()
+        return Calls(items=tuple(items)) if items else final(text, start)
+
+    def _item(self, content: str, span: Span) -> Call | Malformed:
+        try:
+            call = read_expression(content, self._schemas)
+        except ValueError as error:
+            if self._single is not None and content:
+                return Call(name=self._single[0], arguments={self._single[1]: content}, span=span)
+            why = f"this action is not valid: {error}; write <action>name(argument=value)</action>"
+            return Malformed(message=why, span=span)
+        if self._single is not None and call.name != self._single[0]:  # text that looks like a call, such as code
+            return Call(name=self._single[0], arguments={self._single[1]: content}, span=span)
+        return Call(name=call.name, arguments=call.arguments, span=span)
+
+    def render(self, call: Call) -> str:
+        """See Format. An end tag inside a text is written with an escape."""
+        return f"{OPEN}{write_expression(call).replace(CLOSE, ESCAPED)}{CLOSE}"
+
+    def answer(self, text: str) -> str:
+        """The text itself."""
+        return text
+
+    def instructions(self, schemas: Sequence[Mapping[str, Any]]) -> str:
+        """One line a tool, as a call."""
+        lines = [
+            f"<action>{function_of(s)['name']}({', '.join(properties_of(s))})</action>: "
+            f"{function_of(s).get('description', '')}"
+            for s in schemas
+        ]
+        return "\n".join(["Act by writing one of these, with values for the arguments:", *lines])
+
+
+def make(schemas: Sequence[Mapping[str, Any]]) -> Format:
+    """Schemas give arguments their names; ValueError for a name that is none in Python."""
+    check_names(schemas, "action")
+    return Action(schemas)

@@ -1,0 +1,66 @@
+"""A fenced block of code is the call; its text is the tool's one argument (ToRL, gem, ReTool)."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, final, function_of
+from agentrl.tool.calls._one_text import one_text_tool
+
+OPENING = re.compile(r"^[ \t]*```(?:python|py)[ \t\r]*$", re.M)
+CLOSING = re.compile(r"^[ \t]*```[ \t\r]*$", re.M)
+INSTRUCTIONS = """\
+You may run code: write it between ```python and ```, each on a line of its own; it is given to this tool, and the \
+result follows.
+%s: %s
+Without such a block your words are the final answer."""
+
+
+class Fenced:
+    """See the module."""
+
+    name: str = "fenced"
+    marks: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ("```output",)
+    joint: str = "\n"
+
+    def __init__(self, tool: str, argument: str) -> None:
+        self.tool, self.argument = tool, argument
+
+    def parse(self, text: str) -> Calls:
+        """See Format. Every block marked python or py is one call; other fences are words."""
+        start = at = after_thinking(text)
+        items: list[Call | Malformed] = []
+        while opened := OPENING.search(text, at):
+            closed = CLOSING.search(text, opened.end())
+            if closed is None:
+                why = "the code is not closed by ``` on a line of its own"
+                items.append(Malformed(message=why, span=Span(opened.start(), len(text))))
+                break
+            code = text[opened.end() + 1 : max(opened.end() + 1, closed.start() - 1)]
+            if opened[0].endswith("\r"):
+                code = code.replace("\r\n", "\n").removesuffix("\r")
+            span = Span(opened.start(), closed.end())
+            items.append(Call(name=self.tool, arguments={self.argument: code}, span=span))
+            at = closed.end()
+        return Calls(items=tuple(items)) if items else final(text, start)
+
+    def render(self, call: Call) -> str:
+        """See Format; ValueError for code that has a closing fence in it."""
+        code = str(call.arguments[self.argument])
+        if CLOSING.search(code):
+            raise ValueError("code with a line that is only ``` cannot stand in a fenced block")
+        return f"```python\n{code}\n```"
+
+    def answer(self, text: str) -> str:
+        """The text itself."""
+        return text
+
+    def instructions(self, schemas: Sequence[Mapping[str, Any]]) -> str:
+        """How to write code, and what runs it."""
+        return INSTRUCTIONS % (self.tool, function_of(schemas[0]).get("description", ""))
+
+
+def make(schemas: Sequence[Mapping[str, Any]]) -> Format:
+    """For the only tool, which takes one text; ValueError otherwise."""
+    return Fenced(*one_text_tool(schemas, "fenced"))

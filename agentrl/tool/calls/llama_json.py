@@ -1,0 +1,85 @@
+"""Llama 3: the whole answer is `{"name": ..., "parameters": {...}}`, several joined by `;`, perhaps after a tag.
+
+Source: the chat templates of Llama 3.1 and 3.2.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, final
+from agentrl.tool.calls._strict_json import read_json, write_json
+from agentrl.tool.calls.hermes import call_of
+
+TAG = "<|python_tag|>"
+WANTED = 'write nothing but {"name": "...", "parameters": {...}}'
+INSTRUCTIONS = """\
+You have access to the following functions. To call a function, please respond with JSON for a function call.
+Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}. \
+Do not use variables. Several calls are separated by ; .
+
+%s"""
+
+
+class LlamaJson:
+    """See the module."""
+
+    name: str = "llama_json"
+    marks: tuple[str, ...] = ('"parameters": dictionary',)
+    stop: tuple[str, ...] = ()
+    joint: str = "; "
+
+    def parse(self, text: str) -> Calls:
+        """See Format. JSON that has neither name nor parameters is a final answer."""
+        start = after_thinking(text)
+        at = _skip(text, start)
+        tagged = text.startswith(TAG, at)
+        at = _skip(text, at + len(TAG)) if tagged else at
+        if not tagged and not text.startswith("{", at):
+            return final(text, start)
+        items: list[Call | Malformed] = []
+        while at < len(text) or not items:
+            item, meant = self._item(text, at)
+            if not (tagged or meant or items):
+                return final(text, start)
+            items.append(item)
+            at = _skip(text, item.span.end, " \t\r\n;")
+        return Calls(items=tuple(items))
+
+    def _item(self, text: str, begin: int) -> tuple[Call | Malformed, bool]:
+        """The item at a place, and whether it was meant as a call."""
+        try:
+            value, end = read_json(text, begin)
+            after = _skip(text, end)
+            if after < len(text) and text[after] != ";":
+                raise ValueError(f"words follow the call: {text[after : after + 20]!r}")
+        except ValueError as error:
+            span = Span(begin, len(text))
+            why = f"this tool call is not valid: {error}; {WANTED}"
+            return Malformed(message=why, span=span), '"name"' in text[begin:]
+        if isinstance(value, dict) and "name" in value and value.get("type") == "function":
+            del value["type"]  # which Llama 3 models write unasked
+        meant = isinstance(value, dict) and ("name" in value and ("parameters" in value or len(value) == 1))
+        return call_of(value, "parameters", Span(begin, end), WANTED), meant
+
+    def render(self, call: Call) -> str:
+        """See Format."""
+        return write_json({"name": call.name, "parameters": dict(call.arguments)})
+
+    def answer(self, text: str) -> str:
+        """The text itself."""
+        return text
+
+    def instructions(self, schemas: Sequence[Mapping[str, Any]]) -> str:
+        """The words of Llama 3.1's template."""
+        return INSTRUCTIONS % "\n\n".join(map(write_json, schemas))
+
+
+def _skip(text: str, at: int, blanks: str = " \t\r\n") -> int:
+    while at < len(text) and text[at] in blanks:
+        at += 1
+    return at
+
+
+def make(schemas: Sequence[Mapping[str, Any]]) -> Format:
+    """The same for all tools."""
+    return LlamaJson()

@@ -1,0 +1,89 @@
+"""The words in which a model is told what its code did, by named convention, and the code in what it wrote.
+
+| name | source | words |
+| --- | --- | --- |
+| `plain` | | output, value of the last expression, the traceback's last lines; a sentence where there is nothing |
+| `torl` | ToRL, arXiv:2503.23383 | output, or the last line of an error, over 256 characters its first and last 128 |
+| `retool` | ReTool, arXiv:2504.11536, verl's recipe | stdout + stderr of a run that finished, else "no stdout here" |
+"""
+
+import re
+from typing import Literal
+
+from agentrl.tool.code import CodeResult
+
+Convention = Literal["plain", "torl", "retool"]
+FENCE = re.compile(r"```(?:py|python|python3)?[ \t]*\n(.*?)```", re.DOTALL)
+LINES_OF_TRACEBACK = 8
+SIDE = 128  # characters ToRL keeps of each end
+
+
+def describe(result: CodeResult, convention: Convention = "plain", limit: int = 2000) -> str:
+    """What a model reads of a result.
+
+    Args:
+        result: of a sandbox that did not itself fail.
+        convention: see above.
+        limit: characters of `plain`; the head and the tail are kept.
+    """
+    if convention == "torl":
+        return _torl(result)
+    if convention == "retool":
+        return "no stdout here" if result.timed_out else result.stdout + _errors(result) + _value(result)
+    return shorten(_plain(result), limit)
+
+
+def shorten(text: str, limit: int) -> str:
+    """The text, or its head and tail with a note on what was left out."""
+    if len(text) <= limit:
+        return text
+    head = max(1, limit // 2)
+    return f"{text[:head]}\n[... {len(text) - 2 * head} characters left out ...]\n{text[-head:]}"
+
+
+def _plain(result: CodeResult) -> str:
+    parts = [result.stdout, result.stderr, result.result_text]
+    if result.traceback:
+        parts.append("\n".join(result.traceback.rstrip("\n").splitlines()[-LINES_OF_TRACEBACK:]))
+    elif result.error_name:
+        parts.append(f"{result.error_name}: {result.error_value}")
+    if result.timed_out:
+        parts.append(f"TimeoutError: {result.error_value or 'the code was stopped, its time was up'}")
+    text = "\n".join(part.rstrip("\n") for part in parts if part.strip())
+    return text or (f"Finished with exit code {result.exit_code}." if result.exit_code else "Finished, no output.")
+
+
+def _errors(result: CodeResult) -> str:
+    """stderr as a shell would show it: an uncaught exception is part of it."""
+    trace = result.traceback or (f"{result.error_name}: {result.error_value}\n" if result.error_name else "")
+    return result.stderr + trace
+
+
+def _value(result: CodeResult) -> str:
+    return f"{result.result_text}\n" if result.result_text else ""
+
+
+def _torl(result: CodeResult) -> str:
+    text = (_errors(result).strip().splitlines() or [""])[-1] if result.error_name else result.stdout.strip()
+    text = text or result.result_text
+    if result.timed_out or not text:
+        return "TimeoutError: the code printed nothing in its time"  # ToRL answers an empty output alike
+    return text if len(text) <= 2 * SIDE else f"{text[:SIDE]}...{text[-SIDE:]}"
+
+
+def fenced_code(text: str) -> str | None:
+    """The first complete fenced Python block of a text, or None."""
+    found = FENCE.search(text)
+    return found[1] if found else None
+
+
+def with_print(code: str) -> str:
+    """ReTool's rewrite: the last line goes into print() unless it starts with print.
+
+    It breaks on an indented last line, a comment and an assignment, as the recipe's does; sessions that echo the
+    last expression need none of it.
+    """
+    lines = code.rstrip("\n").split("\n")
+    if lines and lines[-1].strip() and not lines[-1].lstrip().startswith("print"):
+        lines[-1] = f"print({lines[-1]})"
+    return "\n".join(lines)

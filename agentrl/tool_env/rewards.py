@@ -1,0 +1,85 @@
+"""Rewards of tool environments: functions that take by name what they need and return named signals."""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from agentrl.tool.coroutines import settled
+
+TERMINAL, STEP = "reward", "step_reward"  # a method named so, or so with _SIGNAL behind it
+
+
+class Scored(NamedTuple):
+    """Signals by name, and the reward: their weighted sum."""
+
+    signals: dict[str, float]
+    reward: float
+
+
+def signal_of(name: str, kind: str) -> str | None:
+    """The signal that a method's name stands for, such as `format` for `reward_format`; None if it is no reward."""
+    if name == kind:
+        return kind
+    return name.removeprefix(f"{kind}_") if name.startswith(f"{kind}_") else None
+
+
+def is_reward(name: str) -> bool:
+    """Is a method of this name a reward?"""
+    return signal_of(name, TERMINAL) is not None or signal_of(name, STEP) is not None
+
+
+def takes(function: Callable[..., Any]) -> dict[str, bool]:
+    """Parameter name -> whether it must be given; the receiver left out. `**` stands for any other name."""
+    found = {}
+    for position, parameter in enumerate(inspect.signature(function).parameters.values()):
+        if position == 0 and parameter.name in ("self", "cls"):
+            continue
+        if parameter.kind is parameter.VAR_KEYWORD:
+            found["**"] = False
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
+            found[parameter.name] = parameter.default is parameter.empty
+    return found
+
+
+def pick(wanted: Mapping[str, bool], values: Mapping[str, Any], who: str) -> dict[str, Any]:
+    """The values a function asks for.
+
+    Raises:
+        ValueError: one that it needs is not there.
+    """
+    missing = [name for name, needed in wanted.items() if needed and name not in values]
+    if missing:
+        raise ValueError(f"{who} needs {missing[0]!r}, and there is only {', '.join(sorted(values)) or 'nothing'}")
+    return {name: value for name, value in values.items() if name in wanted or "**" in wanted}
+
+
+def score(rewards: Mapping[str, Callable[..., Any]], values: Mapping[str, Any], weights: Mapping[str, float]) -> Scored:
+    """Every reward asked.
+
+    Args:
+        rewards: signal -> function; it returns a number, or a mapping of signals.
+        values: what they may ask for.
+        weights: of signals in the sum, 1 where not given; 0 makes a signal a mere metric.
+
+    Raises:
+        ValueError: something that is no finite number was returned, or one signal twice.
+    """
+    signals: dict[str, float] = {}
+    for name, function in rewards.items():
+        value = settled(function(**pick(takes(function), values, f"reward {name}")))
+        for signal, number in value.items() if isinstance(value, Mapping) else [(name, value)]:
+            if signal in signals:
+                raise ValueError(f"two rewards give the signal {signal!r}: rename one")
+            signals[str(signal)] = _number(signal, number)
+    return Scored(signals, sum(weights.get(name, 1.0) * value for name, value in signals.items()))
+
+
+def _number(signal: str, value: Any) -> float:
+    try:
+        number = float(value) if not isinstance(value, str | bytes) else math.nan
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"the reward {signal!r} is {value!r:.60}, which is no finite number")
+    return number

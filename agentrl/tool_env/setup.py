@@ -1,0 +1,246 @@
+"""What a tool environment is made of: a class or functions, catalogue tools, rewards, rows."""
+
+import functools
+import importlib
+import json
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+from agentrl.config import merge, resolve
+from agentrl.tool import calls
+from agentrl.tool.protocol import Toolbox
+from agentrl.tool.schema import ToolSpec, tool_spec, tool_specs
+from agentrl.tool_env.rewards import TERMINAL, is_reward, pick, signal_of, takes
+from agentrl.tool_env.rows import Row, read_rows
+from agentrl.tool_env.tasks import RowTasks, Split
+from agentrl.types import Task
+
+OWN = ("reset", "close", "success", "state_key")  # methods of a class that are no tools
+RESERVED = (*OWN, "step", "done", "weights", "cut", "snapshot", "restore")  # names no tool may have
+GIVEN = ("answer", "calls", "turns", "texts")  # what a reward may ask for besides the columns of a row
+ToolSource = Callable[..., Any] | ToolSpec | str | Mapping[str, Any]
+Rows = Sequence[Row] | str | Path | Callable[[Any], Sequence[Row]]
+
+
+class ToolConfig(BaseModel, frozen=True, extra="forbid"):
+    """Options every tool environment has.
+
+    calls: how the model writes calls, a format of `agentrl.tool.calls` or a dotted path. no_call: words without a call
+    are the final answer, or are answered with a nudge to call a tool (for tasks that a tool ends). show_tools: False
+    leaves the tools out of the prompt. rows: a JSONL, JSON or Parquet file instead of the environment's own rows.
+    split: all tasks, or the training or test part of them, told apart by their keys. test_share: of all tasks. tools:
+    options of catalogue tools, by their names.
+    """
+
+    calls: str = "hermes"
+    no_call: Literal["answer", "nudge"] = "answer"
+    show_tools: bool = True
+    rows: str = ""
+    split: Split = "all"
+    test_share: float = Field(0.2, gt=0, lt=1)
+    tools: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @field_validator("calls")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return calls.check_name(name)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Setup:
+    """See `agentrl.tool_env.environment.environment`; every instance of one environment shares it.
+
+    Attributes:
+        module: where the environment's hooks are bound, by which a worker process finds it again.
+        owner: the class; None for functions.
+        sources: tools besides the methods of the class.
+        rewards, weights: functions by signal, and what each signal weighs.
+        rows: where tasks come from.
+        system: words of the system message.
+        snapshots: instances of the class can be copied at any step.
+        waits: tools may wait, so that episodes run in threads.
+        name: the catalogue name; empty takes the module's.
+    """
+
+    module: str
+    owner: type | None
+    sources: tuple[ToolSource, ...]
+    rewards: Mapping[str, Callable[..., Any]]
+    weights: Mapping[str, float]
+    rows: Rows | None
+    system: str
+    snapshots: bool
+    waits: bool = True
+    name: str = ""
+    _read: dict[str, RowTasks] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by where it is bound."""
+        return _bound_setup, (self.module,)
+
+    @property
+    def env_name(self) -> str:
+        """The catalogue name, or the dotted path."""
+        return self.name or self.module.removeprefix("agentrl.envs.")
+
+    @functools.cached_property
+    def methods(self) -> dict[str, ToolSpec]:
+        """The tools that are methods, unbound."""
+        if self.owner is None:
+            return {}
+        names = [name for name in _public(self.owner) if name not in OWN and not is_reward(name)]
+        return tool_specs([tool_spec(getattr(self.owner, name), name) for name in map(_allowed, names)])
+
+    @functools.cached_property
+    def wants_texts(self) -> bool:
+        """Does a reward read what the model wrote?"""
+        return any("texts" in takes(function) for function in [*self.rewards.values(), *self._own_rewards().values()])
+
+    def _own_rewards(self) -> dict[str, Callable[..., Any]]:
+        """The reward methods of the class, and its `success` if that is one, unbound."""
+        found = {name: getattr(self.owner, name) for name in _public(self.owner)}
+        return {name: method for name, method in found.items() if is_reward(name) or name == "success"}
+
+    def sourced(self, config: ToolConfig, own: list[Any]) -> dict[str, ToolSpec]:
+        """Functions and catalogue tools; those that keep state are made anew and added to `own`."""
+        specs: list[ToolSpec] = []
+        for source in self.sources:
+            if isinstance(source, str | Mapping):
+                specs += _of_catalogue(source, config, own)
+            else:
+                specs.append(source if isinstance(source, ToolSpec) else tool_spec(source))
+        for spec in specs:
+            _allowed(spec.name)
+        return tool_specs([*self.methods.values(), *specs])
+
+    def schemas(self, config: ToolConfig) -> tuple[Mapping[str, Any], ...]:
+        """What a model is told of the tools.
+
+        Raises:
+            ValueError: there are none, or a catalogue tool cannot be made.
+        """
+        own: list[Any] = []
+        specs = self.sourced(config, own)
+        for tool in own:
+            if hasattr(tool, "close"):
+                tool.close()
+        if not specs:
+            what = self.owner.__name__ if self.owner else "this environment"
+            raise ValueError(f"{what} has no tools: give it a public method with type hints, or tools=[...]")
+        return tuple(spec.schema for spec in specs.values())
+
+    def tasks(self, config: ToolConfig) -> RowTasks:
+        """The rows as tasks; the first is tried on `reset` and the rewards.
+
+        Raises:
+            ValueError: rows that cannot be read, or lack a column.
+        """
+        key = config.model_dump_json()
+        if key not in self._read:
+            tasks = RowTasks(self._rows(config), self.env_name, config.split, config.test_share)
+            if len(tasks):
+                self._check(tasks[0])
+            self._read[key] = tasks
+        return self._read[key]
+
+    def _rows(self, config: ToolConfig) -> Sequence[Row]:
+        if config.rows:
+            return read_rows(config.rows)
+        if self.rows is None:
+            return [{"seed": seed} for seed in range(1000)]
+        if callable(self.rows):
+            return read_rows(self.rows(config))
+        file = getattr(sys.modules.get(self.module), "__file__", None)
+        return read_rows(self.rows, Path(file).parent if file else None)
+
+    def _check(self, task: Task) -> None:
+        row = {"seed": task.seed, **task.params}
+        if self.owner is not None and hasattr(self.owner, "reset"):
+            pick(takes(self.owner.reset), row, f"{self.owner.__name__}.reset")
+        elif "prompt" not in row:
+            raise ValueError(f"a row has no column 'prompt' for the first message: it has {', '.join(row)}")
+        for name, function in self._own_rewards().items():
+            pick(takes(function), {**row, **dict.fromkeys(GIVEN)}, f"{self.owner.__name__}.{name}")  # type: ignore[union-attr]
+        for name, function in self.rewards.items():
+            both = [column for column in takes(function) if column in GIVEN and column in task.params]
+            if both:
+                raise ValueError(
+                    f"reward {name} asks for {both[0]!r}, which is both a column and what the model gave: rename the "
+                    "column, such as to target"
+                )
+            pick(takes(function), {**row, **dict.fromkeys(GIVEN)}, f"reward {name}")
+
+    def instance(self, config: ToolConfig) -> Any:
+        """A new object of the class, which may take the configuration."""
+        if self.owner is None:
+            return None
+        return self.owner(**pick(_init(self.owner), {"config": config}, self.owner.__name__))
+
+    def scoring(self, instance: Any, kind: Literal["reward", "step_reward"]) -> dict[str, Callable[..., Any]]:
+        """Signal -> reward function, those of the instance bound."""
+        found: dict[str, Callable[..., Any]] = {}
+        for name in _public(self.owner):
+            signal = signal_of(name, kind)
+            if signal is not None:
+                found[signal] = getattr(instance, name)
+        return {**found, **(self.rewards if kind == TERMINAL else {})}
+
+
+def _bound_setup(module: str) -> Setup:
+    setup: Setup = importlib.import_module(module).make.__self__
+    return setup
+
+
+def _public(owner: type | None) -> list[str]:
+    """Names of a class's own and inherited public functions, in the order written."""
+    classes = (
+        [one for one in reversed(owner.__mro__) if one.__module__ not in ("builtins", "abc", "typing")] if owner else []
+    )
+    names = dict.fromkeys(name for one in classes for name in vars(one) if not name.startswith("_"))
+    return [name for name in names if callable(getattr(owner, name)) and not isinstance(getattr(owner, name), type)]
+
+
+def _init(owner: type) -> dict[str, bool]:
+    init = getattr(owner, "__init__")  # noqa: B009  mypy objects to the plain spelling
+    return takes(init) if init is not object.__init__ else {}
+
+
+def _allowed(name: str) -> str:
+    if name in RESERVED or is_reward(name):
+        raise ValueError(
+            f"a tool cannot be named {name!r}, which means something else in a tool environment: rename it"
+        )
+    return name
+
+
+def _of_catalogue(source: str | Mapping[str, Any], config: ToolConfig, own: list[Any]) -> list[ToolSpec]:
+    """The tools of one catalogue entry, its options merged with those of the configuration."""
+    section = {"name": source} if isinstance(source, str) else dict(source)
+    section = merge(section, config.tools.get(str(section.get("name")), {}))
+    made = _shared(json.dumps(section, sort_keys=True))
+    if hasattr(made, "reset"):
+        entry = resolve("tools", section, f"tool {section.get('name')}")
+        made = entry.module.make(entry.config)
+        own.append(made)
+    return list(made.specs()) if isinstance(made, Toolbox) else [tool_spec(made)]
+
+
+_making = threading.Lock()
+
+
+def _shared(section: str) -> Any:
+    with _making:
+        return _made(section)
+
+
+@functools.cache
+def _made(section: str) -> Any:
+    options = json.loads(section)
+    entry = resolve("tools", options, f"tool {options.get('name')}")
+    return entry.module.make(entry.config)

@@ -1,0 +1,67 @@
+"""The tasks of a tool environment: one a row, split into training and test tasks by their keys."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from agentrl.tool_env.rows import Row, plain
+from agentrl.types import Task
+
+COLUMNS = ("key", "id")  # what may name a row, the first that is there
+Split = Literal["all", "train", "test"]
+
+
+class RowTasks(Sequence[Task]):
+    """Tasks of rows, made when asked for. A row's `key` or `id` is the task's key, else its number; where several rows
+    have one, their numbers go along, and all of them belong to one split.
+
+    Raises:
+        ValueError: a row that is no mapping, or whose `seed` is no whole number.
+    """
+
+    def __init__(self, rows: Sequence[Row], env: str, split: Split, test_share: float) -> None:
+        self._rows, self._env = rows, env
+        self._chosen: Sequence[int] = range(len(rows))
+        named = any(self._row(0).get(column) is not None for column in COLUMNS)
+        times = Counter(map(self._name, self._chosen)) if named else {}
+        self._shared = {name for name, count in times.items() if count > 1}
+        if split != "all":
+            wanted = split == "test"
+            self._chosen = [i for i in self._chosen if (draw(f"{env}/{self._name(i)}") < test_share) == wanted]
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        number = self._chosen[i]
+        row = plain(self._row(number))
+        return Task(key=self._key(number), env=self._env, seed=self._seed(row, number), params=row)
+
+    def _seed(self, row: Row, number: int) -> int:
+        """The row's own, else its number."""
+        seed = row.get("seed")
+        if seed is not None and (not isinstance(seed, int | float) or seed != int(seed)):
+            raise ValueError(f"row {number} has the seed {seed!r}: it must be a whole number")
+        return number if seed is None else int(seed)
+
+    def _row(self, number: int) -> Row:
+        row = self._rows[number]
+        if not hasattr(row, "items"):
+            raise ValueError(f"row {number} is {type(row).__name__}, not a mapping from column to value")
+        return row
+
+    def _name(self, number: int) -> str:
+        row = self._row(number)
+        return str(next((row[column] for column in COLUMNS if row.get(column) is not None), number))
+
+    def _key(self, number: int) -> str:
+        name = self._name(number)
+        return f"{self._env}/{name}#{number}" if name in self._shared else f"{self._env}/{name}"
+
+
+def draw(key: str) -> float:
+    """A number from 0 to 1 that the key decides."""
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64

@@ -1,0 +1,88 @@
+"""Does a chat template fit an environment's words? Asked when a run begins; `agentrl.chat.template` copes."""
+
+from collections.abc import Sequence
+
+from agentrl.chat.template import Chat, template_report
+from agentrl.env.prompt import Prompt
+from agentrl.tool import calls
+from agentrl.tool.calls import Call, Format, function_of, properties_of
+from agentrl.types import Message
+
+
+def report(chat: Chat, prompt: Prompt) -> str:
+    """What a user should know of this template, a line each; empty if it fits.
+
+    Args:
+        chat: the template.
+        prompt: the environment's words; those of a tool environment have `form` and `schemas`.
+    """
+    lines = [template_report(chat)]
+    form: Format | None = getattr(prompt, "form", None)
+    schemas = getattr(prompt, "schemas", ())
+    if form is not None and schemas:
+        lines += [_format_line(chat, form, schemas), _role_line(chat), broken_turn(chat, conversation(form, schemas))]
+    return "\n".join(line for line in lines if line)
+
+
+def _format_line(chat: Chat, form: Format, schemas: Sequence[object]) -> str:
+    """Does the template teach the format in which calls are read?"""
+    if chat.teaches(form.marks):
+        return ""
+    others = []
+    for name in calls.names():
+        try:
+            other = calls.load(name, schemas)  # type: ignore[arg-type]
+        except ValueError:
+            continue
+        if chat.teaches(other.marks):
+            others.append(name)
+    better = f"; it teaches {' and '.join(others)}: env.calls={others[-1]} would use its own words" if others else ""
+    return f"the chat template does not teach calls={form.name}, so the tools stand in the system message{better}"
+
+
+def _role_line(chat: Chat) -> str:
+    if chat.has_tool_role:
+        return ""
+    return "the chat template has no role for tools, so what they answer stands in user messages"
+
+
+def conversation(form: Format, schemas: Sequence[object]) -> list[Message]:
+    """A chat with every kind of turn: one call, two calls, words, a final answer."""
+    schema = schemas[0]
+    name = str(function_of(schema)["name"])  # type: ignore[arg-type]
+    call = form.render(Call(name=name, arguments=dict.fromkeys(properties_of(schema), "x")))  # type: ignore[arg-type]
+    return [
+        Message("user", "q"),
+        Message("assistant", call),
+        Message("tool", "r", name),
+        Message("assistant", f"{call}{form.joint}{call}"),
+        Message("tool", "r", name),
+        Message("tool", "s", name),
+        Message("assistant", form.answer("a")),
+        Message("user", "v"),
+    ]
+
+
+def broken_turn(chat: Chat, messages: Sequence[Message]) -> str:
+    """The first turn that a template renders differently once later ones follow; empty if it only appends.
+
+    A prompt is extended after an assistant's turn, so that is where prefixes are compared.
+    """
+    if not chat.has_tool_role:
+        messages = [m._replace(role="user", name="") if m.role == "tool" else m for m in messages if m.content != "s"]
+    ends = [i + 1 for i, message in enumerate(messages) if message.role == "assistant"]
+    for turn, end in enumerate(ends):
+        following = next((i for i in ends if i > end), len(messages))
+        try:
+            before = chat.render(messages[:end], reply=False)
+            after = chat.render(messages[:following], reply=False)
+        except Exception as error:  # noqa: BLE001  a template may raise anything
+            why = " ".join(str(error).split())[:200]
+            return f"the chat template cannot render a chat with tools at turn {turn}: {why}"
+        kept = before[: before.rindex(chat.end_text) + len(chat.end_text)] if chat.end_text in before else before
+        if not after.startswith(kept):
+            return (
+                f"the chat template rewrites turn {turn} once turn {turn + 1} begins; context `full` keeps what was "
+                "sampled, so the model sees its own words there (context `last_k` makes every prompt anew)"
+            )
+    return ""

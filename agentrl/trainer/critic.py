@@ -1,0 +1,400 @@
+"""A critic: values of states in the step graph's columns, and their regression towards credit's returns.
+
+A turn's value is read where the model has seen the whole state and none of the action: at the token before the turn's
+first sampled one (turn-PPO, arXiv:2512.17008). Per token it is read before each sampled token (POAD, RAGEN's bi-level
+GAE, token-level PPO). A truncated episode is bootstrapped with the value of the state that was not played any more, the
+graph's tail; a terminated one with nothing.
+
+Letters: N rows, S tokens of the graph, V values read, H heads.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import BaseModel, Field, model_validator
+from torch import Tensor, nn
+
+from agentrl.appended import appended
+from agentrl.credit.method import Credit, forked
+from agentrl.graph.step_graph import StepGraph, Tokens, path_lengths
+from agentrl.model.forward import Network, network
+from agentrl.model.load import ModelConfig, load
+from agentrl.model.pack import Batch, microbatches, pack, token_rows
+from agentrl.trainer.float32_masters import HALF
+from agentrl.trainer.minibatch import split
+from agentrl.trainer.regularizers import value_loss
+
+
+class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """Section [critic] of a recipe.
+
+    Attributes:
+        model: none; `head`, one linear layer on the policy's trunk; `own`, a model of its own that starts as a copy of
+            the policy (or is read from `path`).
+        path: folder or hub name of the own model; its vocabulary must be the policy's.
+        at: where values are read: `turn` or `token`.
+        high: a second head, whose value becomes `value_high` (HiPER's upper level).
+        trunk_coef: of a head's loss in the trunk's gradient, taken in the policy's own optimiser steps; 0 leaves the
+            trunk to the policy.
+        lr: learning rate (AdamW) of the head or the own model; turn-PPO's is ten times the actor's.
+        weight_decay, grad_clip: of the critic's optimiser.
+        clip: how far a value may move from the one it had before the update before its loss stops falling; None for
+            the plain square. Steps on several paths are never clipped.
+        epochs, minibatches: passes over the batch, optimiser steps a pass.
+        mean: `episode`, turns averaged in their episode, then episodes, so that long ones do not dominate; `value`,
+            all values alike.
+        warmup: first iterations in which the critic alone learns.
+    """
+
+    model: Literal["none", "head", "own"] = "none"
+    path: str | None = None
+    at: Literal["turn", "token"] = "turn"
+    high: bool = False
+    trunk_coef: float = Field(0.0, ge=0)
+    lr: float = Field(1e-5, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    grad_clip: float = Field(1.0, ge=0)
+    clip: float | None = Field(0.2, gt=0)
+    epochs: int = Field(1, ge=1)
+    minibatches: int = Field(1, ge=1)
+    mean: Literal["episode", "value"] = "episode"
+    warmup: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _path_is_used(self) -> "CriticConfig":
+        if self.path is not None and self.model != "own":
+            raise ValueError(f"path is for model=own, this critic is {self.model!r}: drop one of them")
+        if self.trunk_coef and self.model != "head":
+            raise ValueError(f"trunk_coef is for model=head, this critic is {self.model!r}: drop one of them")
+        return self
+
+
+class Targets(NamedTuple):
+    """What a critic is fitted to, over the token table: `returns` [S, H] (NaN where there is none), the values
+    [S, H] before the update, and the share [S, H] of each in the loss (they sum to 1)."""
+
+    returns: np.ndarray
+    old: np.ndarray
+    share: np.ndarray
+
+
+class Critic:
+    """Value heads on a trunk.
+
+    Args:
+        config: see `CriticConfig`; its model is `head` or `own`.
+        policy: the policy's network.
+        trunk: the own model's, already loaded, if `config.path` names one.
+    """
+
+    def __init__(self, config: CriticConfig, policy: Network, trunk: nn.Module | None = None) -> None:
+        self.config = config
+        self.shared = config.model == "head"
+        self.network = policy if self.shared else _own(policy, trunk)
+        self.head = nn.Linear(int(self.network.config.hidden_size), 2 if config.high else 1).to(self.network.device)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        parameters = [*self.head.parameters(), *([] if self.shared else self.network.model.parameters())]
+        self.optimiser = torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay)
+
+    def values(self, hidden: Tensor) -> Tensor:
+        """[V, H] from hidden states [V, d]."""
+        value: Tensor = self.head(hidden.to(self.head.weight.dtype))
+        return value
+
+    def read(self, tokens: Tokens, rows: np.ndarray, where: np.ndarray, max_tokens: int) -> np.ndarray:
+        """[S, H] float64 values before the tokens marked in `where` [S] of `rows`; NaN elsewhere."""
+        out = np.full((len(tokens.ids), self.head.out_features), np.nan)
+        model = self.network.model
+        training = model.training
+        model.eval()
+        try:
+            with torch.no_grad(), self.network.attending():
+                for part, value in self._over(tokens, rows, where, max_tokens):
+                    out[part.token] = value.double().cpu().numpy()
+        finally:
+            model.train(training)
+        return out
+
+    def _over(
+        self, tokens: Tokens, rows: np.ndarray, where: np.ndarray, max_tokens: int
+    ) -> Iterator[tuple[Batch, Tensor]]:
+        """Micro-batches and their values [V, H]."""
+        batch = pack(tokens, rows, np.zeros(len(tokens.ids)), sharing=self.network.sharing, targets=where)
+        for part in microbatches(batch, max_tokens):
+            hidden = self.network.hidden(part)[torch.from_numpy(part.at).to(self.network.device)]
+            yield part, self.values(hidden)
+
+    def columns(self, graph: StepGraph, played: np.ndarray, max_tokens: int) -> dict[str, np.ndarray]:
+        """`value` [N] (and `value_high`), `next_value` [N] of truncated last rows; per token also `token_value` [S].
+
+        NaN where there is none: on rows that are not `played` (ascending), and off truncated ends.
+        """
+        assert graph.tokens is not None, "a critic reads tokens"
+        tokens, tail_rows, cut = with_tails(graph, played)
+        where = first_sampled(tokens) if self.config.at == "turn" else tokens.sampled.copy()
+        read = self.read(tokens, np.concatenate([played, tail_rows]), where, max_tokens)  # [S', H]
+        at = np.full(len(tokens.context), -1)  # [N'] each row's first sampled token
+        first = np.flatnonzero(first_sampled(tokens))
+        at[token_rows(tokens)[first]] = first
+        per_row = np.where((at >= 0)[:, None], read[at], np.nan)  # [N', H]
+        n, s = len(graph), len(graph.tokens.ids)
+        next_value = np.full(n, np.nan)
+        next_value[cut] = per_row[tail_rows, 0]
+        columns = {"value": per_row[:n, 0], "next_value": next_value}
+        if self.config.high:
+            columns["value_high"] = per_row[:n, 1]
+        if self.config.at == "token":
+            columns["token_value"] = read[:s, 0]
+        return columns
+
+    def fit(
+        self, graph: StepGraph, credit: Credit, *, unit: Literal["group", "rollout"], max_tokens: int, seed: int
+    ) -> dict[str, float]:
+        """Regress the values of an annotated graph towards the returns of its credit.
+
+        Returns:
+            Metrics: loss and clip fraction of the critic, its gradient norm, and how much of the returns' variance the
+            values explained before the update.
+
+        Raises:
+            ValueError: the credit method gives no returns.
+        """
+        assert graph.tokens is not None
+        whole = self.targets(graph, credit, np.arange(len(graph)))
+        rows = np.flatnonzero(np.bincount(token_rows(graph.tokens), whole.share.sum(1), len(graph)) > 0)
+        losses, clipped, norms = [], [], []
+        self.network.model.train()
+        for epoch in range(self.config.epochs):
+            order = np.random.default_rng([seed, epoch, 1])
+            for part in split(graph, rows, self.config.minibatches, unit, order):
+                loss, share = self.backward(graph, self.targets(graph, credit, part), part, max_tokens)
+                norms.append(self.step())
+                losses.append(loss)
+                clipped.append(share)
+        self.network.model.eval()
+        return {
+            "critic_loss": float(np.mean(losses)) if losses else 0.0,
+            "critic_clip_fraction": float(np.mean(clipped)) if clipped else 0.0,
+            "critic_grad_norm": float(np.mean(norms)) if norms else 0.0,
+            **_explained(whole),
+        }
+
+    def backward(
+        self, graph: StepGraph, targets: Targets, rows: np.ndarray, max_tokens: int, trunk_coef: float = 0.0
+    ) -> tuple[float, float]:
+        """Add the gradient of the loss over `rows`; returns the loss and the share of values whose clip was active.
+
+        A shared trunk gets a gradient only if `trunk_coef` is above 0, and then of that multiple of the loss.
+        """
+        assert graph.tokens is not None
+        where: np.ndarray = np.any(targets.share > 0, axis=1)  # [S]
+        clip = None if forked(graph) else self.config.clip
+        total, hit = 0.0, 0.0
+        with self.network.attending():
+            batch = pack(graph.tokens, rows, np.zeros(len(where)), sharing=self.network.sharing, targets=where)
+            for part in microbatches(batch, max_tokens):
+                with torch.set_grad_enabled(not self.shared or trunk_coef > 0):
+                    hidden = self.network.hidden(part)[torch.from_numpy(part.at).to(self.network.device)]
+                value = self.values(hidden)  # [V, H]
+                old, goal, share = (_like(x[part.token], value) for x in (targets.old, targets.returns, targets.share))
+                loss = (share * value_loss(value, old, goal, clip)).sum()
+                ((trunk_coef or 1.0) * loss).backward()  # type: ignore[no-untyped-call]
+                total += float(loss.detach())
+                if clip is not None:
+                    hit += float((share * ((value.detach() - old).abs() > clip)).sum())
+        return total, hit
+
+    def step(self) -> float:
+        """One optimiser step with the accumulated gradient; returns its norm. One that is not finite changes
+        nothing."""
+        parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.grad_clip or math.inf))
+        if math.isfinite(norm):
+            self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        return norm
+
+    def targets(self, graph: StepGraph, credit: Credit, rows: np.ndarray) -> Targets:
+        """What `rows` are fitted to.
+
+        Raises:
+            ValueError: the credit method gives no returns.
+        """
+        assert graph.tokens is not None
+        row = token_rows(graph.tokens)  # [S]
+        returns = self._returns(graph, credit, row)  # [S, H]
+        old = self._old(graph, row)  # [S, H]
+        weight = np.zeros(len(graph))  # [N]
+        weight[rows] = (credit.weight * graph.weight * credit.assigned)[rows]
+        counted = ~np.isnan(returns) & ~np.isnan(old) & (weight[row] > 0)[:, None]  # [S, H]
+        share = np.where(counted, weight[row][:, None], 0.0)
+        if self.config.mean == "episode" and not forked(graph):
+            _, key = np.unique(graph.episode, return_inverse=True)
+            for head in range(share.shape[1]):
+                mass = np.bincount(key[row], share[:, head], minlength=key.max(initial=-1) + 1)
+                share[:, head] /= np.maximum(mass, 1e-300)[key[row]]
+        total = share.sum(0)
+        return Targets(np.nan_to_num(returns), np.nan_to_num(old), share / np.maximum(total, 1e-300) / len(total))
+
+    def _returns(self, graph: StepGraph, credit: Credit, row: np.ndarray) -> np.ndarray:
+        assert graph.tokens is not None
+        out = np.full((len(row), self.head.out_features), np.nan)
+        first = first_sampled(graph.tokens)  # [S]
+        if self.config.at == "token" and "token_return" in credit.parts:
+            out[graph.tokens.sampled, 0] = credit.parts["token_return"][graph.tokens.sampled]
+        elif credit.returns is not None:
+            out[first, 0] = credit.returns[row[first]]
+        else:
+            raise ValueError(
+                "the credit method gives no returns for the critic to learn: use one that does, such as turn_ppo, "
+                "or poad with critic.at=token, or set critic.model=none"
+            )
+        if self.config.high and "return_high" in credit.parts:
+            start = first & ((graph.parent < 0) | graph.column("segment_start"))[row]  # [S]
+            out[start, 1] = credit.parts["return_high"][row[start]]
+        return out
+
+    def _old(self, graph: StepGraph, row: np.ndarray) -> np.ndarray:
+        old = np.full((len(row), self.head.out_features), np.nan)
+        if self.config.at == "token" and graph.has("token_value"):
+            old[:, 0] = graph.column("token_value")
+        else:
+            old[:, 0] = graph.column("value", "the critic")[row]
+        if self.config.high:
+            old[:, 1] = graph.column("value_high", "the critic")[row]
+        return old
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        own = None if self.shared else self.network.model.state_dict()
+        return {"head": self.head.state_dict(), "optimiser": self.optimiser.state_dict(), "model": own}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The counterpart of `state_dict`.
+
+        Raises:
+            ValueError: the state is of another critic.
+        """
+        try:
+            self.head.load_state_dict(state["head"])
+            if not self.shared:
+                self.network.model.load_state_dict(state["model"])
+            self.optimiser.load_state_dict(state["optimiser"])
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"the critic's state is of another critic: {error}") from None
+
+
+def maker(config: CriticConfig, model: ModelConfig, seed: int) -> Callable[[Network], Critic] | None:
+    """What makes the critic of a configuration for a policy's network; None for no critic.
+
+    Raises (when called):
+        ValueError: the model of `critic.path` cannot be read, or has another vocabulary.
+    """
+    if config.model == "none":
+        return None
+
+    def make(policy: Network) -> Critic:
+        if config.path is None:
+            return Critic(config, policy)
+        trunk = load(model.model_copy(update={"path": config.path, "new": None, "lora": None}), seed).model
+        if trunk.config.get_text_config().vocab_size < policy.config.vocab_size:
+            raise ValueError(
+                f"critic.path={config.path!r} has a smaller vocabulary than the policy: use a model of its family"
+            )
+        return Critic(config, policy, trunk)
+
+    return make
+
+
+def _own(policy: Network, trunk: nn.Module | None) -> Network:
+    """A trunk of the critic's own: the one given, or a copy of the policy's as it is now.
+
+    One in half precision becomes float32: its optimiser's small steps would be rounded away.
+    """
+    model = copy.deepcopy(policy.model) if trunk is None else trunk
+    if any(parameter.dtype in HALF for parameter in model.parameters()):
+        model = model.float()
+    model = model.requires_grad_(True).eval()
+    return replace(policy, model=model) if trunk is None else network(model)
+
+
+def _like(x: np.ndarray, value: Tensor) -> Tensor:
+    return torch.from_numpy(x).to(value.device, value.dtype)
+
+
+def _explained(targets: Targets) -> dict[str, float]:
+    """1 - Var(return - value) / Var(return) of the first head, weighted, and both means."""
+    share, returns, value = targets.share[:, 0], targets.returns[:, 0], targets.old[:, 0]
+    if not share.sum():
+        return {}
+    share = share / share.sum()
+
+    def variance(x: np.ndarray) -> float:
+        return float((share * (x - (share * x).sum()) ** 2).sum())
+
+    spread = variance(returns)
+    return {
+        "value_mean": float((share * value).sum()),
+        "return_mean": float((share * returns).sum()),
+        "explained_variance": 1.0 - variance(returns - value) / spread if spread > 1e-12 else 0.0,
+    }
+
+
+def first_sampled(tokens: Tokens) -> np.ndarray:
+    """[S] bool, the first sampled token of each row that has one."""
+    index = np.flatnonzero(tokens.sampled)
+    first = np.zeros(len(tokens.ids), bool)
+    first[index[np.unique(token_rows(tokens)[index], return_index=True)[1]]] = True
+    return first
+
+
+def with_tails(graph: StepGraph, rows: np.ndarray) -> tuple[Tokens, np.ndarray, np.ndarray]:
+    """The token table with one more row for the tail of each truncated episode among `rows`.
+
+    Such a row continues its episode's last step (or is a prompt of its own, where the context policy writes one every
+    turn) and ends in a place-holder marked as sampled, so that a value can be read before it.
+
+    Returns:
+        The table, the numbers of the new rows, and the rows they follow.
+    """
+    assert graph.tokens is not None
+    tokens, tails = graph.tokens, graph.tails
+    order = np.unique(graph.episode, return_index=True)[1]  # [E] first row of each episode
+    number = np.argsort(np.argsort(order))[np.unique(graph.episode, return_inverse=True)[1]]  # [N] place of its episode
+    cut = rows[(graph.last & graph.truncated)[rows]]
+    if not len(tails) or not len(cut):
+        return tokens, np.zeros(0, np.int64), np.zeros(0, np.int64)
+    offsets, flat = tails["tail_offsets"], tails["tail_ids"]
+    continues = tails.get("tail_continues", np.ones(len(offsets) - 1, bool))
+    cut = cut[(np.diff(offsets) > 0)[number[cut]]]
+    pieces = [np.append(flat[offsets[e] : offsets[e + 1]], 0) for e in number[cut]]
+    linked = continues[number[cut]].astype(bool)
+    longer = appended(
+        tokens,
+        pieces,
+        [np.arange(len(piece)) == len(piece) - 1 for piece in pieces],
+        np.where(linked, cut, -1),
+        np.where(linked, path_lengths(tokens)[cut], 0),
+    )
+    return longer, len(graph) + np.arange(len(cut)), cut
+
+
+Beside = Callable[[np.ndarray], None]  # what else adds its gradient before an optimiser step on these rows
+
+
+def beside(critic: Critic | None, graph: StepGraph, credit: Credit, max_tokens: int) -> Beside | None:
+    """A critic's share in the policy's own optimiser steps (`trunk_coef`), if it has one."""
+    if critic is None or not critic.shared or not critic.config.trunk_coef:
+        return None
+
+    def add(rows: np.ndarray) -> None:
+        critic.backward(graph, critic.targets(graph, credit, rows), rows, max_tokens, critic.config.trunk_coef)
+        critic.optimiser.zero_grad(set_to_none=True)  # the head has steps of its own
+
+    return add

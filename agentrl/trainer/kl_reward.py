@@ -1,0 +1,49 @@
+"""KL in the reward: what a step's tokens cost against the reference model is taken off before credit is given."""
+
+import numpy as np
+import torch
+
+from agentrl.graph.segments import tree_down
+from agentrl.graph.step_graph import StepGraph
+from agentrl.model.pack import decisions, token_rows
+from agentrl.trainer.annotate import Annotated, trained_rows
+from agentrl.trainer.regularizers import kl_term
+from agentrl.trainer.update import UpdateConfig
+
+
+def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
+    """With `kl_in="reward"`, each step's reward less kl_coef times the sum of its decisions' KL estimates.
+
+    Source: Stiennon et al., arXiv:2009.01325, section 3.4, R = r - beta log(pi / pi_ref) (`kl_form="k1"`), here a
+    step's share on its own step. The policy is the one before the update, as in verl's apply_kl_penalty. A `score`
+    column loses what the path to its episode's last row costs. The column `kl` [N] holds the sums in nats: reward +
+    kl_coef * kl is what it was before; `env_reward` and `env_score` [N] are what the environment gave, by which success
+    is judged.
+    """
+    if config.kl_in == "loss" or not config.kl_coef:
+        return annotated
+    graph = annotated.graph
+    assert graph.tokens is not None
+    row = token_rows(graph.tokens)  # [S]
+    counted = decisions(graph.tokens) & np.isin(row, trained_rows(graph))  # [S]
+    old, reference = (graph.column(name, "update.kl_in=reward")[counted] for name in ("old_logprob", "ref_logprob"))
+    estimate = kl_term(torch.from_numpy(old), torch.from_numpy(reference), config.kl_form).numpy()  # [K]
+    kl = np.bincount(row[counted], estimate, minlength=len(graph))  # [N]
+    columns = {"kl": kl, "reward": graph.reward - config.kl_coef * kl}
+    columns |= {} if graph.has("env_reward") else {"env_reward": graph.reward}
+    if not graph.has("env_score"):
+        columns["env_score"] = graph.score if graph.has("score") else _whole_path(graph.reward, graph)
+    if graph.has("score"):
+        columns["score"] = graph.score - config.kl_coef * _whole_path(kl, graph)
+    total = float(kl.sum())
+    means = {"kl_ref": total / max(len(estimate), 1), "kl_charge": config.kl_coef * total / max(len(kl), 1)}
+    return Annotated(graph.with_columns(**columns), {**annotated.metrics, **means})
+
+
+def _whole_path(x: np.ndarray, graph: StepGraph) -> np.ndarray:
+    """[N] sum of x [N] from the root to the last row of each row's episode."""
+    total = tree_down(x, graph.parent)  # [N]
+    episode = np.unique(graph.episode, return_inverse=True)[1]  # [N]
+    at_end = np.zeros(len(x))  # [episodes]
+    at_end[episode[graph.last]] = total[graph.last]
+    return at_end[episode]

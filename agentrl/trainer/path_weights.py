@@ -1,0 +1,100 @@
+"""How often and as what each step counts in a loss: once for itself, or once for each path through it.
+
+A shared step of a tree is trained once, with the sums of its paths' credit. Where a ratio or a mean spans a whole
+path that is not enough: each root-to-leaf path then has a copy of the step, with the path's own credit. Copies are
+made of log-probabilities, after one forward pass over the tree; the model never sees a token twice.
+
+Letters: N steps, S tokens of the graph, K targets of a micro-batch, C copies, X targets of all copies.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from agentrl.credit.method import Credit, select
+from agentrl.graph.segments import levels
+from agentrl.graph.step_graph import StepGraph, paths
+from agentrl.model.pack import Aggregation, aggregation_weights, decisions, token_rows
+
+
+class Copies(NamedTuple):
+    """[C] each: the copied row, the sequence it belongs to (an episode, or a leaf's path), its positive and negative
+    credit and its multiplicity, the graph's `weight` included."""
+
+    row: np.ndarray
+    path: np.ndarray
+    positive: np.ndarray
+    negative: np.ndarray
+    weight: np.ndarray
+
+    def take(self, which: np.ndarray) -> "Copies":
+        """Some of the copies."""
+        return Copies(*(x[which] for x in self))
+
+
+class Spread(NamedTuple):
+    """[X] each: the targets that the copies have, and the copy of each."""
+
+    target: np.ndarray
+    copy: np.ndarray
+
+
+def of_rows(graph: StepGraph, credit: Credit, use: np.ndarray) -> Copies:
+    """Every row for itself. `use` [N] is the share of each row in the loss, 0 to leave it out."""
+    return Copies(
+        np.arange(len(graph)),
+        graph.episode,
+        use * credit.positive,
+        use * credit.negative,
+        use * credit.weight * credit.assigned,
+    )
+
+
+def of_paths(graph: StepGraph, credit: Credit, use: np.ndarray) -> Copies:
+    """Every row once for each root-to-leaf path through it, with that path's credit.
+
+    Credit that was not given path by path (methods for nodes) is divided equally among a row's paths.
+    """
+    if credit.on_paths is not None:
+        on, positive, negative, weight = credit.on_paths
+        row, leaf = on
+    else:
+        rows = np.flatnonzero(credit.assigned)
+        on = paths(select(graph, rows))
+        row, leaf = rows[on.row], on.leaf  # [C]
+        share = 1.0 / np.bincount(row, minlength=len(graph))[row]  # [C]
+        positive, negative, weight = (share * x[row] for x in (credit.positive, credit.negative, credit.weight))
+    return Copies(row, leaf, use[row] * positive, use[row] * negative, use[row] * weight)
+
+
+def aggregate(
+    graph: StepGraph,
+    copies: Copies,
+    how: Aggregation,
+    sequence: Literal["step", "episode"],
+    norm_tokens: int | None,
+) -> np.ndarray:
+    """[C] what each decision of a copy counts, the denominators over all of `copies` (see
+    `agentrl.model.pack.aggregation_weights`)."""
+    assert graph.tokens is not None
+    n_tokens = np.bincount(token_rows(graph.tokens), decisions(graph.tokens), len(graph))[copies.row]  # [C]
+    key = np.arange(len(copies.row)) if sequence == "step" else copies.path  # [C]
+    return aggregation_weights(n_tokens, copies.weight, key, how, norm_tokens)
+
+
+def spread(step: np.ndarray, row: np.ndarray) -> Spread:
+    """The targets of each copy, from the rows of targets [K] and of copies [C]; copies without a target have none."""
+    order = np.argsort(step, kind="stable")  # [K]
+    start = np.searchsorted(step[order], row)  # [C]
+    size = np.searchsorted(step[order], row, side="right") - start  # [C]
+    copy = np.repeat(np.arange(len(row)), size)  # [X]
+    place = np.arange(len(copy)) - np.repeat(np.cumsum(size) - size, size)  # [X] inside its copy
+    return Spread(order[start[copy] + place], copy)
+
+
+def roots(parent: np.ndarray) -> np.ndarray:
+    """[N] the root above each row: rows of one root share paths."""
+    root = np.arange(len(parent))  # [N]
+    for rows in levels(parent)[1:]:
+        root[rows] = root[parent[rows]]
+    return root

@@ -1,0 +1,102 @@
+"""A value of each prompt that is kept from one iteration to the next, for credit without groups.
+
+The counts are the credit method's (its file offers `Tracker`, see single-stream policy optimisation, arXiv:2509.13232);
+here stands what needs a model and a memory: how far the policy has moved since it last answered a prompt.
+"""
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agentrl.credit.method import forked
+from agentrl.graph.step_graph import PLAYED, StepGraph, Tokens
+from agentrl.model.pack import decisions, token_rows
+
+if TYPE_CHECKING:
+    from agentrl.trainer.learner import Learner
+
+FILLS = ("value", "policy_kl")
+_ARRAYS = ("offsets", "ids", "sampled", "logprobs", "allowed_offsets", "allowed_ids", "context", "context_tokens")
+
+
+class Stream:
+    """Fills `value` [N], the estimate of the prompt *before* this outcome, and `policy_kl` [N], the mean |change of
+    log-probability| in nats of the prompt's last answer; both on episodes' first rows, NaN elsewhere.
+
+    Outcomes are the episodes' scores, cut to 0..1; those of rollouts that the environment ended change nothing.
+
+    Args:
+        method: the credit method's file.
+        temperature: of the sampling.
+    """
+
+    def __init__(self, method: ModuleType, temperature: float) -> None:
+        self.tracker: Any = method.Tracker()
+        self.temperature = temperature
+        self.answers: dict[str, Tokens] = {}  # the last answer to each prompt, log-probs of the policy of then
+
+    def columns(self, graph: StepGraph, learner: "Learner", max_tokens: int) -> dict[str, np.ndarray]:
+        """See the class. ValueError if the steps branch: a stream has one answer a prompt."""
+        assert graph.tokens is not None, "a value tracker needs tokens"
+        if forked(graph):
+            raise ValueError("a value tracker follows single answers, and these steps branch: use rollout.name=chain")
+        value, moved = np.full(len(graph), np.nan), np.full(len(graph), np.nan)
+        first = np.flatnonzero(graph.first & (graph.kind == PLAYED) & ~graph.failed())  # [E]
+        prompts = [graph.names["group"][g] for g in graph.group[first]]
+        before = {prompt: self.tracker.value(prompt) for prompt in prompts}
+        change = {prompt: self._moved(prompt, learner, max_tokens) for prompt in dict.fromkeys(prompts)}
+        for row, prompt in zip(first.tolist(), prompts, strict=True):
+            value[row], moved[row] = before[prompt], change[prompt]
+            outcome = float(np.clip(graph.score[row], 0.0, 1.0))
+            self.tracker.update(prompt, outcome, change[prompt])
+            self.answers[prompt] = _answer(graph, row)
+            change[prompt] = 0.0  # a copy of the same prompt in this batch: the policy has not moved since
+        return {"value": value, "policy_kl": moved}
+
+    def _moved(self, prompt: str, learner: "Learner", max_tokens: int) -> float:
+        """Mean |log-prob now - log-prob then| over the decisions of the prompt's last answer; 0 if there is none."""
+        from agentrl.trainer.annotate import logprobs
+
+        tokens = self.answers.get(prompt)
+        if tokens is None:
+            return 0.0
+        rows = np.arange(len(tokens.context))
+        now = logprobs(learner.network, tokens, rows, temperature=self.temperature, max_tokens=max_tokens)
+        counted = decisions(tokens)
+        return float(np.abs(now - tokens.logprobs)[counted].mean()) if counted.any() else 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        import torch
+
+        answers = {p: {name: torch.from_numpy(getattr(t, name)) for name in _ARRAYS} for p, t in self.answers.items()}
+        return {"counts": self.tracker.state_dict(), "answers": answers}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The counterpart of `state_dict`."""
+        self.tracker.load_state_dict(state["counts"])
+        self.answers = {p: Tokens(**{n: a.numpy() for n, a in t.items()}) for p, t in state["answers"].items()}
+
+
+def _answer(graph: StepGraph, first: int) -> Tokens:
+    """The tokens of the episode that begins at a row, with the trainer's log-probs where it has them."""
+    assert graph.tokens is not None
+    tokens = graph.tokens
+    rows = np.flatnonzero(graph.episode == graph.episode[first])
+    mask = np.isin(token_rows(tokens), rows)  # [S]
+    size = np.diff(tokens.allowed_offsets)[mask]
+    place = np.full(len(graph) + 1, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    old = graph.column("old_logprob") if graph.has("old_logprob") else tokens.logprobs
+    return Tokens(
+        offsets=np.concatenate([[0], np.cumsum(np.diff(tokens.offsets)[rows])]),
+        ids=tokens.ids[mask],
+        sampled=tokens.sampled[mask],
+        logprobs=np.where(tokens.sampled, old, 0.0)[mask],
+        allowed_offsets=np.concatenate([[0], np.cumsum(size)]),
+        allowed_ids=tokens.allowed_ids[np.repeat(mask, np.diff(tokens.allowed_offsets))],
+        context=place[tokens.context[rows]],
+        context_tokens=tokens.context_tokens[rows],
+    )
