@@ -4,7 +4,6 @@ import importlib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,28 +32,6 @@ class Entry(NamedTuple):
 
 def _entry(name: str, module: str, config: Any) -> Entry:
     return Entry(name, importlib.import_module(module), config)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file; ValueError with one sentence if it is missing or broken."""
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"no such file: {path}; recipes lie in benchmarks/recipes") from None
-    except IsADirectoryError:
-        raise ValueError(f"{path} is a folder: name the TOML file in it") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}") from None
-
-
-def read_text(path: Path, what: str) -> str:
-    """The words of a file that a user names; ValueError with one sentence if it is missing or no text."""
-    if not path.is_file():
-        raise ValueError(f"no such {what}: {path}")
-    try:
-        return path.read_text("utf-8-sig")  # some editors put a mark before the text
-    except UnicodeDecodeError:
-        raise ValueError(f"the {what} {path} is not UTF-8 text") from None
 
 
 def parse_value(text: str) -> Any:

@@ -2,9 +2,9 @@
 
     def loss(inputs: LossInputs, config: Config) -> LossOutput
 
-It returns one number a token; `agentrl.trainer.update` multiplies by the aggregation weight, adds KL and entropy terms
-and sums. All tokens of a step are always in one call. A `Config` with a true `whole_episodes` gets all of an episode's
-tokens in one call too; on a branched graph, each root-to-leaf path's as an episode of its own
+It returns one number per token; `agentrl.trainer.update` multiplies by the aggregation weight, adds KL and entropy
+terms, and sums. All tokens of a step are always in one call. A `Config` with a true `whole_episodes` gets all tokens of
+an episode in one call too; on a branched graph, those of each root-to-leaf path as an episode of its own
 (`agentrl.trainer.path_weights`).
 """
 

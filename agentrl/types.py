@@ -181,3 +181,7 @@ class Request:
     max_tokens: int = 512
     noise_key: tuple[int, ...] = (0,)
     rewrites: Rewrite | None = None
+
+
+class EnvFault(Exception):
+    """The environment failed; the message says how. Not the agent's doing."""

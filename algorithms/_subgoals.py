@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agentrl.graph.step_graph import StepGraph
+from agentrl.graph import StepGraph
 
 FILLS = ("segment_start", "token_level")
 REST, ACTION, SUBGOAL, SWITCH = range(4)  # of a token

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
-from agentrl.config import read_toml, validate
+from agentrl.config import validate
+from agentrl.files import read_toml
 from benchmarks import learning
 
 MOST = 4  # configurations a side

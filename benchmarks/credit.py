@@ -19,8 +19,7 @@ import credit_plain
 import numpy as np
 
 from agentrl import catalogue
-from agentrl.graph.similarity import first_fit
-from agentrl.graph.step_graph import COLUMNS, StepGraph, Tokens
+from agentrl.graph import COLUMNS, StepGraph, Tokens, first_fit
 
 LENGTH, GROUP, STATES, TOKENS = 20, 8, 40, 4
 OPTIONS = {"m_grpo": {"align": "off"}}

@@ -33,8 +33,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentrl import catalogue
-from agentrl.credit.method import assign
-from agentrl.graph.step_graph import COLUMNS, StepGraph
+from agentrl.credit import assign
+from agentrl.graph import COLUMNS, StepGraph
 
 GROUP, FOLDS = 8, 25
 NOT_APPLICABLE = {

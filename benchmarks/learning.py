@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.config import read_toml
-from agentrl.evaluate.stats import paired_bootstrap, wilson
+from agentrl.evaluate import paired_bootstrap, wilson
+from agentrl.files import read_toml
 
 MODES = ("sampled", "greedy")
 

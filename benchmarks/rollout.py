@@ -24,8 +24,7 @@ import numpy as np
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from agentrl.engines.hf import HfEngine
-from agentrl.engines.sampling import Sampling
+from agentrl.engines import HfEngine, Sampling
 from agentrl.types import Observation, Request
 
 VOCAB = 5120

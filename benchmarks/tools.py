@@ -21,16 +21,11 @@ import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from agentrl.catalogue import load
-from agentrl.chat import word_tokenizer
-from agentrl.chat.template import Chat
-from agentrl.engines.hf import HfEngine
-from agentrl.engines.sampling import Sampling
-from agentrl.env.limits import Limits
-from agentrl.env.threads import ThreadPool
-from agentrl.rollout.actor import PolicyActor
-from agentrl.rollout.play import Player, play
-from agentrl.rollout.records import EpisodeRecord
-from agentrl.tool_env.environment import environment
+from agentrl.chat import Chat, build_word_tokenizer
+from agentrl.engines import HfEngine, Sampling
+from agentrl.env import Limits, ThreadPool
+from agentrl.rollout import EpisodeRecord, Player, PolicyActor, play
+from agentrl.tool_env import environment
 from agentrl.types import Generation, Request
 
 CALL = '<tool_call>{"name": "look_up", "arguments": {"key": %d}}</tool_call>'
@@ -79,7 +74,7 @@ class Directed:
 def measure(episodes: int, *, lock_step: bool) -> dict[str, Any]:
     """One way of playing: wall seconds, busy share, counts."""
     torch.manual_seed(0)
-    words = word_tokenizer.build(["Look up 1 2 3 4 5 6 7 8 9 0. is found."])
+    words = build_word_tokenizer(["Look up 1 2 3 4 5 6 7 8 9 0. is found."])
     shape = Qwen3Config(
         vocab_size=len(words),
         hidden_size=64,

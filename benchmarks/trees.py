@@ -31,19 +31,13 @@ import numpy as np
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from agentrl.credit.method import assign
-from agentrl.engines.hf import HfEngine
-from agentrl.engines.sampling import Sampling
-from agentrl.graph import store
-from agentrl.graph.step_graph import StepGraph, Tokens, paths
-from agentrl.model.forward import network
-from agentrl.model.layout import unshared
-from agentrl.model.pack import pack
-from agentrl.run.progress import Progress
-from agentrl.run.run import Run
-from agentrl.settings.recipe import Settings
-from agentrl.trainer.annotate import annotate
-from agentrl.trainer.update import update
+from agentrl.credit import assign
+from agentrl.engines import HfEngine, Sampling
+from agentrl.graph import StepGraph, Tokens, paths, write_graph
+from agentrl.model import network, pack, unshared
+from agentrl.run import Progress, Run
+from agentrl.settings import Settings
+from agentrl.trainer import annotate, update
 from agentrl.types import Observation, Request
 
 TREE = {"name": "tree"}
@@ -245,7 +239,7 @@ def one_layout(given: argparse.Namespace) -> dict[str, float]:
     update(run.learner, graph, credit, config, run.settings.loss.module, run.settings.loss.config, temperature=1.0)
     seconds, after = time.process_time() - start, resident("VmHWM")
     np.save(Path(given.folder) / "gradient.npy", found[0])
-    store.write(graph, Path(given.folder) / "graph.safetensors")
+    write_graph(graph, Path(given.folder) / "graph.safetensors")
     run.close()
     return {"cpu_s": round(seconds, 3), "memory_mb": round(after - before, 1), "tokens": laid}
 

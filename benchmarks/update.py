@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from agentrl.graph.step_graph import Tokens, path_lengths
-from agentrl.model.logprobs import token_stats
-from agentrl.model.pack import Batch, microbatches, pack, token_rows
-from agentrl.trainer.learner import Learner, OptimConfig
+from agentrl.graph import Tokens, path_lengths, token_rows
+from agentrl.model import Batch, microbatches, pack, token_stats
+from agentrl.trainer import Learner
+from agentrl.trainer.sections import OptimConfig
 
 VOCABULARY = 2048
 ROOM = 8192  # packed tokens of a micro-batch

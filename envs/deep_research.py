@@ -19,8 +19,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.env.prompt import Parsed, Past
-from agentrl.env.protocol import Env, Move
+from agentrl.env import Env, Move, Parsed, Past
 from agentrl.envs.search_qa import scores
 from agentrl.envs.search_qa.encyclopaedia import RELATIONS, world
 from agentrl.envs.search_qa.env import names_in

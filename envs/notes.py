@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from agentrl.env.protocol import Env, Move
+from agentrl.env import Env, Move
 from agentrl.types import Observation, Status, StepResult, Task
 
 EXPERTS = ("expert", "forgetful")

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.config import read_text
+from agentrl.files import read_text
 from agentrl.types import Observation, StepResult, Task
 
 HEAVY = True  # the interpreters are C libraries with state of their own

@@ -17,8 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, fault
-from agentrl.tool.code_text import Convention, describe
+from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, describe_code, without_infra_error
 
 BACKEND = "e2b"
 FORMATS = ("html", "markdown", "svg", "png", "jpeg", "pdf", "latex", "json", "javascript")
@@ -309,7 +308,7 @@ class E2BTool:
         Args:
             code: the code; variables are kept for the next call.
         """
-        return describe(fault(self._session.run(code)), self._config.convention)
+        return describe_code(without_infra_error(self._session.run(code)), self._config.convention)
 
     def reset(self) -> None:
         """Forget all variables."""

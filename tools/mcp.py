@@ -20,9 +20,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from agentrl.catalogue import nearest
-from agentrl.tool.coroutines import run_all, shared_loop
-from agentrl.tool.protocol import ToolError, ToolFault
-from agentrl.tool.schema import ToolSpec, inlined
+from agentrl.tool import ToolError, ToolFault, ToolSpec, inlined, run_all, shared_loop
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
 PING_S = 5.0  # for a server to show that it is alive, after a call that took too long

@@ -16,8 +16,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.tool.code import CodeRunner, CodeSession, fault
-from agentrl.tool.code_text import Convention, describe, with_print
+from agentrl.tool import CodeRunner, CodeSession, Convention, describe_code, with_print, without_infra_error
 from agentrl.tools._sandbox.interpreter import entries
 from agentrl.tools._sandbox.launch import Limits
 from agentrl.tools._sandbox.probe import choose
@@ -87,8 +86,8 @@ class PythonSandbox:
         Args:
             code: the code; variables are kept for the next call.
         """
-        result = fault(self._session.run(with_print(code) if self._config.print_last else code))
-        return describe(result, self._config.convention)
+        result = without_infra_error(self._session.run(with_print(code) if self._config.print_last else code))
+        return describe_code(result, self._config.convention)
 
     def reset(self) -> None:
         """Forget all variables: the next call starts a new interpreter."""

@@ -17,8 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, fault
-from agentrl.tool.code_text import Convention, describe
+from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, describe_code, without_infra_error
 
 BACKEND = "sandbox_fusion"
 RETRIED = (429, 502, 503, 504)
@@ -182,7 +181,7 @@ class FusionTool:
         Args:
             code: the whole program.
         """
-        return describe(fault(self._session.run(code)), self._config.convention)
+        return describe_code(without_infra_error(self._session.run(code)), self._config.convention)
 
     def reset(self) -> None:
         """Forget all cells."""

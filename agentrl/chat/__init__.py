@@ -1,0 +1,15 @@
+"""Between words and tokens: chat templates, tries of admissible answers, a word-level tokenizer."""
+
+from agentrl.chat.template import Chat, template_report
+from agentrl.chat.trie import Trie, Tries
+from agentrl.chat.word_tokenizer import CHAT_TEMPLATE, ENTITY, build_word_tokenizer
+
+__all__ = [
+    "CHAT_TEMPLATE",
+    "ENTITY",
+    "Chat",
+    "Trie",
+    "Tries",
+    "build_word_tokenizer",
+    "template_report",
+]

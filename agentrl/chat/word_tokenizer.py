@@ -7,9 +7,6 @@ together, and with one token an entity it did.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from agentrl.env.prompt import Prompt, Shown
-from agentrl.types import Observation
-
 PAD, UNKNOWN, START, END = "<pad>", "<unk>", "<|im_start|>", "<|im_end|>"
 ENTITY = r"[a-z]+ \d+"
 
@@ -33,7 +30,7 @@ CHAT_TEMPLATE = """\
 """
 
 
-def build(texts: Iterable[str], entities: Sequence[str] = (), *, entity_pattern: str = ENTITY) -> Any:
+def build_word_tokenizer(texts: Iterable[str], entities: Sequence[str] = (), *, entity_pattern: str = ENTITY) -> Any:
     """A transformers tokenizer whose vocabulary is the words of `texts` and the entities.
 
     Decoding gives back every text whose words are all known; an unknown word becomes `<unk>`. Ids are in
@@ -77,19 +74,6 @@ def build(texts: Iterable[str], entities: Sequence[str] = (), *, entity_pattern:
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
-
-
-def opening(prompt: Prompt, observation: Observation) -> str:
-    """Everything the template may write before an episode's first answer: system message, tools, first message."""
-    from transformers.utils.chat_template_utils import render_jinja_template
-
-    shown = prompt.show(observation, None) if hasattr(prompt, "show") else Shown(prompt.system)
-    tools = list(observation.tools) if shown.system != prompt.system else None
-    said = {"system": shown.system, "user": prompt.first(observation)}
-    chat = [{"role": role, "content": words} for role, words in said.items() if words]
-    rendered, _ = render_jinja_template([chat], tools=tools, chat_template=CHAT_TEMPLATE)
-    text: str = rendered[0]
-    return text
 
 
 def _splitter(entity_pattern: str) -> Any:

@@ -2,65 +2,7 @@
 not."""
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from typing import Any
-
-import numpy as np
-
-from agentrl.credit.method import Credit
-from agentrl.graph.step_graph import StepGraph
-
-
-def compare(graph: StepGraph, credits: Mapping[str, Credit], top: int) -> list[dict[str, Any]]:
-    """One entry a pair of methods: correlation, share of sign disagreements, and the `top` steps apart the
-    most.
-
-    Distance is between advantages in units of each method's root mean square, over the steps both assign.
-    """
-    found = []
-    for (a, left), (b, right) in combinations(credits.items(), 2):
-        rows = np.flatnonzero(left.assigned & right.assigned)
-        x, y = left.advantage[rows], right.advantage[rows]  # [both]
-        apart = np.abs(unit(x) - unit(y))  # [both]
-        worst = rows[np.argsort(-apart, kind="stable")[:top]]
-        found.append(
-            {
-                "methods": [a, b],
-                "steps": len(rows),
-                "correlation": correlation(x, y),
-                "sign_disagreements": float(np.mean(x * y < 0)) if len(rows) else 0.0,
-                "most_apart": [
-                    describe(graph, int(row)) | {a: left.advantage[row].item(), b: right.advantage[row].item()}
-                    for row in worst
-                ],
-            }
-        )
-    return found
-
-
-def unit(x: np.ndarray) -> np.ndarray:
-    """x over its root mean square; zeros stay zeros."""
-    size = float(np.sqrt(np.mean(x**2))) if len(x) else 0.0
-    return x / size if size else x
-
-
-def correlation(x: np.ndarray, y: np.ndarray) -> float | None:
-    """Pearson's; None where one of them does not vary."""
-    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return None
-    return float(np.corrcoef(x, y)[0, 1])
-
-
-def describe(graph: StepGraph, row: int) -> dict[str, Any]:
-    """Which step it is, in the user's words."""
-    words: dict[str, Any] = {"turn": int(graph.turn[row])}
-    for name in ("group", "episode", "state", "action"):
-        if name in graph.names and graph.columns[name][row] >= 0:
-            words[name] = graph.names[name][graph.columns[name][row]]
-    for name in ("observation", "answer"):
-        if name in graph.texts:
-            words[name] = graph.texts[name][row]
-    return words
 
 
 def table(pairs: Sequence[Mapping[str, Any]]) -> str:

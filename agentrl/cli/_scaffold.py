@@ -53,7 +53,7 @@ ENV_TEST = '''\
 
 import agentrl_NAME as env
 
-from agentrl.check_env import check_env
+from agentrl.gym import check_env
 
 
 def test_it_keeps_the_promises_of_an_environment():
@@ -112,7 +112,7 @@ TOOL_TEST = '''\
 import agentrl_NAME as tool
 import pytest
 
-from agentrl.tool_schema import tool_spec
+from agentrl.tool import tool_spec
 
 
 def test_a_call():

@@ -5,23 +5,13 @@ an episode and returns its first message, and `final_answer`, which ends it and 
 speaks on stdin and stdout, as clients start servers themselves. One episode is played at a time.
 """
 
-import asyncio
-import json
-import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from agentrl.cli._parser import Parser
-from agentrl.config import Entry, override, resolve
+from agentrl.config import override, resolve
 from agentrl.env import hooks as world
-from agentrl.env.pool import EnvFault, Slot
-from agentrl.env.protocol import Env
-from agentrl.tool import action as tool_action
-from agentrl.tool.calls import function_of
-from agentrl.types import Observation, StepResult, Task
-
-TEXT = {"type": "string"}
-NEW, ANSWER, ACT = "new_task", "final_answer", "act"
+from agentrl.env import panels
+from agentrl.serve import McpTable, serve_mcp
 
 
 def main(words: Sequence[str]) -> int:
@@ -33,11 +23,11 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--http", metavar="HOST:PORT", help="serve http://HOST:PORT/mcp instead of stdin and stdout")
     given = parser.parse_intermixed_args(words)
     entry = resolve("envs", override({"name": given.env}, given.options), "env")
-    task = world.panel(entry, [given.task])[0] if given.task else world.tasks(entry)[0]
+    task = panels.panel(entry, [given.task])[0] if given.task else world.tasks(entry)[0]
     host, port = address(given.http) if given.http else ("", 0)
-    table = Table(entry, task)
+    table = McpTable(entry, task)
     try:
-        serve(table, host, port)
+        serve_mcp(table, host, port)
     finally:
         table.close()
     return 0
@@ -49,131 +39,3 @@ def address(word: str) -> tuple[str, int]:
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{word!r} is no address: write HOST:PORT, such as 127.0.0.1:8765")
     return host, int(port)
-
-
-class Table:
-    """One instance of an environment, and the episode that is played on it."""
-
-    def __init__(self, entry: Entry, task: Task) -> None:
-        self.entry, self.task = entry, task
-        self._slot = Slot(self._make, None, 600.0)
-        try:
-            self.seen: Observation = self._slot.reset(task)
-        except EnvFault as fault:
-            raise ValueError(f"task {task.key} of {entry.name} cannot be started: {fault}") from None
-        self.over = False
-        taken = {str(function_of(schema)["name"]) for schema in self.seen.tools} & {NEW, ANSWER}
-        if taken:
-            raise ValueError(f"{entry.name} has a tool named {min(taken)!r}, as one of this server's: rename it")
-
-    def _make(self) -> Env:
-        env: Env = self.entry.module.make(self.entry.config)
-        return env
-
-    def tools(self) -> list[dict[str, Any]]:
-        """Name, description and input schema of every tool on offer."""
-        own = [dict(function_of(schema)) for schema in self.seen.tools]
-        if not own:
-            about = "Carry out an action of the environment; admissible ones are listed with each observation."
-            own = [{"name": ACT, "description": about, "parameters": _schema(action=TEXT)}]
-        else:
-            about = "Give the final answer, which ends the episode and returns its reward."
-            own.append({"name": ANSWER, "description": about, "parameters": _schema(answer=TEXT)})
-        about = "Begin an episode: of the task with this key, or the current one again. Returns its first message."
-        again = {**_schema(key=TEXT), "required": []}
-        return [*own, {"name": NEW, "description": about, "parameters": again}]
-
-    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """What a tool answers.
-
-        Raises:
-            ValueError: arguments that do not fit, no such task.
-            EnvFault: the environment failed.
-        """
-        if name == NEW:
-            return self.begin(arguments.get("key"))
-        if name == ANSWER:
-            return self._step(tool_action.answer(str(arguments.get("answer", ""))))
-        if name == ACT and not self.seen.tools:
-            return self._step(str(arguments.get("action", "")))
-        return self._step(tool_action.call(name, **arguments))
-
-    def begin(self, key: str | None) -> str:
-        """A new episode; its first message."""
-        self.task = world.panel(self.entry, [key])[0] if key else self.task
-        self.seen, self.over = self._slot.reset(self.task), False
-        return self.shown()
-
-    def shown(self) -> str:
-        """The observation in words, admissible actions listed."""
-        listed = f"\nActions: {', '.join(self.seen.actions)}" if self.seen.actions else ""
-        return self.seen.text + listed
-
-    def _step(self, action: str) -> str:
-        result: StepResult = self._slot.step(action)
-        self.seen = result.observation
-        if not (result.terminated or result.truncated):
-            return self.shown()
-        self.over = True
-        told: dict[str, Any] = {"reward": result.reward, "success": bool(result.info.get("success", result.reward > 0))}
-        told |= {"signals": dict(result.info["signals"])} if "signals" in result.info else {}
-        return f"{self.shown()}\nThe episode is over: {json.dumps(told)}".strip()
-
-    def close(self) -> None:
-        """Close the environment."""
-        self._slot.close()
-
-
-def _schema(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def server(table: Table) -> Any:
-    """The SDK's server of a table."""
-    try:
-        import mcp_types as types
-        from mcp.server.lowlevel import Server
-    except ImportError:
-        raise ValueError("serving tools over MCP needs the mcp package: pip install 'agentrl-stepgraph[mcp]'") from None
-    turn = asyncio.Lock()
-
-    async def on_list_tools(context: Any, parameters: Any) -> Any:
-        tools = [
-            types.Tool(name=one["name"], description=one["description"], input_schema=one["parameters"])
-            for one in table.tools()
-        ]
-        return types.ListToolsResult(tools=tools)
-
-    async def on_call_tool(context: Any, parameters: Any) -> Any:
-        async with turn:  # one episode, one call at a time
-            try:
-                words, failed = await asyncio.to_thread(table.call, parameters.name, parameters.arguments or {}), False
-            except (ValueError, EnvFault) as error:
-                words, failed = str(error), True
-        return types.CallToolResult(content=[types.TextContent(type="text", text=words)], is_error=failed)
-
-    return Server(
-        f"agentrl {table.entry.name}",
-        instructions=table.shown(),
-        on_list_tools=on_list_tools,
-        on_call_tool=on_call_tool,
-    )
-
-
-def serve(table: Table, host: str, port: int) -> None:
-    """Serve until the client, or Ctrl-C, ends it."""
-    made = server(table)
-    if not host:
-        asyncio.run(_on_stdio(made))
-        return
-    import uvicorn
-
-    print(f"serving {table.entry.name} at http://{host}:{port}/mcp", file=sys.stderr)
-    uvicorn.run(made.streamable_http_app(host=host), host=host, port=port, log_level="warning")
-
-
-async def _on_stdio(made: Any) -> None:
-    from mcp.server.stdio import stdio_server
-
-    async with stdio_server() as (reading, writing):
-        await made.run(reading, writing, made.create_initialization_options())

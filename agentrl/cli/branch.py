@@ -8,22 +8,18 @@ Carlo advantage is shown beside the one its credit method gave.
 """
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from agentrl.cli._parser import Parser, positive, seed, temperature
-from agentrl.types import Status
+from agentrl.evaluate import branch_summary
 
 if TYPE_CHECKING:
-    from agentrl.evaluate.play_on import Place
-    from agentrl.graph.step_graph import StepGraph
-    from agentrl.rollout.records import EpisodeRecord
-    from agentrl.settings.recipe import Settings
+    from agentrl.evaluate import Place
+    from agentrl.rollout import EpisodeRecord
+    from agentrl.settings import Settings
 
 STAGE = 4  # of the noise keys, after those of `agentrl.run.run`
 
@@ -42,29 +38,28 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(words)
     path = stored(given.run, given.iteration)
-    from agentrl.config import read_toml
-    from agentrl.evaluate.attach_branches import graft, mark, rewarded
-    from agentrl.evaluate.play_on import find, returns
-    from agentrl.graph import store
-    from agentrl.settings.recipe import Settings
+    from agentrl.evaluate import attach_branches, continuation_returns, find_place, mark_row, with_run_rewards
+    from agentrl.files import read_toml
+    from agentrl.graph import read_graph, write_graph
+    from agentrl.settings import Settings
 
-    place = find(store.read(path), given.episode, given.turn)
+    place = find_place(read_graph(path), given.episode, given.turn)
     exact = given.policy is None or Path(given.policy).resolve() == given.run.resolve()
     settings = Settings(read_toml(given.run / "config.toml"))
     records = play(given, settings, place, exact=exact)
-    graph = rewarded(graft(place, records, exact=exact), records, settings.reward)
-    told = returns(records)
+    graph = with_run_rewards(attach_branches(place, records, exact=exact), records, settings.reward)
+    told = continuation_returns(records)
     if len(told):
-        graph = mark(graph, place.row, mc_value=float(told.mean()), mc_count=float(len(told)))
-    store.write(graph, path)
-    report = summary(replace(place, graph=graph), records, told, path)
+        graph = mark_row(graph, place.row, mc_value=float(told.mean()), mc_count=float(len(told)))
+    write_graph(graph, path)
+    report = branch_summary(replace(place, graph=graph), records, told, path)
     print(json.dumps(report) if given.json else table(report))
     return 0
 
 
 def stored(run: Path, iteration: int | None) -> Path:
     """The graph file of a run's iteration, or its newest."""
-    from agentrl.run.folder import RunFolder
+    from agentrl.run import RunFolder
 
     if not (run / "config.toml").is_file():
         raise ValueError(f"{run} is no run folder: it has no config.toml")
@@ -82,13 +77,13 @@ def stored(run: Path, iteration: int | None) -> Path:
 def play(given: Any, settings: "Settings", place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
     """The continuations, under the run's environment, limits and context, by whoever is to play them."""
     from agentrl.env import hooks as world
-    from agentrl.evaluate.play_on import play_on
-    from agentrl.run.evaluated_policy import Contestant
-    from agentrl.run.event_loop import Loop
+    from agentrl.env import panels
+    from agentrl.evaluate import play_on
+    from agentrl.run import Contestant, Loop
 
     tables, entry = settings.tables, settings.env
     limits = tables.limits
-    (task,) = world.panel(entry, [place.task_key])
+    (task,) = panels.panel(entry, [place.task_key])
     contestant = Contestant.of(str(given.run) if exact else given.policy, entry.name)
     pool = world.pool_within(entry, limits, tables.pool.kind, tables.pool.workers)
     try:
@@ -99,48 +94,6 @@ def play(given: Any, settings: "Settings", place: "Place", *, exact: bool) -> "l
     finally:
         pool.close()
         contestant.close()
-
-
-def summary(place: "Place", records: "Sequence[EpisodeRecord]", told: np.ndarray, path: Path) -> dict[str, Any]:
-    """The object that --json prints."""
-    graph, row = place.graph, place.row
-    known = {name: float(graph.columns[name][row]) for name in ("advantage", "value") if graph.has(name)}
-    spread = float(told.std(ddof=1) / math.sqrt(len(told))) if len(told) > 1 else None
-    return {
-        "graph": str(path),
-        "task": place.task_key,
-        "episode": int(graph.episode[place.after[-1]]),
-        "turn": int(graph.turn[row]),
-        "observation": graph.texts["observation"][row],
-        "action": graph.names["action"][graph.action[row]],
-        "return": float(graph.reward[place.after].sum()),
-        **{name: None if math.isnan(x) else x for name, x in known.items()},
-        "mc_value": float(told.mean()) if len(told) else None,
-        "mc_error": spread,
-        "mc_advantage": mc_advantage(graph, place),
-        "branches": [
-            {
-                "action": record.own[0].action if record.own else None,
-                "return": sum(step.reward for step in record.own),
-                "steps": len(record.own),
-                "success": record.success,
-                "ending": record.ending.name.lower(),
-                **({"fault": record.fault} if record.ending == Status.ENV_ERROR else {}),
-            }
-            for record in records
-        ],
-    }
-
-
-def mc_advantage(graph: "StepGraph", place: "Place") -> float | None:
-    """r + V(next) - V of the step by Monte Carlo values, where both states have one; 0 follows a terminated step."""
-    row, following = place.row, place.after[1:2]
-    values = graph.columns.get("mc_value")
-    if values is None:
-        return None
-    after = float(values[following[0]]) if following else 0.0 if graph.terminated[row] else math.nan
-    gain = float(graph.reward[row]) + after - float(values[row])
-    return None if math.isnan(gain) else gain
 
 
 def table(report: dict[str, Any]) -> str:

@@ -29,7 +29,7 @@ def main(words: Sequence[str]) -> int:
             raise ValueError(f"{given.env} has no reference engine to compare with: leave --games out")
         code: int = module.check(given.games, given.walks, given.seed)
         return code
-    from agentrl.gym.check import check_env
+    from agentrl.gym import check_env
 
     options = [option.removeprefix("env.") for option in given.options]
     entry = resolve("envs", override({"name": given.env}, options), "env")

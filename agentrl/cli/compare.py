@@ -8,11 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from agentrl.cli._parser import Parser
-from agentrl.config import read_text
-from agentrl.evaluate.stats import mcnemar, paired_bootstrap
+from agentrl.evaluate import compare, read_report
 
 
 def main(words: Sequence[str]) -> int:
@@ -22,53 +19,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("b", type=Path)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(words)
-    result = compare(read(given.a), read(given.b))
+    result = compare(read_report(given.a), read_report(given.b))
     print(json.dumps(result) if given.json else sentence(result))
     return 0
-
-
-def read(path: Path) -> dict[str, Any]:
-    """A report with its episodes."""
-    try:
-        report: dict[str, Any] = json.loads(read_text(path, "report"))
-        report["panel"], report["benchmark"]
-        for outcome in report["outcomes"]:
-            if not isinstance(outcome["success"], bool) or not isinstance(outcome["task"], str):
-                raise TypeError
-            outcome["ending"]
-    except (json.JSONDecodeError, KeyError, TypeError):
-        raise ValueError(f"{path} is not a report with episodes: write one with agentrl eval --out") from None
-    return report
-
-
-def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """Paired difference a - b on the tasks both played to an end of the agent's own making.
-
-    Raises:
-        ValueError: different panels or benchmarks; no task in both.
-    """
-    if (a["panel"], a["benchmark"]) != (b["panel"], b["benchmark"]):
-        raise ValueError(
-            f"these are different panels ({a['benchmark']} {a['panel']}, {b['benchmark']} {b['panel']}): "
-            "evaluate both policies on one panel"
-        )
-    won = [{o["task"]: o["success"] for o in r["outcomes"] if o["ending"] != "env_error"} for r in (a, b)]
-    tasks = [task for task in won[0] if task in won[1]]
-    if not tasks:
-        raise ValueError("no task was played to an end in both reports: there is nothing to compare")
-    x, y = (np.array([float(w[task]) for task in tasks]) for w in won)  # [n], [n]
-    return {
-        "benchmark": a["benchmark"],
-        "panel": a["panel"],
-        "episodes": len(tasks),
-        "success_a": float(x.mean()),
-        "success_b": float(y.mean()),
-        "difference": float((x - y).mean()),
-        "interval": list(paired_bootstrap(x, y)),
-        "only_a": int((x > y).sum()),
-        "only_b": int((y > x).sum()),
-        "p_value": mcnemar(int((x > y).sum()), int((y > x).sum())),
-    }
 
 
 def sentence(r: dict[str, Any]) -> str:

@@ -12,13 +12,10 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from agentrl import catalogue
-from agentrl.cli._compare_credit import compare
 from agentrl.cli._compare_credit import table as compared
 from agentrl.cli._parser import Parser, positive
-from agentrl.credit.method import Credit, assign
-from agentrl.graph import store
-from agentrl.graph.jsonl import read_steps
-from agentrl.graph.step_graph import PROBE, StepGraph
+from agentrl.credit import Credit, agreement, assign
+from agentrl.graph import PROBE, StepGraph, read_any
 
 
 def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
@@ -27,7 +24,7 @@ def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
     try:
         module = catalogue.load("credit", method)
         config = parse_options(method, module.Config, options)
-        graph = read(steps)
+        graph = read_any(steps)
         credit = assign(module, graph, config)
     except (ValueError, OSError) as error:
         return complain(error)
@@ -48,8 +45,8 @@ def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_
                 raise ValueError(f"{option!r} is not an option of a compared method: write method.key=value")
             given[name].append(rest)
         configs = {name: parse_options(name, m.Config, given[name]) for name, m in modules.items()}
-        graph = read(steps)
-        pairs = compare(graph, {name: assign(m, graph, configs[name]) for name, m in modules.items()}, top)
+        graph = read_any(steps)
+        pairs = agreement(graph, {name: assign(m, graph, configs[name]) for name, m in modules.items()}, top)
     except (ValueError, OSError) as error:
         return complain(error)
     print("\n".join(map(json.dumps, pairs)) if as_json else compared(pairs))
@@ -72,20 +69,6 @@ def complain(error: Exception) -> int:
     """One sentence on standard error, exit code 2."""
     print(f"agentrl credit: {error}", file=sys.stderr)
     return 2
-
-
-def read(steps: Path) -> StepGraph:
-    """Steps from a JSONL file, a stored graph (.safetensors), or the newest graph of a run folder.
-
-    Raises:
-        ValueError: the file is no such thing; the run holds no graph.
-    """
-    if steps.is_dir():
-        stored = sorted((steps / "graphs").glob("*.safetensors"))
-        if not stored:
-            raise ValueError(f"{steps} has no graphs/*.safetensors: give a run folder with stored rollouts, or a file")
-        steps = stored[-1]
-    return store.read(steps) if steps.suffix == ".safetensors" else read_steps(steps)
 
 
 def parse_options(method: str, config: type[BaseModel], options: Sequence[str]) -> Any:

@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from agentrl.cli._parser import Parser
-from agentrl.run.folder import versions
+from agentrl.run import versions
 
 DISTRIBUTION = "agentrl-stepgraph"
 NEEDED = re.compile(r"(?P<package>[\w.-]+).*; extra == ['\"](?P<extra>[\w-]+)['\"]")  # a line of our own metadata

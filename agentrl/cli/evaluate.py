@@ -16,8 +16,8 @@ from typing import Any
 
 from agentrl.cli._parser import Parser, positive, seed, temperature
 from agentrl.config import Entry, merge, override, resolve
+from agentrl.env import ENDLESS, panels
 from agentrl.env import hooks as world
-from agentrl.rollout.sampler import ENDLESS
 from agentrl.types import Task
 
 BUDGET = "limits."  # how a word begins that is no option of the environment
@@ -28,15 +28,14 @@ def main(words: Sequence[str]) -> int:
     given = parse(words)
     if given.out is not None:
         check_out(given.out)
-    from agentrl.run.evaluated_policy import Contestant
+    from agentrl.run import Contestant
 
     contestant = Contestant.of(given.policy, given.env)
     entry = environment(given, contestant.env_options)
     tasks = panel(given, entry)
-    from agentrl.evaluate.evaluation import evaluate
-    from agentrl.rollout.play import TooManyFaults
-    from agentrl.run.event_loop import Loop
-    from agentrl.run.progress import Progress
+    from agentrl.evaluate import evaluate
+    from agentrl.rollout import TooManyFaults
+    from agentrl.run import Loop, Progress
 
     limits = contestant.limits(budgets(given))
     pool = world.pool(
@@ -59,7 +58,7 @@ def main(words: Sequence[str]) -> int:
     if given.out is not None:
         from dataclasses import asdict
 
-        from agentrl.graph.store import write_atomically
+        from agentrl.files import write_atomically
 
         whole = {**summary, "outcomes": [asdict(o) for o in report.outcomes]}
         write_atomically(given.out, json.dumps(whole, indent=1).encode())
@@ -114,7 +113,7 @@ def environment(given: argparse.Namespace, base: dict[str, Any]) -> Entry:
 def panel(given: argparse.Namespace, entry: Entry) -> list[Task]:
     """The tasks to play."""
     if given.panel is not None:
-        return world.panel(entry, world.read_panel(given.panel))
+        return panels.panel(entry, panels.read_panel(given.panel))
     tasks = world.tasks(entry)
     count = given.tasks or (len(tasks) if len(tasks) <= ENDLESS else 200)
     return [tasks[i] for i in range(min(len(tasks), count))]

@@ -15,9 +15,9 @@ from typing import Any
 from agentrl import catalogue
 from agentrl.cli._parser import Parser
 from agentrl.config import Entry, override, resolve
+from agentrl.env import Env, panels
 from agentrl.env import hooks as world
-from agentrl.env.protocol import Env
-from agentrl.rollout.baselines import ExpertActor, read_actions
+from agentrl.rollout import ExpertActor, read_actions
 from agentrl.types import Errand, Observation, Reply, StepResult, Task
 
 
@@ -44,7 +44,7 @@ def main(words: Sequence[str]) -> int:
         options = {"max_steps": None, **options}
     actions = None if given.actions is None else read_actions(given.actions)
     entry = resolve("envs", options, "env")
-    task = world.panel(entry, [given.task])[0] if given.task else world.tasks(entry)[0]
+    task = panels.panel(entry, [given.task])[0] if given.task else world.tasks(entry)[0]
     with Table(entry) as env:
         if actions is not None:
             script(env, task, actions, as_json=given.json)
@@ -88,18 +88,17 @@ class Table:
 
     def _reply(self, errand: Errand) -> Reply:
         """Play an errand to its end."""
-        from agentrl.env.limits import Limits
-        from agentrl.rollout import agents
-        from agentrl.rollout.agent_calls import reply_of
-        from agentrl.rollout.play import play
-        from agentrl.run.event_loop import Loop
+        from agentrl.env import Limits
+        from agentrl.rollout import Crew, play, reply_of
+        from agentrl.run import Loop
+        from agentrl.settings import agent_sections, resolve_agents
 
-        chosen = agents.sections(self.entry, {})
-        team = agents.team(self.entry, resolve("context", {"name": "full"}), Limits(), "expert", chosen)
+        chosen = agent_sections(self.entry, {})
+        team = resolve_agents(self.entry, resolve("context", {"name": "full"}), Limits(), "expert", chosen)
         if errand.agent not in team:
             raise ValueError(f"the environment calls agent {errand.agent!r} and says nothing of it: it has no `agents`")
         pools = {name: world.pool(agent.env, "inline") for name, agent in team.items()}
-        crew = agents.Crew(team, pools, admissible=False, seed=0)
+        crew = Crew(team, pools, admissible=False, seed=0)
         actors = {name: ExpertActor(agent.expert, agent.prompt) for name, agent in team.items()}
         try:
             with Loop() as loop:

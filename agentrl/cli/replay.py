@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 
 from agentrl.cli._parser import Parser, positive
-from agentrl.config import override, read_toml
-from agentrl.credit import rewards
+from agentrl.config import override
+from agentrl.credit import Ends, ends, rescore, signal, signal_names, totals
 from agentrl.env import hooks as world
-from agentrl.evaluate.replay import Replayed, Stage, keys, replay
-from agentrl.graph import store
-from agentrl.graph.step_graph import StepGraph
-from agentrl.rollout.agents import Agent
-from agentrl.run.event_loop import Loop
-from agentrl.settings.recipe import Settings
+from agentrl.env import panels
+from agentrl.evaluate import Replayed, Stage, replay, task_keys
+from agentrl.files import read_toml
+from agentrl.graph import StepGraph, read_graph
+from agentrl.rollout import Agent
+from agentrl.run import Loop
+from agentrl.settings import Settings
 
 SHOWN = 10  # differences printed
 
@@ -40,7 +41,7 @@ def main(words: Sequence[str]) -> int:
     settings, files = opened(given)
     code = 0
     for file in files:
-        graph = store.read(file)
+        graph = read_graph(file)
         if given.rescore:
             show(file, rescored(graph, settings), given.json)
             continue
@@ -66,8 +67,8 @@ def played_again(graph: StepGraph, settings: Settings) -> Replayed:
     """The graph's episodes through the run's environment."""
     if "observation" not in graph.texts:
         raise ValueError("the stored graph has no words of observations, so there is nothing to compare")
-    wanted = sorted(set(keys(graph).values()))
-    tasks = dict(zip(wanted, world.panel(settings.env, wanted), strict=True))
+    wanted = sorted(set(task_keys(graph).values()))
+    tasks = dict(zip(wanted, panels.panel(settings.env, wanted), strict=True))
     first, *called = settings.agents.values()
     stages = {agent.name: stage(agent, settings) for agent in (first, *called)}
     pool, limits = stages.pop(first.name)
@@ -98,15 +99,13 @@ def summary(result: Replayed) -> dict[str, Any]:
 
 def rescored(graph: StepGraph, settings: Settings) -> dict[str, Any]:
     """The rewards of the stored signals, beside those stored."""
-    anew = rewards.rescore(graph, settings.reward)
-    every = rewards.ends(graph)
-    at = rewards.Ends(*(x[every.weight > 0] for x in every))  # neither probes nor what an environment error ended
-    before, now = rewards.totals(graph, graph.reward, at), rewards.totals(graph, anew.reward, at)  # [L]
+    anew = rescore(graph, settings.reward)
+    every = ends(graph)
+    at = Ends(*(x[every.weight > 0] for x in every))  # neither probes nor what an environment error ended
+    before, now = totals(graph, graph.reward, at), totals(graph, anew.reward, at)  # [L]
     return {
         "episodes": len(at.row),
-        "signals": {
-            name: _mean(rewards.totals(graph, rewards.signal(graph, name), at)) for name in rewards.signals(graph)
-        },
+        "signals": {name: _mean(totals(graph, signal(graph, name), at)) for name in signal_names(graph)},
         "reward": {"stored": _mean(before), "now": _mean(now)},
         "changed": int((np.abs(before - now) > 1e-12).sum()),
     }

@@ -23,7 +23,7 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("--dry-run", action="store_true")
     given = parser.parse_intermixed_args(words)
-    from agentrl.settings.recipe import Settings
+    from agentrl.settings import Settings
 
     settings = Settings.load(given.recipe, given.overrides)
     if given.dry_run:
@@ -31,12 +31,12 @@ def main(words: Sequence[str]) -> int:
 
         print(tomli_w.dumps(settings.dump()))
         return 0
-    from agentrl.report import curve as picture
-    from agentrl.rollout.play import TooManyFaults
-    from agentrl.run.train import train
+    from agentrl.report import check_matplotlib, learning_curve
+    from agentrl.rollout import TooManyFaults
+    from agentrl.run import train
 
     if settings.tables.log.picture:
-        picture.check()
+        check_matplotlib()
     try:
         run = train(settings, resume=given.resume)
     except KeyboardInterrupt as stop:
@@ -45,7 +45,7 @@ def main(words: Sequence[str]) -> int:
     except TooManyFaults as error:
         raise ValueError(str(error)) from error
     if settings.tables.log.picture:
-        print(f"picture: {picture.learning_curve(run.folder)}", file=sys.stderr)
+        print(f"picture: {learning_curve(run.folder)}", file=sys.stderr)
     print(settings.folder)
     return 0
 

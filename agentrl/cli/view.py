@@ -10,9 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from agentrl.cli._parser import Parser, seed
-from agentrl.graph.export import KINDS, to_json, word
-from agentrl.graph.step_graph import StepGraph
-from agentrl.graph.store import read
+from agentrl.graph import KINDS, StepGraph, read_graph, to_json, word
 from agentrl.types import Status
 
 
@@ -23,7 +21,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--group", type=seed, help="copies of one task")
     parser.add_argument("--episode", type=seed)
     given = parser.parse_args(words)
-    graph = read(given.graph)
+    graph = read_graph(given.graph)
     chosen = given.group is not None or given.episode is not None
     print(to_json(graph, group=given.group, episode=given.episode) if chosen else table(graph))
     return 0

@@ -20,13 +20,12 @@ import numpy as np
 
 from agentrl.catalogue import nearest
 from agentrl.config import Entry, resolve
-from agentrl.graph.segments import keys, tree_down
-from agentrl.graph.step_graph import PLAYED, StepGraph
+from agentrl.graph import PLAYED, StepGraph, keys, tree_down
 
 SIGNAL, OWN = "signal/", "env_reward"  # prefix of signal columns; what the environment itself paid
 
 
-def transforms(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Entry, ...]:
+def resolve_rewards(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Entry, ...]:
     """The catalogue entries of a `[reward]` table, of several, or of none.
 
     Raises:
@@ -75,7 +74,7 @@ def own_reward(graph: StepGraph) -> np.ndarray:
     return graph.columns[OWN] if graph.has(OWN) else graph.reward
 
 
-def signals(graph: StepGraph) -> list[str]:
+def signal_names(graph: StepGraph) -> list[str]:
     """Names of the signals that the steps report."""
     return sorted(name.removeprefix(SIGNAL) for name in graph.columns if name.startswith(SIGNAL))
 
@@ -89,7 +88,7 @@ def signal(graph: StepGraph, name: str) -> np.ndarray:
     if name == OWN:
         return own_reward(graph)
     if not graph.has(SIGNAL + name):
-        known = [OWN, *signals(graph)]
+        known = [OWN, *signal_names(graph)]
         raise ValueError(f"reward: no step reports the signal {name!r}{nearest(name, known)}")
     return graph.columns[SIGNAL + name]
 
@@ -130,9 +129,9 @@ def on_ends(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:
     return out
 
 
-def describe(graph: StepGraph) -> dict[str, float]:
+def reward_metrics(graph: StepGraph) -> dict[str, float]:
     """Mean of each signal over scored paths (`signal_NAME`), and of the reward where transforms made it."""
-    names = signals(graph)
+    names = signal_names(graph)
     if not len(graph) or not (names or graph.has(OWN)):
         return {}
     at = ends(graph)

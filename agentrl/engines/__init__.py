@@ -1,1 +1,38 @@
-"""Engines: what generates tokens behind the `Policy` protocol. Singular modules beside `hf` are its parts."""
+"""What generates: the embedded engine, OpenAI-compatible endpoints, and what every policy offers."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentrl.engines.hf import HfEngine
+    from agentrl.engines.openai import from_word
+    from agentrl.engines.policy import Policy, Wordless
+    from agentrl.engines.sampling import Sampling, stopping
+    from agentrl.engines.support import base_config
+
+__all__ = [
+    "HfEngine",
+    "Policy",
+    "Sampling",
+    "Wordless",
+    "base_config",
+    "from_word",
+    "stopping",
+]
+
+_HOME = {
+    "HfEngine": "agentrl.engines.hf",
+    "Policy": "agentrl.engines.policy",
+    "Sampling": "agentrl.engines.sampling",
+    "Wordless": "agentrl.engines.policy",
+    "base_config": "agentrl.engines.support",
+    "from_word": "agentrl.engines.openai",
+    "stopping": "agentrl.engines.sampling",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, its module imported when it is first asked for."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.chat.trie import Trie
-from agentrl.engines.sampling import Sampling, fold
+from agentrl.chat import Trie
+from agentrl.engines.sampling import Sampling
+from agentrl.noise import fold
 from agentrl.types import Finish, Generation, Request
 
 _FREE = np.zeros(0, np.int64)

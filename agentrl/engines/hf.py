@@ -12,13 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentrl.chat.trie import Tries
+from agentrl.chat import Tries
 from agentrl.engines.answer import Answer, Words
 from agentrl.engines.distribution import draw, top_entropy
 from agentrl.engines.forwards import Chunk, choose_runner
-from agentrl.engines.sampling import Sampling, uniforms
+from agentrl.engines.sampling import Sampling
 from agentrl.engines.slots import Donor, Slots
 from agentrl.engines.support import base_config
+from agentrl.noise import uniforms
 from agentrl.types import Generation, Request
 
 _WORTH = 32  # tokens a copy from another slot must save

@@ -18,10 +18,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agentrl.engines.sampling import fold
-from agentrl.env.pool import EnvFault
-from agentrl.rollout.baselines import Wordless
-from agentrl.types import Finish, Generation, Request
+from agentrl.engines.policy import Wordless
+from agentrl.noise import fold
+from agentrl.types import EnvFault, Finish, Generation, Request
 
 FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # all else is "stop"
 WORD = re.compile(r"openai:(?P<model>.+?)(?:@(?P<base_url>https?://\S+))?")

@@ -32,3 +32,28 @@ class Policy(Protocol):
     def describe(self) -> dict[str, object]:
         """What a report must say about the policy: model, sampling settings, actions=free|admissible."""
         ...
+
+
+class Wordless:
+    """What a policy without a model shares: nothing to open, nothing to keep."""
+
+    name = "policy"
+
+    def open(self, session: int) -> None:
+        """Nothing to do."""
+
+    def fork(self, session: int, of: int, tokens: int) -> None:
+        """Nothing to do."""
+
+    def rest(self, session: int) -> None:
+        """Nothing to do."""
+
+    def wake(self, session: int) -> None:
+        """Nothing to do."""
+
+    def release(self, session: int) -> None:
+        """Nothing to do."""
+
+    def describe(self) -> dict[str, object]:
+        """Its name."""
+        return {"policy": self.name}

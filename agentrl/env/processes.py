@@ -20,9 +20,10 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Literal, NamedTuple
 
-from agentrl.env.pool import START_S, EnvFault, Slot
+from agentrl.env.limits import START_S
+from agentrl.env.pool import Slot
 from agentrl.env.protocol import Env, Move, Verdict
-from agentrl.types import Action, Observation, Rewrite, StepResult, Task
+from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
 
 LOSSES = 10  # workers an episode may lose to its siblings during one call
 PATIENCE_S = 2.0  # for the processes of a closed pool to end by themselves

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from agentrl.engines.sampling import Sampling
 from agentrl.types import Observation, Reply, Status
 
 
@@ -82,12 +81,6 @@ def continues(prompt: Prompt) -> bool:
 def stops(prompt: Prompt) -> tuple[str, ...]:
     """The strings that end an answer in this environment's words."""
     return tuple(getattr(prompt, "stop", ()))
-
-
-def stopping(sampling: Sampling, *prompts: Prompt) -> Sampling:
-    """The sampling settings with the environments' stop strings, where they name none themselves."""
-    found = dict.fromkeys(stop for prompt in prompts for stop in stops(prompt))
-    return sampling if sampling.stop else sampling.model_copy(update={"stop": tuple(found)})
 
 
 class Plain:

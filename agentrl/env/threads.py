@@ -12,9 +12,11 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
-from agentrl.env.pool import START_S, EnvFault, Expired, Slot
+from agentrl.env.limits import START_S
+from agentrl.env.pool import Slot
 from agentrl.env.protocol import Env, Move, Verdict
-from agentrl.types import Action, Observation, Rewrite, StepResult, Task
+from agentrl.env.time_limit import Expired
+from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
 
 MOST_GIVEN_UP = 256  # threads that may hang at a time; each holds its memory until its call returns
 

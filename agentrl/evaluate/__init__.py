@@ -1,0 +1,33 @@
+"""Panels, intervals, paired comparison, replay of stored episodes and continuations from stored steps."""
+
+from agentrl.evaluate.branched_graph import attach_branches, mark_row, with_run_rewards
+from agentrl.evaluate.comparison import compare, read_report
+from agentrl.evaluate.continuations import Place, continuation_returns, find_place, play_on
+from agentrl.evaluate.evaluation import Outcome, Report, evaluate
+from agentrl.evaluate.monte_carlo import branch_summary
+from agentrl.evaluate.replaying import Replayed, Stage, replay, task_keys
+from agentrl.evaluate.stats import Interval, mcnemar, paired_bootstrap, wilson
+
+__all__ = [
+    "Interval",
+    "Outcome",
+    "Place",
+    "Replayed",
+    "Report",
+    "Stage",
+    "attach_branches",
+    "branch_summary",
+    "compare",
+    "continuation_returns",
+    "evaluate",
+    "find_place",
+    "mark_row",
+    "mcnemar",
+    "paired_bootstrap",
+    "play_on",
+    "read_report",
+    "replay",
+    "task_keys",
+    "wilson",
+    "with_run_rewards",
+]

@@ -9,9 +9,9 @@ import numpy as np
 
 from agentrl.config import Entry
 from agentrl.env import hooks as world
+from agentrl.env import panels
 from agentrl.evaluate.stats import wilson
-from agentrl.rollout.play import Player, play
-from agentrl.rollout.records import EpisodeRecord
+from agentrl.rollout import EpisodeRecord, Player, play
 from agentrl.types import Status, Task
 
 LIMITS = (
@@ -162,6 +162,6 @@ async def evaluate(
         benchmark=world.benchmark(entry),
         policy=policy,
         outcomes=[outcome(r, world.kind(entry, r.task), getattr(entry.module, "MEASURES", ())) for r in records],
-        panel=world.panel_hash([task.key for task in tasks]),
+        panel=panels.panel_hash([task.key for task in tasks]),
         facts=world.facts(entry),
     )

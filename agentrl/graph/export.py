@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.credit.method import Credit
 from agentrl.graph.step_graph import CANDIDATE, PLAYED, PROBE, StepGraph
 from agentrl.types import Status
 
@@ -14,21 +13,19 @@ KINDS = {PLAYED: "played", CANDIDATE: "candidate", PROBE: "probe"}
 
 
 def to_networkx(
-    graph: StepGraph, *, group: int | None = None, episode: int | None = None, credit: Credit | None = None
+    graph: StepGraph, *, group: int | None = None, episode: int | None = None, advantage: np.ndarray | None = None
 ) -> Any:
     """The steps of one group or one episode as a `networkx.MultiDiGraph`.
 
-    A node is a state: its id, with `text`. An edge is a step from `state` to `next_state`, its key the step's
-        row,
-    with `episode`, `kind` (played, candidate or probe), `turn`, `action`, `reward`, `ending`, `terminated`,
-    `truncated`, `valid`, and `advantage` where `credit` is given and assigned, or is not given and the graph has one
-    for the step. Merged graphs are what it
-    shows: steps of several episodes that leave one state leave one node.
+    A node is a state: its id, with `text`. An edge is a step from `state` to `next_state`. Its key is the step's row;
+    its attributes are `episode`, `kind` (played, candidate or probe), `turn`, `action`, `reward`, `ending`,
+    `terminated`, `truncated`, `valid`, and `advantage` where the step has one. Steps of several episodes that leave one
+    state leave one node: the merged graph.
 
     Args:
         graph: any step graph.
         group, episode: what to show; exactly one of them.
-        credit: credit of the whole graph.
+        advantage: [N] float, NaN where a step has none; default: the graph's own column, if it has one.
 
     Raises:
         ValueError: not exactly one of group and episode, or no such one.
@@ -40,7 +37,7 @@ def to_networkx(
         ends = int(graph.state[row]), int(graph.next_state[row])
         for state in ends:
             view.add_node(state, text=word(graph, "state", state))
-        view.add_edge(*ends, key=int(row), **_edge(graph, int(row), credit))
+        view.add_edge(*ends, key=int(row), **_edge(graph, int(row), advantage))
     return view
 
 
@@ -61,7 +58,7 @@ def word(graph: StepGraph, kind: str, number: int) -> str:
     return words[number] if number < len(words) else str(number)
 
 
-def _edge(graph: StepGraph, row: int, credit: Credit | None) -> dict[str, Any]:
+def _edge(graph: StepGraph, row: int, advantage: np.ndarray | None) -> dict[str, Any]:
     edge: dict[str, Any] = {
         "episode": int(graph.episode[row]),
         "kind": KINDS[int(graph.kind[row])],
@@ -73,18 +70,17 @@ def _edge(graph: StepGraph, row: int, credit: Credit | None) -> dict[str, Any]:
         "truncated": bool(graph.truncated[row]),
         "valid": bool(graph.valid[row]),
     }
-    if credit is not None and credit.assigned[row]:
-        edge["advantage"] = float(credit.advantage[row])
-    elif credit is None and graph.has("advantage") and not np.isnan(graph.columns["advantage"][row]):
-        edge["advantage"] = float(graph.columns["advantage"][row])
+    shown = graph.columns.get("advantage") if advantage is None else advantage  # [N]
+    if shown is not None and not np.isnan(shown[row]):
+        edge["advantage"] = float(shown[row])
     return edge
 
 
 def to_json(
-    graph: StepGraph, *, group: int | None = None, episode: int | None = None, credit: Credit | None = None
+    graph: StepGraph, *, group: int | None = None, episode: int | None = None, advantage: np.ndarray | None = None
 ) -> str:
     """`to_networkx` in node-link form (`nodes`, `edges`), which D3 and `networkx.node_link_graph` read."""
     import networkx
 
-    view = to_networkx(graph, group=group, episode=episode, credit=credit)
+    view = to_networkx(graph, group=group, episode=episode, advantage=advantage)
     return json.dumps(networkx.node_link_data(view, edges="edges"), ensure_ascii=False, allow_nan=False)

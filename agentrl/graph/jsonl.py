@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentrl.graph.jsonl_line import NUMERIC, REQUIRED, Key, Row, parse_line
-from agentrl.graph.step_graph import PLAYED, StepGraph, Tokens
+from agentrl.graph.step_graph import PLAYED, StepGraph
+from agentrl.graph.tokens import Tokens
 from agentrl.types import Status
 
 

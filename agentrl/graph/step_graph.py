@@ -11,10 +11,10 @@ Letters: N steps, S tokens, E episodes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 
+from agentrl.graph.tokens import Tokens, check_tokens
 from agentrl.types import Status
 
 PLAYED, CANDIDATE, PROBE = 0, 1, 2  # `kind`: executed; sampled and not executed; a Monte Carlo continuation
@@ -45,47 +45,6 @@ COLUMNS: Mapping[str, type] = MappingProxyType(
         "version_newest": np.int64,
     }
 )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Tokens:
-    """What each step adds to its context, and the context it continues.
-
-    A step stores only the tokens it adds; the text the model saw is the path: the first `context_tokens[n]`
-    tokens of the path of row `context[n]`, then the row's own.
-
-    Attributes:
-        offsets: [N+1] int64, row n owns tokens offsets[n]:offsets[n+1].
-        ids: [S] int64.
-        sampled: [S] bool, sampled by the policy (or shown by a demonstrator); the rest is prompt.
-        logprobs: [S] float64 behaviour log-probabilities in nats, 0 where not sampled.
-        allowed_offsets: [S+1] int64 into `allowed_ids`; an empty slice means unrestricted.
-        allowed_ids: int64, ascending in each slice.
-        context: [N] int64, the row whose path this step's prompt continues; -1 for a fresh prompt.
-        context_tokens: [N] int64, how much of that path it keeps.
-    """
-
-    offsets: np.ndarray
-    ids: np.ndarray
-    sampled: np.ndarray
-    logprobs: np.ndarray
-    allowed_offsets: np.ndarray
-    allowed_ids: np.ndarray
-    context: np.ndarray
-    context_tokens: np.ndarray
-
-    def path(self, row: int) -> np.ndarray:
-        """[L] int64, the ids the model has seen and produced at the end of `row`."""
-        pieces: list[np.ndarray] = []
-        keep = -1  # -1: all of the row's path
-        while row >= 0:
-            own = self.ids[self.offsets[row] : self.offsets[row + 1]]
-            start = int(self.context_tokens[row])
-            if keep < 0 or keep > start:
-                pieces.append(own if keep < 0 else own[: keep - start])
-                keep = start
-            row = int(self.context[row])
-        return np.concatenate(pieces[::-1]) if pieces else np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -239,52 +198,3 @@ def check(graph: StepGraph) -> None:
     assert len(np.unique(columns["episode"])) == int((~same).sum()) + min(n, 1), "rows of an episode must be contiguous"
     if graph.tokens is not None:
         check_tokens(graph.tokens, n)
-
-
-def check_tokens(tokens: Tokens, n: int) -> None:
-    """Assert the invariants of a token table of n rows."""
-    assert len(tokens.offsets) == n + 1, "offsets needs one entry more than there are rows"
-    s = len(tokens.ids)
-    assert tokens.offsets[0] == 0 and tokens.offsets[-1] == s, "offsets must cover the tokens"
-    assert (np.diff(tokens.offsets) >= 0).all(), "offsets must ascend"
-    assert len(tokens.sampled) == len(tokens.logprobs) == s, "one flag and one log-prob a token"
-    assert len(tokens.allowed_offsets) == s + 1, "allowed_offsets needs one entry more than there are tokens"
-    assert np.isfinite(tokens.logprobs).all(), "log-probabilities must be finite"
-    assert tokens.allowed_offsets[0] == 0 and tokens.allowed_offsets[-1] == len(tokens.allowed_ids), (
-        "allowed_offsets must cover allowed_ids"
-    )
-    assert (np.diff(tokens.allowed_offsets) >= 0).all(), "allowed_offsets must ascend"
-    assert len(tokens.context) == len(tokens.context_tokens) == n, "one context a row"
-    assert (tokens.context >= -1).all() and (tokens.context_tokens >= 0).all(), "a context is a row, or -1 for none"
-    assert (tokens.context < np.arange(n)).all(), "a context must come before the step that continues it"
-    length = path_lengths(tokens)
-    kept = np.where(tokens.context >= 0, length[tokens.context], 0)
-    assert (tokens.context_tokens <= kept).all(), "a step cannot keep more of a path than there is"
-
-
-def path_lengths(tokens: Tokens) -> np.ndarray:
-    """[N] int64, tokens on each row's path: what the model has seen at its end."""
-    return tokens.context_tokens + np.diff(tokens.offsets)
-
-
-class Paths(NamedTuple):
-    """Parallel arrays, path by path and root first: `row` and the dense number of its `leaf`."""
-
-    row: np.ndarray
-    leaf: np.ndarray
-
-
-def paths(graph: StepGraph) -> Paths:
-    """All root-to-leaf paths of the graph. A chain's path is its rows; a shared row is on several paths."""
-    parent = graph.parent
-    current = np.setdiff1d(np.arange(len(graph)), parent[parent >= 0])  # [P] leaves
-    number = np.arange(len(current))
-    rows, owners = [current], [number]
-    while len(current):
-        above = parent[current]
-        current, number = above[above >= 0], number[above >= 0]
-        rows.append(current)
-        owners.append(number)
-    row, leaf = np.concatenate(rows), np.concatenate(owners)
-    order = np.lexsort((row, leaf))
-    return Paths(row[order], leaf[order])

@@ -1,9 +1,7 @@
 """Step graphs on disk: safetensors segments, columns and offsets as tensors, words as UTF-8 blobs."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -12,31 +10,12 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from agentrl.graph.step_graph import StepGraph, Tokens
+from agentrl.files import write_atomically
+from agentrl.graph.step_graph import StepGraph
+from agentrl.graph.tokens import Tokens
 
 FORMAT, VERSION = "agentrl.step_graph", 1
 HEAD = "step_graph"  # the metadata entry that holds format, version and note
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """All or nothing: a temporary name beside the target, then a rename. A full disk leaves the old file.
-
-    Raises:
-        ValueError: it cannot be written.
-    """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        reason = error.strerror or error
-        raise ValueError(f"cannot write {path}: {reason}; free some space or choose another folder") from error
 
 
 def _blob(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -67,12 +46,12 @@ def to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> byte
     return data
 
 
-def write(graph: StepGraph, path: Path, note: Mapping[str, object] | None = None) -> None:
+def write_graph(graph: StepGraph, path: Path, note: Mapping[str, object] | None = None) -> None:
     """Store a graph; the file appears complete or not at all."""
     write_atomically(path, to_bytes(graph, note))
 
 
-def read(path: Path) -> StepGraph:
+def read_graph(path: Path) -> StepGraph:
     """A stored graph; ValueError with one sentence if the file is missing, cut short or something else."""
     if not path.is_file():
         raise ValueError(f"no such graph file: {path}")

@@ -1,0 +1,10 @@
+"""Core environments as Gymnasium environments, and the checker of both."""
+
+from agentrl.gym.check import check_env
+from agentrl.gym.environment import GymEnv, register
+
+__all__ = [
+    "GymEnv",
+    "check_env",
+    "register",
+]

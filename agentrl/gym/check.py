@@ -18,13 +18,11 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
 from agentrl.config import Entry, resolve
+from agentrl.env import Env, Past, Snapshots, checked_observation, checked_result, deadline
 from agentrl.env import hooks as world
-from agentrl.env.pool import EnvFault, checked_observation, checked_result, deadline
-from agentrl.env.prompt import Past
-from agentrl.env.protocol import Env, Snapshots
 from agentrl.gym.environment import GymEnv
-from agentrl.tool.random_calls import random_action
-from agentrl.types import Observation, Status, StepResult, Task
+from agentrl.tool import random_action
+from agentrl.types import EnvFault, Observation, Status, StepResult, Task
 
 CALL_S = 30.0  # a call that takes longer hangs
 GARBAGE = (

@@ -14,9 +14,8 @@ import gymnasium
 
 from agentrl import catalogue
 from agentrl.config import Entry, resolve
+from agentrl.env import Env, checked_observation, checked_result, panels
 from agentrl.env import hooks as world
-from agentrl.env.pool import checked_observation, checked_result
-from agentrl.env.protocol import Env
 from agentrl.gym.text_space import UnicodeText
 from agentrl.types import Observation, Task
 
@@ -76,7 +75,7 @@ class GymEnv(gymnasium.Env[str, str]):
         if unknown:
             raise ValueError(f"reset has no option {unknown[0]!r}: give {{'task': key}}")
         key = (options or {}).get("task")
-        self.task = self._draw() if key is None else world.panel(self._entry, [key])[0]
+        self.task = self._draw() if key is None else panels.panel(self._entry, [key])[0]
         observation = checked_observation(self.core.reset(self.task))
         return self._text(observation), self._info(observation, {})
 

@@ -1,0 +1,61 @@
+"""A causal language model as the trainer sees it: loading, packing, tree attention, log-probabilities."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentrl.model.forward import Network, network
+    from agentrl.model.layout import unshared
+    from agentrl.model.loading import Loaded, check_shape, load_model, restore_model, save_model
+    from agentrl.model.logprobs import EntropyMode, TokenStats, token_stats
+    from agentrl.model.packing import Batch, Sharing, microbatches, pack
+    from agentrl.model.sections import Lora, ModelConfig, NewModel
+
+__all__ = [
+    "Batch",
+    "EntropyMode",
+    "Loaded",
+    "Lora",
+    "ModelConfig",
+    "Network",
+    "NewModel",
+    "Sharing",
+    "TokenStats",
+    "check_shape",
+    "load_model",
+    "microbatches",
+    "network",
+    "pack",
+    "restore_model",
+    "save_model",
+    "token_stats",
+    "unshared",
+]
+
+_HOME = {
+    "Batch": "agentrl.model.packing",
+    "EntropyMode": "agentrl.model.logprobs",
+    "Loaded": "agentrl.model.loading",
+    "Lora": "agentrl.model.sections",
+    "ModelConfig": "agentrl.model.sections",
+    "Network": "agentrl.model.forward",
+    "NewModel": "agentrl.model.sections",
+    "Sharing": "agentrl.model.packing",
+    "TokenStats": "agentrl.model.logprobs",
+    "check_shape": "agentrl.model.loading",
+    "load_model": "agentrl.model.loading",
+    "microbatches": "agentrl.model.packing",
+    "network": "agentrl.model.forward",
+    "pack": "agentrl.model.packing",
+    "restore_model": "agentrl.model.loading",
+    "save_model": "agentrl.model.loading",
+    "token_stats": "agentrl.model.logprobs",
+    "unshared": "agentrl.model.layout",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, its module imported when it is first asked for."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -5,25 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
-
-class Lora(BaseModel):
-    """Low-rank adapters (peft).
-
-    Attributes:
-        r: rank.
-        alpha: scale, divided by r.
-        dropout: of the adapters' input while training.
-        target_modules: names of the adapted layers; empty for all linear ones but the output layer.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    r: int = Field(16, ge=1)
-    alpha: float = Field(32.0, gt=0)
-    dropout: float = Field(0.0, ge=0, lt=1)
-    target_modules: tuple[str, ...] = ()
+from agentrl.model.sections import Lora
 
 
 def add(model: Any, lora: Lora) -> Any:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from agentrl.model.layout import Layout
-from agentrl.model.pack import Batch, Sharing
+from agentrl.model.packing import Batch, Sharing
 from agentrl.model.tree_attention import BLOCK, NAME, attending_over_trees, make_plan
 
 TOLERANCE = 1e-3  # relative; a probe that differs by more is not rounding

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentrl.graph.step_graph import Tokens, path_lengths
+from agentrl.graph import Tokens, path_lengths
 
 # Sharing fewer equal tokens saves nothing: benchmarks/update.py --crossover.
 MIN_SHARED = 16

@@ -1,0 +1,8 @@
+"""What is shown of a run: its learning curve."""
+
+from agentrl.report.curve import check_matplotlib, learning_curve
+
+__all__ = [
+    "check_matplotlib",
+    "learning_curve",
+]

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from agentrl.run import metrics
-from agentrl.run.folder import RunFolder
+from agentrl.run import RunFolder, read_metrics
 
 
-def check() -> None:
+def check_matplotlib() -> None:
     """Raises ValueError if no picture can be drawn here; asked before hours of training."""
     try:
         import matplotlib  # noqa: F401
@@ -21,13 +20,13 @@ def learning_curve(folder: RunFolder) -> Path:
     Raises:
         ValueError: matplotlib is missing.
     """
-    check()
+    check_matplotlib()
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    rows = metrics.read(folder.metrics)
+    rows = read_metrics(folder.metrics)
     train = [r for r in rows if r["stage"] == "train"]
     figure, axes = pyplot.subplots(figsize=(7.5, 4.2), dpi=120)
     axes.plot([r["step"] + 1 for r in train], [r["success"] for r in train], color="0.75", lw=1, label="training tasks")

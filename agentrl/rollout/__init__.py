@@ -1,0 +1,54 @@
+"""Episodes, branches and batches: who plays what, from where, and the graph that comes of it."""
+
+from agentrl.rollout.actor import Actor, PolicyActor
+from agentrl.rollout.agent_calls import reply_from, reply_of
+from agentrl.rollout.agents import Agent, Crew, rows_of
+from agentrl.rollout.baselines import ExpertActor, Random, Scripted, read_actions
+from agentrl.rollout.batches import Budget, Collected, collect
+from agentrl.rollout.branch import Point, StateMismatch
+from agentrl.rollout.context import Ask, History, appended, continued, fresh
+from agentrl.rollout.episode import joined, play, play_starts
+from agentrl.rollout.expansion import Branch, Expansion, adopt, lost
+from agentrl.rollout.player import Player, Start, TooManyFaults
+from agentrl.rollout.record_graph import build_graph
+from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
+from agentrl.rollout.sampler import Sampler
+
+__all__ = [
+    "Actor",
+    "Agent",
+    "Ask",
+    "Branch",
+    "Budget",
+    "Collected",
+    "Crew",
+    "EpisodeRecord",
+    "Expansion",
+    "ExpertActor",
+    "History",
+    "Player",
+    "Point",
+    "PolicyActor",
+    "Random",
+    "Sampler",
+    "Scripted",
+    "Start",
+    "StateMismatch",
+    "StepRecord",
+    "TooManyFaults",
+    "adopt",
+    "appended",
+    "build_graph",
+    "collect",
+    "continued",
+    "fresh",
+    "joined",
+    "lost",
+    "play",
+    "play_starts",
+    "read_actions",
+    "reply_from",
+    "reply_of",
+    "rows_of",
+    "same_state",
+]

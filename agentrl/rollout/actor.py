@@ -2,8 +2,8 @@
 
 from typing import Any, Protocol
 
-from agentrl.chat.template import Chat
-from agentrl.env.pool import Handle
+from agentrl.chat import Chat
+from agentrl.env import Handle
 from agentrl.types import Generation, Request
 
 

@@ -19,10 +19,10 @@ def reply_of(chain: EpisodeRecord) -> Reply:
     if chain.ending == Status.ENV_ERROR or not chain.steps:
         return Reply("", chain.ending)
     last = chain.steps[-1]
-    return reply(chain.ending, last.action, chain.score, last.info)
+    return reply_from(chain.ending, last.action, chain.score, last.info)
 
 
-def reply(ending: Status, action: str, score: float, info: Mapping[str, Any]) -> Reply:
+def reply_from(ending: Status, action: str, score: float, info: Mapping[str, Any]) -> Reply:
     """What a caller hears of a chain that was played: its end, its last action, the sum of its rewards, its last
     info."""
     said = info.get("answer", action)

@@ -6,38 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from agentrl.chat.template import Chat
-from agentrl.chat.trie import Tries
-from agentrl.config import read_text
-from agentrl.env.pool import Handle
-from agentrl.env.prompt import Prompt, continues
-from agentrl.tool.random_calls import random_action
+from agentrl.chat import Chat, Tries
+from agentrl.engines import Wordless
+from agentrl.env import Handle, Prompt, continues
+from agentrl.files import read_text
+from agentrl.tool import random_action
 from agentrl.types import Generation, Request
-
-
-class Wordless:
-    """What a policy without a model shares: nothing to open, nothing to keep."""
-
-    name = "policy"
-
-    def open(self, session: int) -> None:
-        """Nothing to do."""
-
-    def fork(self, session: int, of: int, tokens: int) -> None:
-        """Nothing to do."""
-
-    def rest(self, session: int) -> None:
-        """Nothing to do."""
-
-    def wake(self, session: int) -> None:
-        """Nothing to do."""
-
-    def release(self, session: int) -> None:
-        """Nothing to do."""
-
-    def describe(self) -> dict[str, object]:
-        """Its name."""
-        return {"policy": self.name}
 
 
 def read_actions(path: Path) -> list[str]:

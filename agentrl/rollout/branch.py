@@ -7,9 +7,9 @@ are carried out again. Either way what it then shows is compared with what was s
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from agentrl.env.pool import EnvFault, Handle
+from agentrl.env import Handle
 from agentrl.rollout.context import History
-from agentrl.types import Observation, Task
+from agentrl.types import EnvFault, Observation, Task
 
 
 class StateMismatch(EnvFault):

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentrl.chat.template import Chat
-from agentrl.env.prompt import Past, Prompt, Shown
+from agentrl.chat import Chat
+from agentrl.env import Past, Prompt, Shown
 from agentrl.types import Message, Observation, Rewrite
 
 

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentrl.graph.step_graph import PLAYED
-from agentrl.rollout.play import Player, Start, play_starts, stop_on_faults
+from agentrl.graph import PLAYED
+from agentrl.rollout.episode import play_starts, stop_on_faults
+from agentrl.rollout.player import Player, Start
 from agentrl.rollout.records import EpisodeRecord
 from agentrl.types import Status, Task
 

@@ -8,10 +8,8 @@ and may offer `keep(config, graph) -> [N] bool`: the rows of groups worth an upd
 from collections.abc import Mapping
 from typing import Protocol
 
-from agentrl.graph.step_graph import StepGraph
+from agentrl.graph import StepGraph
 from agentrl.types import Task
-
-ENDLESS = 100_000  # a longer list of tasks is drawn from at random, never shuffled or searched
 
 
 class Sampler(Protocol):

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import torch
 
-from agentrl.model.load import Loaded, save
+from agentrl.model import Loaded, save_model
 from agentrl.run.folder import RunFolder
-from agentrl.trainer.learner import Learner
+from agentrl.trainer import Learner
 
 
 @dataclass(kw_only=True)
@@ -65,7 +65,7 @@ def write(
     part = folder.begin_checkpoint()
     try:
         for policy, learner in learners.items():
-            save(Loaded(learner.model, learner.tokenizer), part / policy)
+            save_model(Loaded(learner.model, learner.tokenizer), part / policy)
             torch.save(learner.state_dict(), part / f"{policy}.optimiser.pt")
         for other, kept in others.items():
             torch.save(kept.state_dict(), part / f"{other}.pt")

@@ -7,15 +7,13 @@ from types import MappingProxyType
 from typing import Any
 
 from agentrl import catalogue
-from agentrl.config import Entry, merge, read_toml, resolve, validate
+from agentrl.config import Entry, merge, resolve, validate
+from agentrl.engines import stopping
+from agentrl.env import Limits, Pool
 from agentrl.env import hooks as world
-from agentrl.env.limits import Limits
-from agentrl.env.pool import Pool
-from agentrl.env.prompt import stopping
-from agentrl.rollout.actor import Actor, PolicyActor
-from agentrl.rollout.agents import POLICY, Agent, Crew, sections, team
-from agentrl.rollout.baselines import ExpertActor, Random, Scripted, read_actions
-from agentrl.rollout.play import Player
+from agentrl.files import read_toml
+from agentrl.rollout import Actor, Agent, Crew, ExpertActor, Player, PolicyActor, Random, Scripted, read_actions
+from agentrl.settings import POLICY, agent_sections, resolve_agents
 
 CONTEXT = 4096  # most tokens of context for a model folder, which has no recipe to say
 
@@ -65,7 +63,7 @@ class Contestant:
 
     @classmethod
     def _of_run(cls, path: Path, env: str) -> "Contestant":
-        from agentrl.settings.recipe import Settings
+        from agentrl.settings import Settings
 
         tables = Settings(read_toml(path / "config.toml")).dump()  # options added since it began get their defaults
         trained_on = dict(tables["env"])
@@ -84,9 +82,9 @@ class Contestant:
 
     def crew(self, entry: Entry, pool: Pool, *, seed: int, limits: Limits) -> Crew:
         """The agents that take part: the one that plays `pool`, and those that the environment or the run adds."""
-        chosen = sections(entry, self.tables.get("agents", {}) if self.env_options else {})
+        chosen = agent_sections(entry, self.tables.get("agents", {}) if self.env_options else {})
         context = resolve("context", self.tables.get("context", {"name": "full"}))
-        agents = team(entry, context, limits, self.word, chosen)
+        agents = resolve_agents(entry, context, limits, self.word, chosen)
         main, *called = agents
         pools = {name: self._pool(agents[name]) for name in called}
         self.opened += pools.values()
@@ -129,7 +127,7 @@ class Contestant:
         return made[policy]
 
     def _endpoint(self, agents: Sequence[Agent], temperature: float | None) -> PolicyActor:
-        from agentrl.engines.openai import from_word
+        from agentrl.engines import from_word
 
         most = max(agent.limits.turn_tokens for agent in agents)
         endpoint = from_word(self.word, temperature=temperature, max_tokens=most)
@@ -140,11 +138,9 @@ class Contestant:
         """A model on disk: a policy of a run's latest checkpoint with the run's settings, or a plain folder."""
         import torch
 
-        from agentrl.chat.template import Chat
-        from agentrl.engines.hf import HfEngine
-        from agentrl.engines.sampling import Sampling
-        from agentrl.engines.support import base_config
-        from agentrl.model import load as models
+        from agentrl.chat import Chat
+        from agentrl.engines import HfEngine, Sampling, base_config
+        from agentrl.model import load_model, sections
         from agentrl.run.folder import RunFolder
 
         run = self.kind == "run"
@@ -154,7 +150,7 @@ class Contestant:
             sampling = sampling.model_copy(update={"temperature": temperature})
         if run and self.tables["run"]["threads"]:
             torch.set_num_threads(self.tables["run"]["threads"])
-        loaded = models.load(models.ModelConfig(path=str(path)), 0)
+        loaded = load_model(sections.ModelConfig(path=str(path)), 0)
         positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
         context = self.tables["engine"]["max_context"] if run else min(CONTEXT, positions)
         engine = HfEngine(

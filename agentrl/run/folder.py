@@ -14,8 +14,7 @@ from typing import IO, Any
 
 import tomli_w
 
-from agentrl.config import read_toml
-from agentrl.graph.store import write_atomically
+from agentrl.files import read_toml, write_atomically
 
 RECORDED = (
     "agentrl-stepgraph",

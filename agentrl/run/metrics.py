@@ -87,6 +87,6 @@ def _writer(folder: Path) -> Any:
     return SummaryWriter(str(folder))
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The rows of a metrics file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -8,42 +8,27 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentrl.algorithms import _subgoals as subgoals
-from agentrl.algorithms._subgoals import Subgoals
-from agentrl.chat import word_tokenizer
-from agentrl.chat.template import Chat
+from agentrl.chat import Chat
 from agentrl.config import Entry
-from agentrl.credit import rewards
-from agentrl.engines.hf import HfEngine
-from agentrl.engines.sampling import Sampling
+from agentrl.credit import signal_names
+from agentrl.engines import HfEngine, Sampling, stopping
+from agentrl.env import Limits, Pool, panels
 from agentrl.env import hooks as world
-from agentrl.env.limits import Limits
-from agentrl.env.pool import EnvFault, Pool
-from agentrl.env.prompt import stopping
-from agentrl.evaluate.evaluation import Report, evaluate
-from agentrl.graph.step_graph import StepGraph
-from agentrl.model import load as models
-from agentrl.rollout.actor import Actor, PolicyActor
-from agentrl.rollout.agents import Crew, rows_of
-from agentrl.rollout.baselines import ExpertActor
-from agentrl.rollout.collect import Budget, collect
-from agentrl.rollout.play import play
-from agentrl.rollout.records import build_graph
-from agentrl.rollout.sampler import ENDLESS
-from agentrl.run import checkpoint
+from agentrl.evaluate import Report, evaluate
+from agentrl.graph import StepGraph
+from agentrl.model import Loaded, check_shape, load_model, restore_model
+from agentrl.rollout import Actor, Budget, Crew, ExpertActor, PolicyActor, build_graph, collect, play, rows_of
+from agentrl.run import checkpoint, vocabulary
+from agentrl.run.checks import check_disjoint, leaves_report
 from agentrl.run.event_loop import Loop
 from agentrl.run.folder import RunFolder
 from agentrl.run.metrics import Metrics, Stopwatch
 from agentrl.run.progress import Progress
-from agentrl.settings import requirements as needs
-from agentrl.settings.recipe import Settings
-from agentrl.tool_env.template_check import report
-from agentrl.trainer import critic
-from agentrl.trainer.annotate import Annotator
-from agentrl.trainer.gold_answer import FILLS, Gold
-from agentrl.trainer.learner import Learner
-from agentrl.trainer.prompt_values import Stream
-from agentrl.types import Task
+from agentrl.settings import Settings, wanted_columns
+from agentrl.tool_env import template_fit
+from agentrl.trainer import Annotator, Gold, Learner, Stream, critic_maker
+from agentrl.trainer.gold_answer import FILLS
+from agentrl.types import EnvFault, Task
 
 TRAIN, CLONE, EVALUATE, VOCABULARY = range(4)  # stages of a noise key
 
@@ -79,7 +64,7 @@ class Run:
                 self._model(at, name),
                 plan.optim,
                 reference=tables.update.kl_coef > 0,
-                critic=critic.maker(tables.critic, plan.model, tables.run.seed),
+                critic=critic_maker(tables.critic, plan.model, tables.run.seed),
             )
             for name, plan in settings.policies.items()
         }
@@ -101,7 +86,7 @@ class Run:
             self.folder.drop_if_nothing_came_of_it()
             self.folder.release()
             raise
-        told = [report(self.chats[agent.policy], agent.prompt).splitlines() for agent in self.agents.values()]
+        told = [template_fit(self.chats[agent.policy], agent.prompt).splitlines() for agent in self.agents.values()]
         notes = [*(line for lines in told for line in lines), *(one.note for one in self.learners.values())]
         for line in filter(None, (*dict.fromkeys(notes), leaves_report(settings))):
             progress.say(f"note: {line}")
@@ -139,7 +124,7 @@ class Run:
             )
         )
         if self.settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
-            self.state.signals = sorted({*self.state.signals, *rewards.signals(got.graph)})
+            self.state.signals = sorted({*self.state.signals, *signal_names(got.graph)})
         self.state.tokens += int(got.metrics["generated_tokens"])
         self.state.calls += int(got.metrics["calls"])
         if hasattr(self.settings.env.module, "gold"):
@@ -155,9 +140,13 @@ class Run:
 
     def annotators(self) -> list[Annotator]:
         """What fills the columns that the credit method wants beyond the critic's."""
-        wants_gold = set(FILLS) & set(needs.wanted(self.settings.credit.module))
-        plans = set(subgoals.FILLS) <= set(getattr(self.main.context.module, "FILLS", ()))
-        return [*self.kept.values(), *([Gold(self.gold)] if wants_gold else []), *([Subgoals()] if plans else [])]
+        wants_gold = set(FILLS) & set(wanted_columns(self.settings.credit.module))
+        filler = getattr(self.main.context.module, "filler", None)
+        return [
+            *self.kept.values(),
+            *([Gold(self.gold)] if wants_gold else []),
+            *([filler(self.main.context.config)] if filler else []),
+        ]
 
     def demonstrations(self, step: int) -> StepGraph:
         """A batch of fresh expert episodes."""
@@ -268,18 +257,18 @@ class Run:
             for name, agent in self.agents.items()
         }
 
-    def _model(self, at: Path | None, policy: str) -> models.Loaded:
+    def _model(self, at: Path | None, policy: str) -> Loaded:
         """The model of the last checkpoint, or a new one with a vocabulary from its agents' environments' own words."""
         config, seed = self.settings.policies[policy].model, self.tables.run.seed
         if at is not None and config.lora is None:
-            stored = models.load(config.model_copy(update={"path": str(at / policy), "new": None}), seed)
+            stored = load_model(config.model_copy(update={"path": str(at / policy), "new": None}), seed)
             if config.new is not None:
-                models.check_shape(stored.model, config.new, at)
+                check_shape(stored.model, config.new, at)
             return stored
         vocabulary = self._vocabulary(policy) if config.new is not None else {}
-        loaded = models.load(config, seed, **vocabulary)
+        loaded = load_model(config, seed, **vocabulary)
         if at is not None:
-            models.restore(loaded, at / policy)
+            restore_model(loaded, at / policy)
         return loaded
 
     def _vocabulary(self, policy: str) -> dict[str, Sequence[str]]:
@@ -295,7 +284,7 @@ class Run:
             for turn, step in enumerate(chain.steps):
                 seen = step.observation
                 texts += [
-                    words.turn(seen) if turn else word_tokenizer.opening(words, seen),
+                    words.turn(seen) if turn else vocabulary.opening(words, seen),
                     *map(words.answer, step.observation.actions),
                     step.generation.text,
                 ]
@@ -312,15 +301,6 @@ class Run:
         return {"texts": known, "entities": list(dict.fromkeys(entities)) if new and new.entity_pattern else []}
 
 
-def leaves_report(settings: Settings) -> str:
-    """How many episodes a task gets, where the rollout method does not take it from batch.copies; empty if it does."""
-    copies = settings.tables.batch.copies
-    leaves = settings.rollout.module.leaves(settings.rollout.config, copies)
-    if leaves == copies:
-        return ""
-    return f"rollout.name={settings.rollout.name} scores {leaves} episodes a task; batch.copies={copies} is not used"
-
-
 def streams(settings: Settings) -> bool:
     """Does the credit method keep a value of each prompt from one iteration to the next?"""
     return hasattr(settings.credit.module, "Tracker")
@@ -330,18 +310,6 @@ def panel(settings: Settings) -> list[Task]:
     """The held-out tasks of a run: the keys of its panel file, or the first tasks of the evaluation environment."""
     chosen = settings.tables.eval
     if chosen.panel is not None:
-        return world.panel(settings.eval_env, world.read_panel(Path(chosen.panel)))
+        return panels.panel(settings.eval_env, panels.read_panel(Path(chosen.panel)))
     tasks = world.tasks(settings.eval_env)
     return [tasks[i] for i in range(min(chosen.tasks, len(tasks)))]
-
-
-def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
-    """Raises ValueError if a held-out task is among the training tasks. Of a list without end only the beginning is
-    searched, which tells whether both are one list."""
-    searched = len(train) if len(train) <= ENDLESS else len(held_out)
-    both = {task.key for task in held_out} & {train[i].key for i in range(searched)}
-    if both:
-        raise ValueError(
-            f"{len(both)} evaluation tasks are training tasks too, such as {sorted(both)[0]}: "
-            "set eval.env to another split"
-        )

@@ -8,11 +8,11 @@ own in `FILLS`, and so does a context policy in whose answers `agentrl.algorithm
 from collections.abc import Iterator
 from types import ModuleType
 
-from agentrl.credit.method import name_of
-from agentrl.graph.step_graph import COLUMNS
+from agentrl.credit import name_of
+from agentrl.graph import COLUMNS
 from agentrl.trainer import gold_answer as gold
 from agentrl.trainer import prompt_values as stream
-from agentrl.trainer.critic import CriticConfig
+from agentrl.trainer.sections import CriticConfig
 
 HOW = {
     "tree": "its trees must have several leaves, set rollout.name=tree or entropy_branch",
@@ -25,7 +25,7 @@ HOW = {
 }
 
 
-def filled(critic: CriticConfig, *modules: ModuleType) -> set[str]:
+def filled_columns(critic: CriticConfig, *modules: ModuleType) -> set[str]:
     """Names of the columns a run's steps have when credit is given.
 
     Every step has a `tree`, but it tells nothing where each chain is a tree of its own.
@@ -42,7 +42,7 @@ def filled(critic: CriticConfig, *modules: ModuleType) -> set[str]:
     return columns
 
 
-def wanted(method: ModuleType) -> Iterator[str]:
+def wanted_columns(method: ModuleType) -> Iterator[str]:
     """Columns a credit method cannot do without."""
     yield from getattr(method, "NEEDS", ())
     yield from getattr(method, "READS", ())
@@ -57,7 +57,7 @@ def check_agents(method: ModuleType, agents: int) -> None:
         )
 
 
-def check(method: ModuleType, critic: CriticConfig, *modules: ModuleType) -> None:
+def check_columns(method: ModuleType, critic: CriticConfig, *modules: ModuleType) -> None:
     """Raise ValueError if no part of the run fills a column that its credit method reads.
 
     Args:
@@ -65,8 +65,8 @@ def check(method: ModuleType, critic: CriticConfig, *modules: ModuleType) -> Non
         critic: the run's critic.
         modules: the other entries that may fill columns: environment, rollout method, context policy.
     """
-    has = filled(critic, method, *modules)
-    for name in wanted(method):
+    has = filled_columns(critic, method, *modules)
+    for name in wanted_columns(method):
         if name not in has:
             how = HOW.get(name, "no part of this recipe fills it; `agentrl credit` takes steps that have it")
             raise ValueError(f"credit.name={name_of(method)} needs the column {name!r}: {how}")

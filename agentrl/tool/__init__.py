@@ -1,0 +1,65 @@
+"""What a tool is, and how a call is written, read, checked and carried out."""
+
+from agentrl.tool import action, calls
+from agentrl.tool.action import Turn
+from agentrl.tool.calls import (
+    Call,
+    Calls,
+    Format,
+    Malformed,
+    Span,
+    check_format_name,
+    format_names,
+    function_of,
+    load_format,
+    properties_of,
+)
+from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, open_runner, without_infra_error
+from agentrl.tool.code_text import Convention, describe_code, fenced_code, with_print
+from agentrl.tool.coroutines import run_all, settled, shared_loop
+from agentrl.tool.protocol import Tool, Toolbox, ToolError, ToolFault
+from agentrl.tool.random_calls import random_action
+from agentrl.tool.retrieval import Form, Passage, Retriever, write_passages
+from agentrl.tool.schema import ToolSpec, as_words, inlined, tool_spec, tool_specs
+
+__all__ = [
+    "Call",
+    "Calls",
+    "CodeResult",
+    "CodeRunner",
+    "CodeSession",
+    "Convention",
+    "Form",
+    "Format",
+    "Malformed",
+    "Passage",
+    "Retriever",
+    "Span",
+    "Tool",
+    "ToolError",
+    "ToolFault",
+    "ToolSpec",
+    "Toolbox",
+    "Turn",
+    "action",
+    "as_words",
+    "calls",
+    "check_format_name",
+    "describe_code",
+    "fenced_code",
+    "format_names",
+    "function_of",
+    "inlined",
+    "load_format",
+    "open_runner",
+    "properties_of",
+    "random_action",
+    "run_all",
+    "settled",
+    "shared_loop",
+    "tool_spec",
+    "tool_specs",
+    "with_print",
+    "without_infra_error",
+    "write_passages",
+]

@@ -112,7 +112,7 @@ def open_runner(section: Mapping[str, Any], where: str = "sandbox") -> CodeRunne
     return runner
 
 
-def fault(result: CodeResult) -> CodeResult:
+def without_infra_error(result: CodeResult) -> CodeResult:
     """The result, unless the sandbox itself failed: then ToolFault, so that the episode is retried and never scored."""
     if result.infra_error:
         raise ToolFault(f"the {result.backend} sandbox failed: {result.infra_error}")

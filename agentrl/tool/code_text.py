@@ -18,7 +18,7 @@ LINES_OF_TRACEBACK = 8
 SIDE = 128  # characters ToRL keeps of each end
 
 
-def describe(result: CodeResult, convention: Convention = "plain", limit: int = 2000) -> str:
+def describe_code(result: CodeResult, convention: Convention = "plain", limit: int = 2000) -> str:
     """What a model reads of a result.
 
     Args:

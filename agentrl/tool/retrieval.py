@@ -39,7 +39,7 @@ class Retriever(Protocol):
         ...
 
 
-def write(passages: Sequence[Passage], form: Form) -> str:
+def write_passages(passages: Sequence[Passage], form: Form) -> str:
     """Results in words, as the published code writes them (they are part of the prompt a model was trained on).
 
     search_r1: `Doc i(Title: t) text`, one a line (Search-R1, arXiv:2503.09516). verl: JSON of `Doc i (Title: t)`, text,

@@ -1,0 +1,24 @@
+"""An environment from a class or from functions."""
+
+from agentrl.tool_env.definition import Hooks, environment
+from agentrl.tool_env.instance import Done, SnapshotToolEnv, ToolEnv
+from agentrl.tool_env.listed import Listed
+from agentrl.tool_env.rows import read_rows
+from agentrl.tool_env.setup import Setup, ToolConfig
+from agentrl.tool_env.tasks import RowTasks, share_of_key
+from agentrl.tool_env.template_check import template_fit
+
+__all__ = [
+    "Done",
+    "Hooks",
+    "Listed",
+    "RowTasks",
+    "Setup",
+    "SnapshotToolEnv",
+    "ToolConfig",
+    "ToolEnv",
+    "environment",
+    "read_rows",
+    "share_of_key",
+    "template_fit",
+]

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agentrl.env.protocol import Verdict
-from agentrl.tool_env.environment import SnapshotToolEnv
+from agentrl.env import Verdict
+from agentrl.tool_env.instance import SnapshotToolEnv
 from agentrl.types import Observation, StepResult, Task
 
 

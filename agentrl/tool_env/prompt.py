@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agentrl.chat.template import Chat
-from agentrl.env.prompt import Parsed, Past, Shown
+from agentrl.chat import Chat
+from agentrl.env import Parsed, Past, Shown
+from agentrl.tool import Calls, Format, Malformed, Span
 from agentrl.tool import action as tool_action
-from agentrl.tool.calls import Calls, Format, Malformed, Span
 from agentrl.types import Observation, Status
 
 NUDGE = "no tool was called: call one, this task ends by a tool"

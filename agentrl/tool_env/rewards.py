@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from agentrl.tool.coroutines import settled
+from agentrl.tool import settled
 
 TERMINAL, STEP = "reward", "step_reward"  # a method named so, or so with _SIGNAL behind it
 

@@ -6,7 +6,7 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any
 
-from agentrl.config import read_text
+from agentrl.files import read_text
 
 Row = Mapping[str, Any]
 

@@ -13,9 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, field_validator
 
 from agentrl.config import merge, resolve
-from agentrl.tool import calls
-from agentrl.tool.protocol import Toolbox
-from agentrl.tool.schema import ToolSpec, tool_spec, tool_specs
+from agentrl.tool import Toolbox, ToolSpec, calls, tool_spec, tool_specs
 from agentrl.tool_env.rewards import TERMINAL, is_reward, pick, signal_of, takes
 from agentrl.tool_env.rows import Row, read_rows
 from agentrl.tool_env.tasks import RowTasks, Split
@@ -49,12 +47,12 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
     @field_validator("calls")
     @classmethod
     def _known(cls, name: str) -> str:
-        return calls.check_name(name)
+        return calls.check_format_name(name)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Setup:
-    """See `agentrl.tool_env.environment.environment`; every instance of one environment shares it.
+    """See `agentrl.tool_env.definition.environment`; every instance of one environment shares it.
 
     Attributes:
         module: where the environment's hooks are bound, by which a worker process finds it again.

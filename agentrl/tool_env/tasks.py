@@ -28,7 +28,7 @@ class RowTasks(Sequence[Task]):
         self._shared = {name for name, count in times.items() if count > 1}
         if split != "all":
             wanted = split == "test"
-            self._chosen = [i for i in self._chosen if (draw(f"{env}/{self._name(i)}") < test_share) == wanted]
+            self._chosen = [i for i in self._chosen if (share_of_key(f"{env}/{self._name(i)}") < test_share) == wanted]
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -62,6 +62,6 @@ class RowTasks(Sequence[Task]):
         return f"{self._env}/{name}#{number}" if name in self._shared else f"{self._env}/{name}"
 
 
-def draw(key: str) -> float:
+def share_of_key(key: str) -> float:
     """A number from 0 to 1 that the key decides."""
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from agentrl.chat.template import Chat, template_report
-from agentrl.env.prompt import Prompt
-from agentrl.tool import calls
-from agentrl.tool.calls import Call, Format, function_of, properties_of
+from agentrl.chat import Chat, template_report
+from agentrl.env import Prompt
+from agentrl.tool import Call, Format, calls, function_of, properties_of
 from agentrl.types import Message
 
 
-def report(chat: Chat, prompt: Prompt) -> str:
+def template_fit(chat: Chat, prompt: Prompt) -> str:
     """What a user should know of this template, a line each; empty if it fits.
 
     Args:
@@ -29,9 +28,9 @@ def _format_line(chat: Chat, form: Format, schemas: Sequence[object]) -> str:
     if chat.teaches(form.marks):
         return ""
     others = []
-    for name in calls.names():
+    for name in calls.format_names():
         try:
-            other = calls.load(name, schemas)  # type: ignore[arg-type]
+            other = calls.load_format(name, schemas)  # type: ignore[arg-type]
         except ValueError:
             continue
         if chat.teaches(other.marks):

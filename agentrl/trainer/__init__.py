@@ -1,0 +1,56 @@
+"""What learns: weights, critic, annotation, policy update, behaviour cloning."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentrl.trainer.annotation import Annotated, Annotator, annotate
+    from agentrl.trainer.cloning import clone
+    from agentrl.trainer.critic import critic_maker, trunk_gradient
+    from agentrl.trainer.gold_answer import Gold
+    from agentrl.trainer.kl_reward import charge_kl
+    from agentrl.trainer.learner import Learner
+    from agentrl.trainer.policy_update import update
+    from agentrl.trainer.prompt_values import Stream
+    from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
+
+__all__ = [
+    "Annotated",
+    "Annotator",
+    "CriticConfig",
+    "Gold",
+    "Learner",
+    "OptimConfig",
+    "Stream",
+    "UpdateConfig",
+    "annotate",
+    "charge_kl",
+    "clone",
+    "critic_maker",
+    "trunk_gradient",
+    "update",
+]
+
+_HOME = {
+    "Annotated": "agentrl.trainer.annotation",
+    "Annotator": "agentrl.trainer.annotation",
+    "CriticConfig": "agentrl.trainer.sections",
+    "Gold": "agentrl.trainer.gold_answer",
+    "Learner": "agentrl.trainer.learner",
+    "OptimConfig": "agentrl.trainer.sections",
+    "Stream": "agentrl.trainer.prompt_values",
+    "UpdateConfig": "agentrl.trainer.sections",
+    "annotate": "agentrl.trainer.annotation",
+    "charge_kl": "agentrl.trainer.kl_reward",
+    "clone": "agentrl.trainer.cloning",
+    "critic_maker": "agentrl.trainer.critic",
+    "trunk_gradient": "agentrl.trainer.critic",
+    "update": "agentrl.trainer.policy_update",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, its module imported when it is first asked for."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

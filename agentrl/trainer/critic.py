@@ -12,75 +12,21 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, Field, model_validator
 from torch import Tensor, nn
 
-from agentrl.appended import appended
-from agentrl.credit.method import Credit, forked
-from agentrl.graph.step_graph import StepGraph, Tokens, path_lengths
-from agentrl.model.forward import Network, network
-from agentrl.model.load import ModelConfig, load
-from agentrl.model.pack import Batch, microbatches, pack, token_rows
+from agentrl.credit import Credit
+from agentrl.graph import StepGraph, Tokens, first_sampled, forked, token_rows
+from agentrl.model import Batch, Network, load_model, microbatches, network, pack
+from agentrl.model.sections import ModelConfig
 from agentrl.trainer.float32_masters import HALF
 from agentrl.trainer.minibatch import split
 from agentrl.trainer.regularizers import value_loss
-
-
-class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Section [critic] of a recipe.
-
-    Attributes:
-        model: none; `head`, one linear layer on the policy's trunk; `own`, a model of its own that starts as a copy of
-            the policy (or is read from `path`).
-        path: folder or hub name of the own model; its vocabulary must be the policy's.
-        at: where values are read: `turn` or `token`.
-        high: a second head, whose value becomes `value_high` (HiPER's upper level).
-        trunk_coef: of a head's loss in the trunk's gradient, taken in the policy's own optimiser steps; 0 leaves the
-            trunk to the policy.
-        lr: learning rate (AdamW) of the head or the own model; turn-PPO's is ten times the actor's.
-        weight_decay, grad_clip: of the critic's optimiser.
-        clip: how far a value may move from the one it had before the update before its loss stops falling; None for
-            the plain square. Steps on several paths are never clipped.
-        epochs, minibatches: passes over the batch, optimiser steps a pass.
-        mean: `episode`, turns averaged in their episode, then episodes, so that long ones do not dominate; `value`,
-            all values alike.
-        warmup: first iterations in which the critic alone learns.
-    """
-
-    model: Literal["none", "head", "own"] = "none"
-    path: str | None = None
-    at: Literal["turn", "token"] = "turn"
-    high: bool = False
-    trunk_coef: float = Field(0.0, ge=0)
-    lr: float = Field(1e-5, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
-    grad_clip: float = Field(1.0, ge=0)
-    clip: float | None = Field(0.2, gt=0)
-    epochs: int = Field(1, ge=1)
-    minibatches: int = Field(1, ge=1)
-    mean: Literal["episode", "value"] = "episode"
-    warmup: int = Field(0, ge=0)
-
-    @model_validator(mode="after")
-    def _path_is_used(self) -> "CriticConfig":
-        if self.path is not None and self.model != "own":
-            raise ValueError(f"path is for model=own, this critic is {self.model!r}: drop one of them")
-        if self.trunk_coef and self.model != "head":
-            raise ValueError(f"trunk_coef is for model=head, this critic is {self.model!r}: drop one of them")
-        return self
-
-
-class Targets(NamedTuple):
-    """What a critic is fitted to, over the token table: `returns` [S, H] (NaN where there is none), the values
-    [S, H] before the update, and the share [S, H] of each in the loss (they sum to 1)."""
-
-    returns: np.ndarray
-    old: np.ndarray
-    share: np.ndarray
+from agentrl.trainer.sections import CriticConfig
+from agentrl.trainer.values import Targets, with_tails
 
 
 class Critic:
@@ -290,7 +236,7 @@ class Critic:
             raise ValueError(f"the critic's state is of another critic: {error}") from None
 
 
-def maker(config: CriticConfig, model: ModelConfig, seed: int) -> Callable[[Network], Critic] | None:
+def critic_maker(config: CriticConfig, model: ModelConfig, seed: int) -> Callable[[Network], Critic] | None:
     """What makes the critic of a configuration for a policy's network; None for no critic.
 
     Raises (when called):
@@ -302,7 +248,7 @@ def maker(config: CriticConfig, model: ModelConfig, seed: int) -> Callable[[Netw
     def make(policy: Network) -> Critic:
         if config.path is None:
             return Critic(config, policy)
-        trunk = load(model.model_copy(update={"path": config.path, "new": None, "lora": None}), seed).model
+        trunk = load_model(model.model_copy(update={"path": config.path, "new": None, "lora": None}), seed).model
         if trunk.config.get_text_config().vocab_size < policy.config.vocab_size:
             raise ValueError(
                 f"critic.path={config.path!r} has a smaller vocabulary than the policy: use a model of its family"
@@ -346,49 +292,10 @@ def _explained(targets: Targets) -> dict[str, float]:
     }
 
 
-def first_sampled(tokens: Tokens) -> np.ndarray:
-    """[S] bool, the first sampled token of each row that has one."""
-    index = np.flatnonzero(tokens.sampled)
-    first = np.zeros(len(tokens.ids), bool)
-    first[index[np.unique(token_rows(tokens)[index], return_index=True)[1]]] = True
-    return first
-
-
-def with_tails(graph: StepGraph, rows: np.ndarray) -> tuple[Tokens, np.ndarray, np.ndarray]:
-    """The token table with one more row for the tail of each truncated episode among `rows`.
-
-    Such a row continues its episode's last step (or is a prompt of its own, where the context policy writes one every
-    turn) and ends in a place-holder marked as sampled, so that a value can be read before it.
-
-    Returns:
-        The table, the numbers of the new rows, and the rows they follow.
-    """
-    assert graph.tokens is not None
-    tokens, tails = graph.tokens, graph.tails
-    order = np.unique(graph.episode, return_index=True)[1]  # [E] first row of each episode
-    number = np.argsort(np.argsort(order))[np.unique(graph.episode, return_inverse=True)[1]]  # [N] place of its episode
-    cut = rows[(graph.last & graph.truncated)[rows]]
-    if not len(tails) or not len(cut):
-        return tokens, np.zeros(0, np.int64), np.zeros(0, np.int64)
-    offsets, flat = tails["tail_offsets"], tails["tail_ids"]
-    continues = tails.get("tail_continues", np.ones(len(offsets) - 1, bool))
-    cut = cut[(np.diff(offsets) > 0)[number[cut]]]
-    pieces = [np.append(flat[offsets[e] : offsets[e + 1]], 0) for e in number[cut]]
-    linked = continues[number[cut]].astype(bool)
-    longer = appended(
-        tokens,
-        pieces,
-        [np.arange(len(piece)) == len(piece) - 1 for piece in pieces],
-        np.where(linked, cut, -1),
-        np.where(linked, path_lengths(tokens)[cut], 0),
-    )
-    return longer, len(graph) + np.arange(len(cut)), cut
-
-
 Beside = Callable[[np.ndarray], None]  # what else adds its gradient before an optimiser step on these rows
 
 
-def beside(critic: Critic | None, graph: StepGraph, credit: Credit, max_tokens: int) -> Beside | None:
+def trunk_gradient(critic: Critic | None, graph: StepGraph, credit: Credit, max_tokens: int) -> Beside | None:
     """A critic's share in the policy's own optimiser steps (`trunk_coef`), if it has one."""
     if critic is None or not critic.shared or not critic.config.trunk_coef:
         return None

@@ -4,38 +4,15 @@ Letters: N steps, T tokens of a micro-batch.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import BaseModel, Field
 from torch import Tensor
 
 from agentrl.loss import LossInputs
 from agentrl.trainer.regularizers import band_weight, entropy_band
-
-
-class EpoConfig(BaseModel, frozen=True, extra="forbid"):
-    """The loss gains -coef * (entropy - weight * w * band), with `entropy_band` and w from `band_weight`.
-
-    Attributes:
-        coef: of entropy bonus and band together, beside update.entropy_coef; 0 turns both off. The paper's 0.001.
-        weight: of the band inside the term.
-        low, high: the band, as multiples of the mean entropy of past updates at the same turn.
-        penalty: of a token outside the band, or with `differentiable` of a nat outside it.
-        mode: judge each token's entropy, or each step's mean.
-        decay: let w fall over the stage's updates, else w = 1.
-        differentiable: the paper's reading with a gradient; as released the band is a constant.
-    """
-
-    coef: float = Field(0.0, ge=0)
-    weight: float = Field(1.0, ge=0)
-    low: float = Field(0.8, ge=0)
-    high: float = Field(1.2, ge=0)
-    penalty: float = Field(0.1, ge=0)
-    mode: Literal["token", "step"] = "token"
-    decay: bool = True
-    differentiable: bool = False
+from agentrl.trainer.sections import EpoConfig
 
 
 class PastEntropy:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agentrl.appended import appended, prompt_lengths
-from agentrl.graph.step_graph import PLAYED, StepGraph
+from agentrl.graph import PLAYED, StepGraph, append_rows, prompt_lengths
 
 if TYPE_CHECKING:
     from agentrl.trainer.learner import Learner
@@ -33,14 +32,14 @@ class Gold:
 
     def columns(self, graph: StepGraph, learner: "Learner", max_tokens: int) -> dict[str, np.ndarray]:
         """See the class."""
-        from agentrl.trainer.annotate import logprobs
+        from agentrl.trainer.annotation import logprobs
 
         assert graph.tokens is not None, "the gold answer's log-probability needs tokens"
         rows, answers = self._asked(graph)
         out = {name: np.full(len(graph), np.nan) for name in FILLS}
         if not len(rows):
             return out
-        table = appended(
+        table = append_rows(
             graph.tokens, answers, [np.ones(len(a), bool) for a in answers], rows, prompt_lengths(graph.tokens)[rows]
         )
         new = len(graph) + np.arange(len(rows))

@@ -3,12 +3,10 @@
 import numpy as np
 import torch
 
-from agentrl.graph.segments import tree_down
-from agentrl.graph.step_graph import StepGraph
-from agentrl.model.pack import decisions, token_rows
-from agentrl.trainer.annotate import Annotated, trained_rows
+from agentrl.graph import StepGraph, decisions, token_rows, tree_down
+from agentrl.trainer.annotation import Annotated, trained_rows
 from agentrl.trainer.regularizers import kl_term
-from agentrl.trainer.update import UpdateConfig
+from agentrl.trainer.sections import UpdateConfig
 
 
 def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:

@@ -6,49 +6,22 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from pydantic import BaseModel, Field
 from torch import Tensor, nn
 
-from agentrl.model.forward import Network, network
-from agentrl.model.pack import Sharing
+from agentrl.model import Network, Sharing, network
 from agentrl.trainer.critic import Critic
 from agentrl.trainer.entropy_band import PastEntropy
 from agentrl.trainer.float32_masters import Masters
+from agentrl.trainer.sections import OptimConfig
 
 log = logging.getLogger(__name__)
 
 
-class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """The optimiser. All lengths are in updates (calls of `update` or `clone`), not in optimiser steps.
-
-    Attributes:
-        name: adamw; or muon, which takes the matrices between embedding and head and leaves the rest to
-            AdamW.
-        lr: of AdamW.
-        muon_lr: of Muon.
-        weight_decay: of tensors with two or more dimensions.
-        betas: of AdamW.
-        warmup: updates over which the rate rises linearly.
-        schedule: constant, or cosine from the end of the warm-up to 0 at the last update or, if that comes first,
-            where the run's budget (run.tokens, run.calls) is spent.
-        grad_clip: largest norm of all gradients together; 0 for no limit.
-    """
-
-    name: Literal["adamw", "muon"] = "adamw"
-    lr: float = Field(1e-6, ge=0)
-    muon_lr: float = Field(0.01, ge=0)
-    weight_decay: float = Field(0.01, ge=0)
-    betas: tuple[float, float] = (0.9, 0.999)
-    warmup: int = Field(0, ge=0)
-    schedule: Literal["constant", "cosine"] = "constant"
-    grad_clip: float = Field(1.0, ge=0)
-
-
 class ModelAndTokenizer(Protocol):
-    """What a learner is made of (`agentrl.model.load.Loaded` is one)."""
+    """What a learner is made of (`agentrl.model.loading.Loaded` is one)."""
 
     @property
     def model(self) -> Any: ...

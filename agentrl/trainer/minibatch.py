@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from agentrl.graph.step_graph import StepGraph
+from agentrl.graph import StepGraph
 
 
 def split(

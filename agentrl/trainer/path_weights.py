@@ -11,10 +11,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from agentrl.credit.method import Credit, select
-from agentrl.graph.segments import levels
-from agentrl.graph.step_graph import StepGraph, paths
-from agentrl.model.pack import Aggregation, aggregation_weights, decisions, token_rows
+from agentrl.credit import Credit
+from agentrl.graph import StepGraph, decisions, levels, paths, select, token_rows
+from agentrl.trainer.sections import Aggregation
 
 
 class Copies(NamedTuple):
@@ -75,7 +74,7 @@ def aggregate(
     norm_tokens: int | None,
 ) -> np.ndarray:
     """[C] what each decision of a copy counts, the denominators over all of `copies` (see
-    `agentrl.model.pack.aggregation_weights`)."""
+    `agentrl.trainer.path_weights.aggregation_weights`)."""
     assert graph.tokens is not None
     n_tokens = np.bincount(token_rows(graph.tokens), decisions(graph.tokens), len(graph))[copies.row]  # [C]
     key = np.arange(len(copies.row)) if sequence == "step" else copies.path  # [C]
@@ -98,3 +97,41 @@ def roots(parent: np.ndarray) -> np.ndarray:
     for rows in levels(parent)[1:]:
         root[rows] = root[parent[rows]]
     return root
+
+
+def aggregation_weights(
+    n_tokens: np.ndarray,
+    multiplicity: np.ndarray,
+    key: np.ndarray,
+    how: Aggregation = "token-mean",
+    norm_tokens: int | None = None,
+) -> np.ndarray:
+    """What each decision of a row counts in the loss of a mini-batch, its denominator taken over the whole mini-batch.
+
+    Args:
+        n_tokens: [N] decisions of each row.
+        multiplicity: [N] float, how often each row counts (paths through it, times its weight); 0 leaves it
+            out.
+        key: [N] the sequence of each row: a step (prompt and response, as in verl) or an episode.
+        how: token-mean: 1 / decisions. seq-mean-token-sum: 1 / sequences. seq-mean-token-mean: 1 / sequences
+            / the sequence's decisions. seq-mean-token-sum-norm: 1 / sequences / norm_tokens (verl divides the
+            sum over sequences by the padded length alone; here it is a mean over sequences, as its name
+            says).
+        norm_tokens: decisions a sequence is normalised by; None takes the longest sequence of the mini-batch.
+
+    Returns:
+        [N] float64, to be multiplied by a row's P, M and W (see `agentrl.credit.method.Credit`).
+    """
+    if how == "token-mean":
+        return np.full(len(n_tokens), 1.0 / max(float((n_tokens * multiplicity).sum()), 1e-300))
+    key = np.unique(key, return_inverse=True)[1]  # [N]
+    length = np.bincount(key, n_tokens * (multiplicity > 0), minlength=1)  # decisions of each sequence
+    times = np.zeros(len(length))  # how often each sequence counts
+    np.maximum.at(times, key, np.where(n_tokens > 0, multiplicity, 0.0))
+    divisor = np.ones(len(length))
+    if how == "seq-mean-token-mean":
+        divisor = np.maximum(length, 1)
+    elif how == "seq-mean-token-sum-norm":
+        divisor = np.full(len(length), norm_tokens or max(length.max(initial=1), 1))
+    weights: np.ndarray = 1.0 / (max(float(times.sum()), 1e-300) * divisor[key])  # [N]
+    return weights

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentrl.credit.method import forked
-from agentrl.graph.step_graph import PLAYED, StepGraph, Tokens
-from agentrl.model.pack import decisions, token_rows
+from agentrl.graph import PLAYED, StepGraph, Tokens, decisions, forked, token_rows
 
 if TYPE_CHECKING:
     from agentrl.trainer.learner import Learner
@@ -57,7 +55,7 @@ class Stream:
 
     def _moved(self, prompt: str, learner: "Learner", max_tokens: int) -> float:
         """Mean |log-prob now - log-prob then| over the decisions of the prompt's last answer; 0 if there is none."""
-        from agentrl.trainer.annotate import logprobs
+        from agentrl.trainer.annotation import logprobs
 
         tokens = self.answers.get(prompt)
         if tokens is None:

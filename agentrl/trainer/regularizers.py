@@ -5,13 +5,11 @@ the caller's aggregation weights and summed. Letters: T tokens, V values (steps 
 """
 
 import math
-from typing import Literal
 
 import torch
-from pydantic import BaseModel, Field
 from torch import Tensor
 
-KlForm = Literal["k1", "abs", "k2", "k3"]
+from agentrl.trainer.sections import KlForm
 
 
 def kl_term(logprob: Tensor, reference: Tensor, form: KlForm) -> Tensor:
@@ -74,12 +72,6 @@ def band_weight(epoch: int, epochs: int) -> float:
     if epoch <= half:
         return 1 - 0.2 * (1 - math.exp(-2 * epoch / half))
     return 0.8 * math.exp(-3 * min((epoch - half) / half, 1.0))
-
-
-class LldsConfig(BaseModel, frozen=True, extra="forbid"):
-    """coef: of `likelihood_guard`; 0 turns it off, the paper's is about 0.1."""
-
-    coef: float = Field(0.0, ge=0)
 
 
 def likelihood_guard(logprob: Tensor, old_logprob: Tensor, positive: Tensor, negative: Tensor, step: Tensor) -> Tensor:

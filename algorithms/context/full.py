@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
-from agentrl.chat.template import Chat
-from agentrl.env.prompt import Prompt, continues
-from agentrl.rollout.context import Ask, History, appended, continued, fresh
+from agentrl.chat import Chat
+from agentrl.env import Prompt, continues
+from agentrl.rollout import Ask, History, appended, continued, fresh
 from agentrl.types import Message
 
 

@@ -6,8 +6,8 @@ pairs, the current observation, the admissible actions.
 
 from pydantic import BaseModel, Field
 
-from agentrl.env.prompt import Prompt
-from agentrl.rollout.context import Ask, History, fresh
+from agentrl.env import Prompt
+from agentrl.rollout import Ask, History, fresh
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):

@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from pydantic import BaseModel, Field
 
-from agentrl.chat.template import Chat
-from agentrl.env.prompt import Prompt
-from agentrl.rollout.context import Ask, History, fresh
+from agentrl.chat import Chat
+from agentrl.env import Prompt
+from agentrl.rollout import Ask, History, fresh
 from agentrl.types import Rewrite
 
 

@@ -15,12 +15,18 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from agentrl.algorithms._subgoals import FILLS as FILLS
+from agentrl.algorithms._subgoals import Subgoals
 from agentrl.algorithms.context import full
-from agentrl.env.prompt import Parsed, Past, Prompt
-from agentrl.rollout.context import Ask, History
+from agentrl.env import Parsed, Past, Prompt
+from agentrl.rollout import Ask, History
 from agentrl.types import Observation, Status
 
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
+
+
+def filler(config: "Config") -> Subgoals:
+    """What finds the sub-goals in the answers."""
+    return Subgoals()
 
 
 class Config(full.Config, frozen=True):

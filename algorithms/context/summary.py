@@ -13,8 +13,8 @@ from dataclasses import replace
 from pydantic import BaseModel, Field
 
 from agentrl.algorithms.context import full
-from agentrl.env.prompt import Prompt
-from agentrl.rollout.context import Ask, History, continued, fresh
+from agentrl.env import Prompt
+from agentrl.rollout import Ask, History, continued, fresh
 from agentrl.types import Rewrite
 
 

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentrl.credit.method import Credit, where
-from agentrl.graph.segments import broadcast, mean
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, where
+from agentrl.graph import StepGraph, broadcast, mean
 
 
 class TokenRows(NamedTuple):

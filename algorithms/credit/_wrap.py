@@ -9,8 +9,8 @@ from pydantic import BeforeValidator
 
 from agentrl import catalogue
 from agentrl.config import validate
-from agentrl.credit.method import Credit, require
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, require
+from agentrl.graph import StepGraph
 
 
 def _parsed(given: Any) -> Any:

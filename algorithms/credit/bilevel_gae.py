@@ -15,9 +15,8 @@ from pydantic import Field
 
 from agentrl.algorithms.credit._tokens import token_credit, token_rows
 from agentrl.algorithms.credit.turn_ppo import bootstrap_value
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import following, gae, whiten
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph, following, gae, whiten
 
 PAPER = "RAGEN, arXiv:2504.20073; VAGEN"
 NEEDS = ("token_value",)

@@ -7,8 +7,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from agentrl.algorithms.credit._wrap import Nested, inner
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph
 
 PAPER = "combinator: clipped advantages"
 WRAPS = True

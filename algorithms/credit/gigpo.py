@@ -18,10 +18,8 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from agentrl.algorithms.credit import grpo
-from agentrl.credit.method import Credit
-from agentrl.graph.segments import count, group_norm, keys, scan
-from agentrl.graph.similarity import similar_states
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit
+from agentrl.graph import StepGraph, count, group_norm, keys, scan, similar_states
 
 PAPER = "GiGPO, arXiv:2505.10978"
 NEEDS = ("state",)

@@ -20,10 +20,8 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit.graph_gpo import merged_edges
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.merged_values import graph_values
-from agentrl.graph.segments import group_norm, keys
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph, graph_values, group_norm, keys
 
 PAPER = "GRAFT, successor of GraphGPO (arXiv:2605.26684)"
 NEEDS = ("state",)

@@ -15,10 +15,8 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit import grpo
-from agentrl.credit.method import Credit
-from agentrl.graph.merged_values import graph_values
-from agentrl.graph.segments import Singleton, group_max, group_norm, keys
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit
+from agentrl.graph import Singleton, StepGraph, graph_values, group_max, group_norm, keys
 
 PAPER = "GraphGPO, arXiv:2605.26684"
 NEEDS = ("state",)

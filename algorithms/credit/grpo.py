@@ -15,9 +15,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import Singleton, Std, group_norm
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import Singleton, Std, StepGraph, group_norm
 
 PAPER = "GRPO, arXiv:2402.03300"
 

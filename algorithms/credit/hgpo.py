@@ -15,9 +15,8 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit import gigpo, grpo
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import Singleton, Std, context_key, depth, group_norm, keys
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import Singleton, Std, StepGraph, context_key, depth, group_norm, keys
 
 PAPER = "HGPO, arXiv:2602.22817"
 NEEDS = ("state",)

@@ -21,9 +21,8 @@ from pydantic import Field
 
 from agentrl.algorithms._subgoals import ACTION, SUBGOAL, SWITCH
 from agentrl.algorithms.credit.turn_ppo import bootstrap_value
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import broadcast, following, scan, whiten
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph, broadcast, following, scan, whiten
 
 PAPER = "HiPER, arXiv:2602.16165"
 NEEDS = ("value", "value_high")

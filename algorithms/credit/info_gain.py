@@ -23,9 +23,8 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit.grpo import votes
-from agentrl.credit.method import Credit, Options, where
-from agentrl.graph.segments import broadcast, following, group_norm, keys, mean, moments, scan
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options, where
+from agentrl.graph import StepGraph, broadcast, following, group_norm, keys, mean, moments, scan
 
 PAPER = "IGPO, arXiv:2510.14967"
 READS = ("gold_logprob", "gold_logprob_start")

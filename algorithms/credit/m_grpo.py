@@ -18,9 +18,8 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit.grpo import votes
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import Singleton, Std, group_norm, keys
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import Singleton, Std, StepGraph, group_norm, keys
 
 PAPER = "M-GRPO, arXiv:2511.13288"
 CALLS = True  # of a run: one agent alone has nobody to be aligned with

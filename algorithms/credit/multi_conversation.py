@@ -13,9 +13,8 @@ from types import MappingProxyType
 from pydantic import Field
 
 from agentrl.algorithms.credit.grpo import among_episodes
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import Singleton, Std
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import Singleton, Std, StepGraph
 
 PAPER = "MemAgent, arXiv:2507.02259; SUPO, arXiv:2510.06727"
 

@@ -12,9 +12,8 @@ from pydantic import Field
 
 from agentrl.algorithms.credit._tokens import token_credit, token_rows
 from agentrl.algorithms.credit.turn_ppo import bootstrap_value
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import following, scan
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph, following, scan
 
 PAPER = "POAD, arXiv:2405.15821"
 NEEDS = ("token_value",)

@@ -11,9 +11,8 @@ from typing import Literal
 from pydantic import Field
 
 from agentrl.algorithms.credit.grpo import penalised_score, votes
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import Singleton, leave_one_out
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import Singleton, StepGraph, leave_one_out
 
 PAPER = "RLOO, arXiv:2402.14740"
 

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field, field_validator
 
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import Singleton, Std, group_norm, keys
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import Singleton, Std, StepGraph, group_norm, keys
 
 CANDIDATES = True
 PAPER = "AT-GRPO, arXiv:2510.11062; mmGRPO, arXiv:2508.04660"

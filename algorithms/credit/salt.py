@@ -15,9 +15,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from agentrl.algorithms.credit import grpo, rloo
-from agentrl.credit.method import Credit
-from agentrl.graph.segments import context_key, count, keys, mean
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit
+from agentrl.graph import StepGraph, context_key, count, keys, mean
 
 PAPER = "SALT, arXiv:2510.20022"
 NEEDS = ("state", "action")

@@ -11,9 +11,8 @@ Rewards of inner nodes do not count.
 import numpy as np
 from pydantic import Field
 
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import Std, group_norm, keys, tree_up
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import Std, StepGraph, group_norm, keys, tree_up
 
 PAPER = "SPO (segments, tree form), arXiv:2505.23564"
 NEEDS = ("tree",)

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from agentrl.credit.method import Credit, Options, where
-from agentrl.graph.segments import whiten
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options, where
+from agentrl.graph import StepGraph, whiten
 
 PAPER = "SPO (single stream), arXiv:2509.13232"
 READS = ("value",)

@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from agentrl.algorithms.credit._wrap import Nested, Numbers, Words, inner
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph
 
 PAPER = "combinator: weighted sum of methods"
 WRAPS = True

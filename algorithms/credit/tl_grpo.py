@@ -10,9 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit.grpo import votes
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import Singleton, Std, group_norm, keys
-from agentrl.graph.step_graph import PLAYED, StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import PLAYED, Singleton, Std, StepGraph, group_norm, keys
 
 PAPER = "TL-GRPO, arXiv:2601.16480"
 NEEDS = ("state",)

@@ -17,9 +17,8 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit.grpo import votes
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import Singleton, Std, broadcast, group_norm, keys
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import Singleton, Std, StepGraph, broadcast, group_norm, keys
 
 PAPER = "Tree-GRPO, arXiv:2509.21240"
 NEEDS = ("tree",)

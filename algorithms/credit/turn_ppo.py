@@ -14,9 +14,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from agentrl.credit.method import Credit, Options, where
-from agentrl.graph.segments import following, gae, whiten
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options, where
+from agentrl.graph import StepGraph, following, gae, whiten
 
 PAPER = "turn-PPO, arXiv:2512.17008"
 NEEDS = ("value",)

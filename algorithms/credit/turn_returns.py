@@ -16,9 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit import grpo
-from agentrl.credit.method import Credit, where
-from agentrl.graph.segments import following, group_norm, keys, scan
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, where
+from agentrl.graph import StepGraph, following, group_norm, keys, scan
 
 PAPER = "Group Turn PO, arXiv:2511.14846; UI-S1; EAPO, arXiv:2511.07327; Step-GRPO"
 

@@ -8,9 +8,8 @@ is 0.
 
 import numpy as np
 
-from agentrl.credit.method import Credit, Options, where
-from agentrl.graph.segments import following, scan
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options, where
+from agentrl.graph import StepGraph, following, scan
 
 PAPER = "VinePPO, arXiv:2410.01679"
 READS = ("value",)

@@ -7,9 +7,8 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.algorithms.credit._wrap import Nested, inner
-from agentrl.credit.method import Credit, Options
-from agentrl.graph.segments import whiten
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, Options
+from agentrl.graph import StepGraph, whiten
 
 PAPER = "combinator: whitened advantages"
 WRAPS = True

@@ -4,7 +4,7 @@ advantage.
 The loss of a token is P * l(u, +1) + M * l(u, -1) with P, M >= 0 the step's positive and negative advantage
 mass and l(u, s) the loss at advantage s; on a chain one of P and M is 0 and this is the usual loss at A = P -
 M. Aggregation (token mean, sequence mean of token means or sums, constant length) is
-`agentrl.model.pack.aggregation_weights`, whose denominator is counted over the whole mini-batch, so that
+`agentrl.trainer.path_weights.aggregation_weights`, whose denominator is counted over the whole mini-batch, so that
 micro-batches are summed; a preset's docstring names its own.
 
 Letters: T tokens, K groups of tokens (steps, segments or episodes).

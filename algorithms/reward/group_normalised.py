@@ -16,9 +16,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from agentrl.algorithms.reward.weighted_sum import total
-from agentrl.credit.rewards import ends, filled, on_ends, signal, totals
-from agentrl.graph.segments import Std, group_norm, keys, whiten
-from agentrl.graph.step_graph import PLAYED, StepGraph
+from agentrl.credit import ends, filled, on_ends, signal, totals
+from agentrl.graph import PLAYED, Std, StepGraph, group_norm, keys, whiten
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):

@@ -8,8 +8,8 @@ of the sub-task. Released code (MrlX), a different function: `released_sub_rewar
 import numpy as np
 from pydantic import BaseModel
 
-from agentrl.credit.rewards import ends, on_ends, signal, totals
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import ends, on_ends, signal, totals
+from agentrl.graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):

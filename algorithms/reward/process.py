@@ -11,9 +11,8 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel
 
-from agentrl.credit.rewards import signal
-from agentrl.graph.segments import following
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import signal
+from agentrl.graph import StepGraph, following
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):

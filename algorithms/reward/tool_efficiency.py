@@ -16,8 +16,8 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.credit.rewards import ends, on_ends, signal, totals
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import ends, on_ends, signal, totals
+from agentrl.graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):

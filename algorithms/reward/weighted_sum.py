@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.credit.rewards import filled, signal
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import filled, signal
+from agentrl.graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):

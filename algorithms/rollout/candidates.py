@@ -15,9 +15,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.graph.step_graph import CANDIDATE
-from agentrl.rollout.expansion import Branch, Expansion, adopt, lost
-from agentrl.rollout.records import EpisodeRecord
+from agentrl.graph import CANDIDATE
+from agentrl.rollout import Branch, EpisodeRecord, Expansion, adopt, lost
 from agentrl.types import Status
 
 FILLS = ("candidate",)

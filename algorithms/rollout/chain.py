@@ -2,8 +2,7 @@
 
 from pydantic import BaseModel
 
-from agentrl.rollout.expansion import Expansion
-from agentrl.rollout.records import EpisodeRecord
+from agentrl.rollout import EpisodeRecord, Expansion
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):

@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.rollout.expansion import Branch, Expansion, lost
-from agentrl.rollout.records import EpisodeRecord, StepRecord
+from agentrl.rollout import Branch, EpisodeRecord, Expansion, StepRecord, lost
 
 FILLS = ("tree",)
 ENTROPY = True

@@ -18,8 +18,7 @@ from itertools import groupby
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
-from agentrl.rollout.expansion import Branch, Expansion, adopt, lost
-from agentrl.rollout.records import EpisodeRecord
+from agentrl.rollout import Branch, EpisodeRecord, Expansion, adopt, lost
 
 FILLS = ("tree",)
 

@@ -11,9 +11,8 @@ whose probes all failed is lost.
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.graph.step_graph import PROBE
-from agentrl.rollout.expansion import Branch, Expansion, lost
-from agentrl.rollout.records import EpisodeRecord
+from agentrl.graph import PROBE
+from agentrl.rollout import Branch, EpisodeRecord, Expansion, lost
 from agentrl.types import Status
 
 FILLS = ("value",)

@@ -10,8 +10,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from agentrl.algorithms.sampler import uniform
-from agentrl.graph.segments import moments
-from agentrl.graph.step_graph import StepGraph
+from agentrl.graph import StepGraph, moments
 from agentrl.types import Task
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from pydantic import BaseModel
 
-from agentrl.graph.step_graph import StepGraph
-from agentrl.rollout.sampler import ENDLESS
+from agentrl.env import ENDLESS
+from agentrl.graph import StepGraph
 from agentrl.types import Task
 
 

@@ -6,7 +6,7 @@ Games are generated on the spot, or are the published data, or files of your own
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentrl.env.protocol import Env, Expert
+from agentrl.env import Env, Expert
 from agentrl.envs.alfworld.check import check
 from agentrl.envs.alfworld.env import AlfworldEnv
 from agentrl.envs.alfworld.experts import EXPERTS, make_expert

@@ -14,7 +14,7 @@ Numbers may be left out; those above are the defaults. An expert repeats itself 
 
 from typing import Protocol
 
-from agentrl.env.protocol import Env, Expert, Move
+from agentrl.env import Env, Expert, Move
 from agentrl.envs.alfworld.draw import Draw
 from agentrl.envs.alfworld.engine import Engine
 from agentrl.envs.alfworld.explorer import Explorer

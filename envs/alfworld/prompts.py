@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from agentrl.env.prompt import Parsed, Past
+from agentrl.env import Parsed, Past
 from agentrl.envs.alfworld.words import TASK, WELCOME
 from agentrl.types import Observation, Status
 

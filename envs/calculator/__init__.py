@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from agentrl.env.protocol import Env
+from agentrl.env import Env
 from agentrl.envs.calculator.environment import Problems, prompt, tasks
 from agentrl.envs.calculator.players import EXPERTS, Player, make_expert
 from agentrl.envs.calculator.problem import Config

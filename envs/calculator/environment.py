@@ -5,15 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl.env.prompt import Parsed, Past, Prompt
+from agentrl.env import Parsed, Past, Prompt
 from agentrl.envs.calculator import notebook
 from agentrl.envs.calculator.problem import NEXT, Calculator, Config
 from agentrl.envs.calculator.stories import PARTS, ROOM, Part, write
 from agentrl.tool import action as tool_action
-from agentrl.tool_env.environment import environment
-from agentrl.tool_env.listed import Listed
-from agentrl.tool_env.rows import read_rows
-from agentrl.tool_env.tasks import RowTasks
+from agentrl.tool_env import Listed, RowTasks, environment, read_rows
 from agentrl.types import Observation, Status
 
 hooks = environment(Calculator, rows=[], config=Config, snapshots=True, module=__name__)

@@ -1,7 +1,7 @@
 """The tool environment whose story is read line by line; see `environment` for the other."""
 
 from agentrl.envs.calculator.problem import Config, Notebook
-from agentrl.tool_env.environment import environment
+from agentrl.tool_env import environment
 
 hooks = environment(Notebook, rows=[], config=Config, snapshots=True, module=__name__, name="calculator")
 make = hooks.make  # bound here, where a pickled instance looks for it

@@ -11,7 +11,7 @@ All but random know how the problem was made; what they do, failures included, m
 import math
 import random
 
-from agentrl.env.protocol import Env, Move
+from agentrl.env import Env, Move
 from agentrl.envs.calculator.environment import Problems
 from agentrl.envs.calculator.problem import NEXT, ordered
 from agentrl.envs.calculator.stories import Event, Step, work_out

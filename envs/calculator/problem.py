@@ -9,10 +9,9 @@ from typing import Literal
 from pydantic import Field
 
 from agentrl.config import resolve
+from agentrl.tool import ToolError
 from agentrl.tool import action as tool_action
-from agentrl.tool.protocol import ToolError
-from agentrl.tool_env.environment import Done
-from agentrl.tool_env.setup import ToolConfig
+from agentrl.tool_env import Done, ToolConfig
 
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 ASK = " Answer with the number alone."

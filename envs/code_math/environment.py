@@ -7,15 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env.prompt import Parsed, Past, Prompt
-from agentrl.env.protocol import Env, Move
+from agentrl.env import Env, Move, Parsed, Past, Prompt
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
 from agentrl.tool import action as tool_action
-from agentrl.tool_env.environment import environment
-from agentrl.tool_env.listed import Listed
-from agentrl.tool_env.rows import read_rows
-from agentrl.tool_env.tasks import RowTasks
+from agentrl.tool_env import Listed, RowTasks, environment, read_rows
 from agentrl.types import Observation, Status, Task
 
 SYSTEM = "Solve the problem. You may run Python code. Give the final answer in \\boxed{}."

@@ -10,11 +10,19 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from agentrl.envs.code_math.answers import boxed, final_answer, same
+from agentrl.tool import (
+    CodeResult,
+    CodeRunner,
+    CodeSession,
+    Convention,
+    describe_code,
+    fenced_code,
+    open_runner,
+    with_print,
+    without_infra_error,
+)
 from agentrl.tool import action as tool_action
-from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, fault, open_runner
-from agentrl.tool.code_text import Convention, describe, fenced_code, with_print
-from agentrl.tool_env.environment import Done
-from agentrl.tool_env.setup import ToolConfig
+from agentrl.tool_env import Done, ToolConfig
 
 NUMBER = re.compile(r"-?\d+")
 OPERATORS = ("+", "-", "*", "//", "%")
@@ -103,7 +111,7 @@ class Problem:
         result = self._run(with_print(code) if config.print_last else code)
         self._ran.append(code)
         self._well, self._badly = self._well + result.ok, self._badly + (not result.ok)
-        text = describe(result, config.convention)
+        text = describe_code(result, config.convention)
         self._note(text)
         return f"```output\n{text}\n```" if config.convention == "torl" else text
 
@@ -111,8 +119,8 @@ class Problem:
         if self._session is None:
             self._session = runner_of(self._config).session(stateful=self._config.stateful)
             for earlier in self._ran if self._config.stateful else ():
-                fault(self._session.run(earlier, self._config.timeout_s))
-        return fault(self._session.run(code, self._config.timeout_s))
+                without_infra_error(self._session.run(earlier, self._config.timeout_s))
+        return without_infra_error(self._session.run(code, self._config.timeout_s))
 
     def _note(self, text: str) -> None:
         """Remember the numbers in a text."""

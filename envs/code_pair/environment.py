@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env.prompt import Prompt
-from agentrl.env.protocol import Env, Move
+from agentrl.env import Env, Move, Prompt
 from agentrl.envs import code_repair
 from agentrl.envs.code_pair.writer import PENDING, Config, Writer, hooks
 from agentrl.envs.code_repair.environment import Compact
 from agentrl.envs.code_repair.tasks import offered_edit, solvable
 from agentrl.envs.code_repair.workspace import runner_of
 from agentrl.envs.code_test.environment import EXPERTS, slips_of
+from agentrl.tool import Call
 from agentrl.tool import action as tool_action
-from agentrl.tool.calls import Call
-from agentrl.tool_env.listed import Listed
-from agentrl.tool_env.tasks import RowTasks
+from agentrl.tool_env import Listed, RowTasks
 from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
 
 __all__ = ["EXPERTS", "CodePair", "agents", "expert", "prompt", "tasks"]

@@ -11,7 +11,7 @@ from agentrl.envs.code_repair.tasks import edits
 from agentrl.envs.code_repair.workspace import Workspace
 from agentrl.envs.code_test.environment import ask
 from agentrl.tool import action as tool_action
-from agentrl.tool_env.environment import environment
+from agentrl.tool_env import environment
 
 SYSTEM = "You repair Python code. Look at the files, change them, have them tested, and submit."
 ROLE = (

@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env.prompt import Parsed, Past, Prompt
-from agentrl.env.protocol import Env, Move
+from agentrl.env import Env, Move, Parsed, Past, Prompt
 from agentrl.envs.code_repair.tasks import edits, offered_edit
 from agentrl.envs.code_repair.workspace import Config, Workspace, runner_of
 from agentrl.tool import action as tool_action
-from agentrl.tool_env.environment import environment
-from agentrl.tool_env.listed import Listed
+from agentrl.tool_env import Listed, environment
 from agentrl.types import Observation, Status, Task
 
 SYSTEM = "You repair Python code. Look at the files, change them, run the tests, and submit."

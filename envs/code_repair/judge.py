@@ -9,7 +9,7 @@ import ast
 import json
 from collections.abc import Mapping, Sequence
 
-from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, fault
+from agentrl.tool import CodeResult, CodeRunner, CodeSession, without_infra_error
 
 RUN_TESTS = """
 import glob, importlib, sys
@@ -81,7 +81,7 @@ class Verdict:
 def run_tests(runner: CodeRunner, files: Mapping[str, str], timeout_s: float) -> CodeResult:
     """The visible tests of a workspace, in a fresh sandbox; ToolFault if that fails."""
     with _closing(runner.session(files, stateful=False)) as session:
-        return fault(session.run(RUN_TESTS, timeout_s))
+        return without_infra_error(session.run(RUN_TESTS, timeout_s))
 
 
 def check_calls(
@@ -90,7 +90,7 @@ def check_calls(
     """Calls (module, expression, text of the expected value) in a fresh sandbox, compared here."""
     pairs = [[module, expression] for module, expression, _ in calls]
     with _closing(runner.session(files, stateful=False)) as session:
-        result = fault(session.run(f"PAIRS = {pairs!r}\n{EVALUATE}", timeout_s))
+        result = without_infra_error(session.run(f"PAIRS = {pairs!r}\n{EVALUATE}", timeout_s))
     values = _last_list(result.stdout)
     expected = [value for _, _, value in calls]
     return Verdict(sum(a == b for a, b in zip(values, expected, strict=False)), len(expected))
@@ -122,7 +122,7 @@ def check_program(
     passed = 0
     with _closing(runner.session(files)) as theirs, _closing(runner.session({})) as ours:
         setup = f"import sys\nsys.path.insert(0, '')\nsys.dont_write_bytecode = True\nimport {module} as _module\n"
-        if not fault(theirs.run(setup, timeout_s)).ok:
+        if not without_infra_error(theirs.run(setup, timeout_s)).ok:
             return Verdict(0, len(tests))
         for test in tests:
             passed += _one_program(ours, theirs, names, test, timeout_s)
@@ -134,7 +134,7 @@ def _one_program(ours: CodeSession, theirs: CodeSession, names: Sequence[str], t
     known: dict[str, tuple[str, object]] = {}
     for _ in range(MOST_CALLS):
         code = f"{STAND_IN}{stand_ins}random.seed(0)\n_known.update({known!r})\n{test}\n"
-        result = fault(ours.run(code, timeout_s))
+        result = without_infra_error(ours.run(code, timeout_s))
         if result.ok:
             return True
         if result.error_name != "_Unknown" or len(result.error_value) > LONGEST:
@@ -150,7 +150,7 @@ def _ask(theirs: CodeSession, asked: str, timeout_s: float) -> tuple[str, object
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return "raised", "TypeError"
     call = f"_args, _kwargs = {args!r}, {kwargs!r}\nprint()\nprint(repr(getattr(_module, {name!r})(*_args, **_kwargs)))"
-    result = fault(theirs.run(call, timeout_s))
+    result = without_infra_error(theirs.run(call, timeout_s))
     if not result.ok:
         return "raised", result.error_name or "TimeoutError"
     told = result.stdout.rstrip("\n").rpartition("\n")[2]

@@ -12,8 +12,7 @@ from agentrl.envs.code_repair.mutate import Mutation, apply, mutations
 from agentrl.envs.code_repair.programs import Program, programs
 from agentrl.envs.code_repair.verify import verified
 from agentrl.envs.code_repair.workspace import Config, runner_of, unique_edit
-from agentrl.tool_env.rows import read_rows
-from agentrl.tool_env.tasks import RowTasks, draw
+from agentrl.tool_env import RowTasks, read_rows, share_of_key
 from agentrl.types import Task
 
 STATEMENT = """\
@@ -50,7 +49,7 @@ def kind(task: Task) -> str:
 
 def held_out(name: str) -> bool:
     """Is a program one of the test programs?"""
-    return draw(f"program {name}") < HELD_OUT
+    return share_of_key(f"program {name}") < HELD_OUT
 
 
 @functools.cache
@@ -168,7 +167,7 @@ def _broken(row: dict[str, Any], source: str) -> dict[str, Any]:
     found = mutations(source)
     if not found:
         raise ValueError("its solution has nothing to get wrong: take mode = write")
-    mistake = found[int(draw(f"mistake {row['key']}") * len(found))]
+    mistake = found[int(share_of_key(f"mistake {row['key']}") * len(found))]
     broken = apply(source, mistake)
     right = source[mistake.start : mistake.end]
     old, new = unique_edit(broken, mistake.start, mistake.start + len(mistake.text), right)

@@ -11,7 +11,7 @@ from importlib.resources import files
 from agentrl.envs.code_repair import judge
 from agentrl.envs.code_repair.mutate import apply, mutations
 from agentrl.envs.code_repair.programs import VISIBLE, Program, programs
-from agentrl.tool.code import CodeRunner, open_runner
+from agentrl.tool import CodeRunner, open_runner
 
 TIMEOUT_S = 2.0
 

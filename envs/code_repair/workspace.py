@@ -12,9 +12,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from agentrl.envs.code_repair import judge
-from agentrl.tool.code import CodeRunner, open_runner
-from agentrl.tool.code_text import describe
-from agentrl.tool_env.setup import ToolConfig
+from agentrl.tool import CodeRunner, describe_code, open_runner
+from agentrl.tool_env import ToolConfig
 
 FILE_LIMIT = 100_000  # characters
 FILES_LIMIT = 100
@@ -123,7 +122,7 @@ class Workspace:
 
     def run_tests(self) -> str:
         """Run the tests of the repository (the functions called test... of files called test_....py)."""
-        return describe(
+        return describe_code(
             judge.run_tests(runner_of(self._config), self._files, self._config.timeout_s), "plain", OUTPUT_LIMIT
         )
 

@@ -5,15 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env.prompt import Prompt
-from agentrl.env.protocol import Env, Move
+from agentrl.env import Env, Move, Prompt
 from agentrl.envs import code_repair
 from agentrl.envs.code_repair.environment import Compact as Words
 from agentrl.envs.code_repair.workspace import runner_of
 from agentrl.envs.code_test.tester import Config, Tester, hooks
 from agentrl.tool import action as tool_action
-from agentrl.tool_env.listed import Listed
-from agentrl.tool_env.tasks import RowTasks
+from agentrl.tool_env import Listed, RowTasks
 from agentrl.types import Observation, Task
 
 EXPERTS = ("expert", "careless", "random")

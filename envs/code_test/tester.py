@@ -5,7 +5,7 @@ from typing import Any
 from agentrl.envs import code_repair
 from agentrl.envs.code_repair.workspace import Workspace
 from agentrl.tool import action as tool_action
-from agentrl.tool_env.environment import environment
+from agentrl.tool_env import environment
 
 SYSTEM = "You test Python code that others write. Read it, write tests, run them, and report."
 

@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from agentrl.env.prompt import Prompt
-from agentrl.env.protocol import Env, Expert
+from agentrl.env import Env, Expert, Prompt
 from agentrl.envs.search_qa.commands import about, write
 from agentrl.envs.search_qa.config import Config
 from agentrl.envs.search_qa.env import SearchQA

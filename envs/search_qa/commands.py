@@ -10,7 +10,7 @@ from agentrl.cli import Parser, seed
 from agentrl.envs.search_qa.encyclopaedia import LEVELS, SPLITS, world
 from agentrl.envs.search_qa.experts import EXPERTS
 from agentrl.envs.search_qa.questions import questions
-from agentrl.graph.store import write_atomically
+from agentrl.files import write_atomically
 
 
 def about(words: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from agentrl.config import resolve
 from agentrl.envs.search_qa.encyclopaedia import SPLITS
-from agentrl.tool.retrieval import Form
+from agentrl.tool import Form
 
 Signal = Literal["em", "sub_em", "f1", "em_format", "retrieved"]
 EXACT: dict[Signal, float] = {"em": 1.0}

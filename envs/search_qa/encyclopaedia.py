@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from agentrl.envs.search_qa.names import WORDS
-from agentrl.tool.retrieval import Passage
+from agentrl.tool import Passage
 
 SPLITS = ("train", "valid", "test")
 ALIAS = "Also known as {o}."

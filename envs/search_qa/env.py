@@ -13,7 +13,7 @@ from agentrl.envs.search_qa.config import Config
 from agentrl.envs.search_qa.encyclopaedia import RELATIONS, world
 from agentrl.envs.search_qa.lexicon import lexicon
 from agentrl.envs.search_qa.prompts import INFORMATION, INVALID, read
-from agentrl.tool.retrieval import Passage, Retriever, write
+from agentrl.tool import Passage, Retriever, write_passages
 from agentrl.types import Observation, Status, StepResult, Task
 
 
@@ -129,7 +129,7 @@ class SearchQA:
         passages = retriever(self.config).search([query], self.config.topk)[0]
         known = {passage.id for passage in state.seen}
         new = {p.id: p._replace(score=None) for p in passages if p.id not in known}  # scores are no knowledge
-        written = write(passages, self.config.form)
+        written = write_passages(passages, self.config.form)
         text = INFORMATION.format(results=written.strip()) if self.config.prompt == "search_r1" else written
         told = replace(
             state,

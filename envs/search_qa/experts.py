@@ -10,7 +10,7 @@ random: each listed action as likely.
 
 import random
 
-from agentrl.env.protocol import Env, Expert, Move
+from agentrl.env import Env, Expert, Move
 from agentrl.envs.search_qa.env import SearchQA
 from agentrl.envs.search_qa.questions import also_known, read, understand
 from agentrl.types import Observation, Task

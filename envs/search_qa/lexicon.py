@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from agentrl.envs.search_qa.encyclopaedia import world
-from agentrl.tool.retrieval import Passage
+from agentrl.tool import Passage
 
 K1, B, TITLE = 0.9, 0.4, 3
 _WORD = re.compile(r"\w+")

@@ -6,7 +6,7 @@ An action is what stands in the tags: `<search>query</search>` or `<answer>words
 import re
 from collections.abc import Sequence
 
-from agentrl.env.prompt import Parsed, Past, Prompt
+from agentrl.env import Parsed, Past, Prompt
 from agentrl.envs.search_qa.config import Config
 from agentrl.types import Observation, Status
 

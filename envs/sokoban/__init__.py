@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.env.protocol import Env, Expert
+from agentrl.env import Env, Expert
 from agentrl.envs.sokoban.env import Reward, SokobanEnv
 from agentrl.envs.sokoban.experts import EXPERTS, make_expert
 from agentrl.envs.sokoban.files import read_levels

@@ -10,7 +10,7 @@ from hashlib import sha256
 from random import Random
 from typing import Protocol, cast
 
-from agentrl.env.protocol import Env, Expert, Move
+from agentrl.env import Env, Expert, Move
 from agentrl.envs.sokoban.rules import MOVES, Room, State, apply, legal
 from agentrl.envs.sokoban.solver import TooHard, solve
 from agentrl.types import Observation, Task

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentrl.env.prompt import Parsed, Past
+from agentrl.env import Parsed, Past
 from agentrl.envs.sokoban.rules import ACTIONS, LEGEND, MOVES
 from agentrl.types import Observation, Status
 

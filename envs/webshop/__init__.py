@@ -18,8 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from agentrl.env.prompt import Prompt
-from agentrl.env.protocol import Env, Expert
+from agentrl.env import Env, Expert, Prompt
 from agentrl.envs.webshop.config import Config
 from agentrl.types import Task
 

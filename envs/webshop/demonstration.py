@@ -10,8 +10,8 @@ from agentrl.envs.webshop.environment import WebShop
 from agentrl.envs.webshop.market import open_market
 from agentrl.envs.webshop.panel import make_task
 from agentrl.envs.webshop.prompts import choose
-from agentrl.graph import store
-from agentrl.rollout.records import EpisodeRecord, StepRecord, build_graph
+from agentrl.graph import write_graph
+from agentrl.rollout import EpisodeRecord, StepRecord, build_graph
 from agentrl.types import Generation, Status
 
 AGENT = "person"
@@ -53,4 +53,4 @@ def save_session(path: Path, config: Config, number: int, actions: Sequence[str]
     if not actions:
         raise ValueError(f"nothing was done, so there is nothing to save in {path}")
     graph = build_graph([record(config, number, actions)])
-    store.write(graph, path, {"env": "webshop", "agent": AGENT, "goal": number})
+    write_graph(graph, path, {"env": "webshop", "agent": AGENT, "goal": number})

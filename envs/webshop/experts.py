@@ -12,7 +12,7 @@ The numbers may be left out; those above are the defaults. A player repeats itse
 import random
 from collections.abc import Sequence
 
-from agentrl.env.protocol import Env, Expert, Move
+from agentrl.env import Env, Expert, Move
 from agentrl.envs.webshop.brief import SHOWN
 from agentrl.envs.webshop.environment import FULL_SCORE, WebShop
 from agentrl.envs.webshop.pages import INDEX, ITEM, RESULTS

@@ -19,7 +19,7 @@ from agentrl.envs.webshop.analysis import terms
 from agentrl.envs.webshop.merge import merge
 from agentrl.envs.webshop.nouns import Extractor
 from agentrl.envs.webshop.products import Product, Source
-from agentrl.graph.store import write_atomically
+from agentrl.files import write_atomically
 
 SHARD = 20_000  # rows of the products file
 

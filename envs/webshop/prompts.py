@@ -7,7 +7,7 @@ the sentences are ours.
 import re
 from collections.abc import Sequence
 
-from agentrl.env.prompt import Parsed, Past, Plain, Prompt
+from agentrl.env import Parsed, Past, Plain, Prompt
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.views import SEPARATOR
 from agentrl.types import Observation, Status

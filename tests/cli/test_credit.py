@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from agentrl.cli.credit import main
-from agentrl.graph import store
-from agentrl.graph.jsonl import read_steps
+from agentrl.graph import read_steps, write_graph
 
 ROWS = [
     {"group": "g", "episode": "b", "turn": 0, "reward": 0, "state": "s"},
@@ -153,7 +152,7 @@ def test_nothing_asked_is_a_mistake(capsys):
 
 def test_reads_stored_graphs_and_run_folders(tmp_path, steps, capsys):
     graph = read_steps(Path(steps))
-    store.write(graph, tmp_path / "graphs" / "000001.safetensors")
+    write_graph(graph, tmp_path / "graphs" / "000001.safetensors")
     assert main(["gigpo", "--steps", steps, "--json"]) == 0
     expected = capsys.readouterr().out
     for place in (tmp_path, tmp_path / "graphs" / "000001.safetensors"):

@@ -7,17 +7,18 @@ from types import SimpleNamespace
 import pytest
 
 from agentrl.cli import main
-from agentrl.cli._serve_mcp import Table, address
+from agentrl.cli._serve_mcp import address
 from agentrl.config import Entry, resolve
 from agentrl.env.hooks import tasks
-from agentrl.tool.coroutines import run_all
-from agentrl.tool_env.environment import environment
+from agentrl.serve import McpTable
+from agentrl.tool import run_all
+from agentrl.tool_env import environment
 
-SUMS = resolve("envs", {"name": "tests.core.toys.sums"})
+SUMS = resolve("envs", {"name": "tests.toys.sums"})
 
 
-def table(entry=SUMS, number: int = 7) -> Table:
-    return Table(entry, tasks(entry)[number])
+def table(entry=SUMS, number: int = 7) -> McpTable:
+    return McpTable(entry, tasks(entry)[number])
 
 
 def test_tools_are_listed_with_closed_schemas_and_called_in_an_episode():
@@ -30,14 +31,14 @@ def test_tools_are_listed_with_closed_schemas_and_called_in_an_episode():
     ended = served.call("final_answer", {"answer": "3"})
     told = json.loads(ended.partition("The episode is over: ")[2])
     assert told["reward"] == 1.5 and told["success"] is True and told["signals"]["reward"] == 1.0
-    assert served.call("new_task", {"key": "tests.core.toys.sums/0"}) == "What is 0 + 0?"
+    assert served.call("new_task", {"key": "tests.toys.sums/0"}) == "What is 0 + 0?"
     assert served.call("new_task", {}) == "What is 0 + 0?"
     with pytest.raises(ValueError, match="unknown"):
         served.call("new_task", {"key": "nowhere"})
 
 
 def test_an_environment_of_plain_actions_offers_act():
-    walk = resolve("envs", {"name": "tests.core.toys.walk", "goal": 1})
+    walk = resolve("envs", {"name": "tests.toys.walk", "goal": 1})
     served = table(walk, 0)
     assert [tool["name"] for tool in served.tools()] == ["act", "new_task"]
     assert served.shown().endswith("Actions: left, right")
@@ -87,7 +88,7 @@ def test_a_real_client_plays_an_episode():
     from mcp.client.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    words = ["-m", "agentrl", "serve", "mcp", "tests.core.toys.sums", "--task", "tests.core.toys.sums/7"]
+    words = ["-m", "agentrl", "serve", "mcp", "tests.toys.sums", "--task", "tests.toys.sums/7"]
     parameters = StdioServerParameters(command=sys.executable, args=words, env={"OMP_NUM_THREADS": "1"})
 
     async def episode():
@@ -112,8 +113,8 @@ def test_mistakes_are_one_sentence(capsys):
     assert address("127.0.0.1:80") == ("127.0.0.1", 80)
     for words, sentence in (
         (["serve", "mcp", "no_such_env"], "unknown environment"),
-        (["serve", "mcp", "tests.core.toys.sums", "--http", "nine"], "'nine' is no address: write HOST:PORT"),
-        (["serve", "mcp", "tests.core.toys.sums", "--task", "x"], "unknown"),
+        (["serve", "mcp", "tests.toys.sums", "--http", "nine"], "'nine' is no address: write HOST:PORT"),
+        (["serve", "mcp", "tests.toys.sums", "--task", "x"], "unknown"),
     ):
         assert main(words) == 2
         assert sentence in capsys.readouterr().err

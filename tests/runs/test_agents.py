@@ -8,13 +8,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from agentrl.cli import main
-from agentrl.config import override, read_toml
+from agentrl.config import override
 from agentrl.env import hooks as world
-from agentrl.graph import store
-from agentrl.rollout.agents import rows_of
-from agentrl.run.progress import Progress
-from agentrl.run.train import train
-from agentrl.settings.recipe import Settings
+from agentrl.files import read_toml
+from agentrl.graph import read_graph
+from agentrl.rollout import rows_of
+from agentrl.run import Progress, train
+from agentrl.settings import Settings
 
 RECIPE = """
 [run]
@@ -23,7 +23,7 @@ checkpoint_every = 1
 graphs_every = 1
 
 [env]
-name = "tests.core.toys.foreman"
+name = "tests.toys.foreman"
 count = 8
 
 [eval]
@@ -89,7 +89,7 @@ def changed(folder: Path, policy: str) -> bool:
 def test_agents_share_the_policy_unless_told_otherwise(tmp_path):
     folder = run(tmp_path, "run.name=shared", "run.keep=9")
     assert [p.name for p in sorted((folder / "checkpoints" / "000002").iterdir()) if p.is_dir()] == ["policy"]
-    graph = store.read(sorted((folder / "graphs").glob("*.safetensors"))[-1])
+    graph = read_graph(sorted((folder / "graphs").glob("*.safetensors"))[-1])
     assert sorted(graph.names["agent"]) == ["main", "walker"]
     assert (graph.caller >= 0).any()
     assert changed(folder, "policy")
@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_bytes_and_a_resumed_run_goes_on_exactly(tm
 
 def test_rows_belong_to_the_policy_of_their_agent(tmp_path):
     folder = run(tmp_path, "run.name=rows", "agents.walker.policy=walker", "agents.walker.trained=false")
-    graph = store.read(sorted((folder / "graphs").glob("*.safetensors"))[-1])
+    graph = read_graph(sorted((folder / "graphs").glob("*.safetensors"))[-1])
     agents = Settings(read_toml(folder / "config.toml")).agents
     called = graph.caller >= 0
     np.testing.assert_array_equal(rows_of(graph, agents, "walker", False), called)
@@ -133,7 +133,7 @@ def test_rows_belong_to_the_policy_of_their_agent(tmp_path):
 
 def test_a_run_is_evaluated_with_all_its_agents(tmp_path, capsys):
     folder = run(tmp_path, "run.name=judged", "agents.walker.policy=walker")
-    words = ["eval", "tests.core.toys.foreman", "--policy", str(folder), "--tasks", "4", "--json"]
+    words = ["eval", "tests.toys.foreman", "--policy", str(folder), "--tasks", "4", "--json"]
     assert main([*words, "--temperature", "0"]) == 0
     report = json.loads(capsys.readouterr().out)
     stored = json.loads((folder / "evaluations" / "end-greedy.json").read_text())
@@ -142,7 +142,7 @@ def test_a_run_is_evaluated_with_all_its_agents(tmp_path, capsys):
 
 @pytest.mark.parametrize("policy", ["straight", "random"])
 def test_experts_and_chance_play_every_agent(policy, capsys):
-    assert main(["eval", "tests.core.toys.foreman", "--policy", policy, "count=6", "--json"]) == 0
+    assert main(["eval", "tests.toys.foreman", "--policy", policy, "count=6", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["episodes"] == 6
     if policy == "straight":
@@ -179,4 +179,4 @@ def test_each_agents_environment_keeps_to_its_agents_own_times(tmp_path, monkeyp
 
     monkeypatch.setattr(world, "pool_within", pool_within)
     run(tmp_path, "run.iterations=0", "warmup.updates=0", "eval.tasks=1", "agents.walker.limits.call_seconds=7")
-    assert made == [("tests.core.toys.foreman", 60.0), ("tests.core.toys.walk", 7.0), ("tests.core.toys.foreman", 60.0)]
+    assert made == [("tests.toys.foreman", 60.0), ("tests.toys.walk", 7.0), ("tests.toys.foreman", 60.0)]

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.graph import store
-from agentrl.graph.step_graph import PLAYED, PROBE, StepGraph
+from agentrl.graph import PLAYED, PROBE, StepGraph, read_graph, write_graph
 from tests.runs.test_branching import RECIPE, complaint
 
 
@@ -38,7 +37,7 @@ def branch(capsys: pytest.CaptureFixture[str], run: Path, *words: object) -> dic
 
 
 def graph_of(run: Path) -> StepGraph:
-    return store.read(run / "graphs" / "000000.safetensors")
+    return read_graph(run / "graphs" / "000000.safetensors")
 
 
 def unchanged(before: StepGraph, after: StepGraph) -> None:
@@ -157,7 +156,7 @@ def test_what_only_continuations_report_is_unknown_on_the_stored_rows(run, capsy
     before = graph_of(run)
     name = next(name for name in before.columns if name.startswith("info."))
     fewer = {key: column for key, column in before.columns.items() if key != name}
-    store.write(replace(before, columns=fewer), run / "graphs" / "000000.safetensors")
+    write_graph(replace(before, columns=fewer), run / "graphs" / "000000.safetensors")
     branch(capsys, run, "--episode", 0, "--turn", 0, "-n", 1)
     column = graph_of(run).column(name)
     assert np.isnan(column[: len(before)]).all() and not np.isnan(column[len(before) :]).all()

@@ -12,11 +12,8 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.credit.method import forked
-from agentrl.env.pool import Slot
-from agentrl.graph import store
-from agentrl.graph.step_graph import CANDIDATE, PLAYED, PROBE
-from agentrl.model.pack import decisions
+from agentrl.env import Slot
+from agentrl.graph import CANDIDATE, PLAYED, PROBE, decisions, forked, read_graph
 
 RECIPE = """
 [run]
@@ -96,7 +93,7 @@ def same(a: Path, b: Path) -> None:
 def test_trees_train_and_the_same_seed_gives_the_same_bytes(recipe, whole):
     same(whole, run(recipe, "b"))
     for number, row in enumerate(rows(whole)):
-        graph = store.read(whole / "graphs" / f"{number:06d}.safetensors")
+        graph = read_graph(whole / "graphs" / f"{number:06d}.safetensors")
         assert row["episodes"] == 2 * 6 == len(np.unique(graph.episode)) and len(np.unique(graph.tree)) == 4
         assert forked(graph) and row["calls"] == len(graph) and row["replayed_calls"] == 0
         assert row["generated_tokens"] == graph.tokens.sampled.sum()
@@ -122,7 +119,7 @@ def test_a_run_killed_in_the_middle_of_an_expansion_goes_on_as_if_it_had_not_bee
     folder = recipe.parent / "runs"
     marker = recipe.parent / "expanding"
     script = (
-        "import sys, time, agentrl.expansion as e\n"
+        "import sys, time, agentrl.rollout.expansion as e\n"
         "go_on, times = e.Expansion.go_on, []\n"
         "async def slow(self, *a, **k):\n"
         "    times.append(0)\n"
@@ -157,7 +154,7 @@ def test_a_run_killed_in_the_middle_of_an_expansion_goes_on_as_if_it_had_not_bee
 )
 def test_every_rollout_trains(recipe, options, kinds):
     folder = run(recipe, "a", "run.iterations=1", *options)
-    graph = store.read(folder / "graphs" / "000000.safetensors")
+    graph = read_graph(folder / "graphs" / "000000.safetensors")
     assert set(np.unique(graph.kind)) == kinds
     (row,) = rows(folder)
     assert row["optimizer_steps"] >= 1 and np.isfinite(row["loss"])

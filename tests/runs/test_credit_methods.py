@@ -15,7 +15,7 @@ iterations = 2
 checkpoint_every = 0
 graphs_every = 0
 [env]
-name = "tests.core.toys.walk"
+name = "tests.toys.walk"
 count = 64
 [eval]
 tasks = 1
@@ -67,7 +67,7 @@ LACKS = {  # what a method needs beyond plain chains, and the column that it nam
 BESIDE = {  # what lets a method do something that plain chains cannot
     "tl_grpo": CANDIDATES,
     "role_grpo": CANDIDATES,
-    "m_grpo": ("env={name='tests.core.toys.foreman', count=64}", "eval.env={count=4}", "credit.align=2"),
+    "m_grpo": ("env={name='tests.toys.foreman', count=64}", "eval.env={count=4}", "credit.align=2"),
 }
 OPTIONS = {"sum": "credit={name='sum', methods=['grpo', 'gigpo']}"}
 METHODS = sorted(catalogue.names("credit"))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.config import read_toml
-from agentrl.graph import store
-from agentrl.settings.recipe import Settings
+from agentrl.files import read_toml
+from agentrl.graph import read_graph
+from agentrl.settings import Settings
 
 RECIPE = Path(__file__).parents[2] / "benchmarks" / "recipes" / "alfworld-gigpo-1.5b.toml"
 SMALL = (
@@ -64,7 +64,7 @@ def test_it_trains_evaluates_and_measures_the_distance_to_its_reference(folder):
 
 
 def test_each_turn_is_a_prompt_of_its_own_with_the_last_two_steps(folder):
-    graph = store.read(folder / "graphs" / "000000.safetensors")
+    graph = read_graph(folder / "graphs" / "000000.safetensors")
     assert graph.tokens is not None
     assert (graph.tokens.context == -1).all()  # a window is written anew each turn
     assert np.diff(graph.tokens.allowed_offsets).max() == 0  # free actions: nothing was masked

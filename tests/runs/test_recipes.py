@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.config import read_toml
-from agentrl.settings.recipe import Settings
+from agentrl.files import read_toml
+from agentrl.settings import Settings
 
 RECIPES = Path(__file__).parents[2] / "benchmarks" / "recipes"
 SMALL = (

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentrl.cli import main
-from agentrl.graph import store
+from agentrl.graph import read_graph
 
 RECIPE = """
 [run]
@@ -88,7 +88,7 @@ def test_a_run_stores_what_it_promises(recipe):
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [r["name"] for r in rows if r["stage"] == "eval"] == ["start"] * 2 + ["clone"] * 2 + ["end"] * 2
     assert [r["step"] for r in rows if r["stage"] == "train"] == [0, 1, 2]
-    graph = store.read(folder / "graphs" / "000000.safetensors")
+    graph = read_graph(folder / "graphs" / "000000.safetensors")
     assert len(set(graph.rollout.tolist())) == 6
     assert graph.tokens is not None and graph.tokens.sampled.any() and graph.has("advantage")
     for name in ("config.toml", "versions.json", "timings.jsonl", "evaluations/end-greedy.json"):

@@ -12,14 +12,12 @@ from transformers import AutoModelForCausalLM
 from agentrl import catalogue
 from agentrl.cli import main
 from agentrl.config import resolve
-from agentrl.credit.method import Credit, assign, forked
-from agentrl.graph import store
-from agentrl.graph.step_graph import StepGraph, paths
-from agentrl.model.pack import decisions, token_rows
-from agentrl.trainer.learner import Learner, OptimConfig
-from agentrl.trainer.update import UpdateConfig, update
+from agentrl.credit import Credit, assign
+from agentrl.graph import StepGraph, decisions, forked, paths, read_graph, token_rows
+from agentrl.trainer import Learner, update
+from agentrl.trainer.sections import OptimConfig, UpdateConfig
 from benchmarks.trees import expanded
-from tests.core.graphs import gradient, loaded
+from tests.graph.graphs import gradient, loaded
 from tests.runs.test_branching import RECIPE
 
 ONCE = {"kl_coef": 0.3, "entropy_coef": 0.2, "max_tokens": 100_000}
@@ -32,7 +30,7 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> tuple[StepGraph, Path]:
     (folder / "once.toml").write_text(RECIPE)
     words = ["run.iterations=1", f"run.folder={folder}", "rollout.rounds=2", "rollout.leaves=4"]
     assert main(["train", str(folder / "once.toml"), *words]) == 0
-    graph = store.read(folder / "once" / "graphs" / "000000.safetensors")
+    graph = read_graph(folder / "once" / "graphs" / "000000.safetensors")
     assert forked(graph) and len(graph) < 0.9 * len(paths(graph).row)
     return graph, folder / "once" / "checkpoints" / "000001" / "policy"
 

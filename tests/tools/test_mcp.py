@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentrl.tool.coroutines import run_all
-from agentrl.tool.protocol import ToolError, ToolFault
-from agentrl.tool_env.environment import environment
+from agentrl.tool import ToolError, ToolFault, run_all
+from agentrl.tool_env import environment
 
 pytest.importorskip("mcp")
 from agentrl.tools.mcp import Config, closed, make

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from agentrl.tool.code import CodeResult
+from agentrl.tool import CodeResult
 from agentrl.tools._sandbox.launch import Limits, plan
 from agentrl.tools._sandbox.process import Answer, Lost, Process, Stopped
 

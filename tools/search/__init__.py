@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.tool.retrieval import Form, Passage, Retriever, write
+from agentrl.tool import Form, Passage, Retriever, write_passages
 from agentrl.tools.search.bm25 import Bm25, Bm25Config
 from agentrl.tools.search.dense import DenseConfig, make_dense
 from agentrl.tools.search.http import Http, HttpConfig
@@ -26,7 +26,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         backend: bm25 (extra `search`), http (extra `search`) or faiss (extra `faiss`).
         bm25, http, faiss: options of each.
         topk: passages of a call by a model.
-        form: how they are written; see `agentrl.tool.retrieval.write`.
+        form: how they are written; see `agentrl.tool.retrieval.write_passages`.
     """
 
     backend: Literal["bm25", "http", "faiss"] = "bm25"
@@ -51,7 +51,7 @@ class Search:
         Args:
             query: What to look for, in a few words.
         """
-        return write(self.search([query], self.config.topk)[0], self.config.form) or "nothing found"
+        return write_passages(self.search([query], self.config.topk)[0], self.config.form) or "nothing found"
 
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
         """See `agentrl.tool.retrieval.Retriever`."""

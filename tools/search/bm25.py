@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.tool.retrieval import Passage
+from agentrl.tool import Passage
 from agentrl.tools.search.cache import fingerprint, put_folder
 from agentrl.tools.search.corpus import Corpus, find
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agentrl.tool.retrieval import Passage
+from agentrl.tool import Passage
 
 
 class Corpus:

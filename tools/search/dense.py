@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.tool.retrieval import Passage, Retriever
+from agentrl.tool import Passage, Retriever
 from agentrl.tools.search.cache import fingerprint, put_folder
 from agentrl.tools.search.corpus import Corpus, find
 

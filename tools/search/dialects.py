@@ -15,7 +15,7 @@ import hashlib
 import json
 from typing import Any, Literal, NamedTuple
 
-from agentrl.tool.retrieval import Passage
+from agentrl.tool import Passage
 from agentrl.tools.search import msgpack
 from agentrl.tools.search.corpus import contents, whole
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agentrl.tool.retrieval import Passage
+from agentrl.tool import Passage
 
 Send = Callable[[list[str], int], list[list[Passage]]]
 

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, field_validator
 
-from agentrl.tool.protocol import ToolFault
-from agentrl.tool.retrieval import Passage
+from agentrl.tool import Passage, ToolFault
 from agentrl.tools.search.dialects import SINGLE, Dialect, Garbled, ask, read
 from agentrl.tools.search.gather import Gatherer
 

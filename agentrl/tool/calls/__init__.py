@@ -102,23 +102,23 @@ class Format(Protocol):
 
 
 @cache
-def names() -> tuple[str, ...]:
+def format_names() -> tuple[str, ...]:
     """The formats we know."""
     return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
 
 
-def check_name(name: str) -> str:
+def check_format_name(name: str) -> str:
     """The name, if it is a format's or a dotted path.
 
     Raises:
         ValueError: neither.
     """
-    if name not in names() and "." not in name:
-        raise ValueError(f"unknown call format {name!r}{nearest(name, names())}")
+    if name not in format_names() and "." not in name:
+        raise ValueError(f"unknown call format {name!r}{nearest(name, format_names())}")
     return name
 
 
-def load(name: str, schemas: Sequence[Mapping[str, Any]]) -> Format:
+def load_format(name: str, schemas: Sequence[Mapping[str, Any]]) -> Format:
     """A format for some tools.
 
     Args:
@@ -128,7 +128,7 @@ def load(name: str, schemas: Sequence[Mapping[str, Any]]) -> Format:
     Raises:
         ValueError: no such format, or one that cannot write calls of these tools.
     """
-    path = f"{__name__}.{name}" if check_name(name) in names() else name
+    path = f"{__name__}.{name}" if check_format_name(name) in format_names() else name
     try:
         made: Format = importlib.import_module(path).make(schemas)
     except (ImportError, AttributeError) as error:

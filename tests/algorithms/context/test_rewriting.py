@@ -5,27 +5,21 @@ import asyncio
 import numpy as np
 import pytest
 
-from agentrl.chat.template import Chat
+from agentrl.chat import Chat
 from agentrl.cli import main
 from agentrl.config import Entry, resolve
-from agentrl.credit.method import assign
-from agentrl.engines.hf import HfEngine
-from agentrl.engines.sampling import Sampling
+from agentrl.credit import assign
+from agentrl.engines import HfEngine, Sampling
+from agentrl.env import Limits, Plain, panels
 from agentrl.env import hooks as world
-from agentrl.env.limits import Limits
-from agentrl.env.prompt import Plain
 from agentrl.envs.notes import KEYS, NotesEnv, make_notes, tasks
-from agentrl.evaluate.replay import replay
-from agentrl.gym.check import check_env
-from agentrl.model import load as models
-from agentrl.model.load import NewModel
-from agentrl.rollout.actor import PolicyActor
-from agentrl.rollout.baselines import ExpertActor
+from agentrl.evaluate import replay
+from agentrl.gym import check_env
+from agentrl.model import ModelConfig, load_model
+from agentrl.model.sections import NewModel
+from agentrl.rollout import ExpertActor, History, Player, PolicyActor, build_graph, play
 from agentrl.rollout.branch import own_copy
-from agentrl.rollout.context import History
-from agentrl.rollout.play import Player, play
-from agentrl.rollout.records import build_graph
-from agentrl.trainer.update import unfinished
+from agentrl.trainer.policy_update import unfinished
 from agentrl.types import Observation, Status
 
 TERSE = {"terse": True, "pages": 6, "lines": 6}
@@ -38,7 +32,7 @@ def loaded():
     texts = ["Page 1 2 3 4 5 6 of", "so far", "sum up nothing Memory: Section: Nothing yet. ? next", *KEYS]
     texts += [world.words(on).first(NotesEnv(on.config).reset(task)) for task in world.tasks(on)[:40]]
     new = NewModel(layers=1, hidden=16, heads=2, kv_heads=1, intermediate=16, max_positions=1024)
-    return models.load(models.ModelConfig(new=new), 0, texts=texts)
+    return load_model(ModelConfig(new=new), 0, texts=texts)
 
 
 MODEL = loaded()
@@ -232,12 +226,12 @@ def test_notes_keep_the_promises_of_an_environment(show):
 def test_notes_are_found_by_their_keys_in_a_list_without_end(monkeypatch):
     on = resolve("envs", {"name": "notes", "split": "test", **TERSE})
     some = [world.tasks(on)[i] for i in (0, 7, 10**12)]
-    assert world.panel(on, [task.key for task in some]) == some
+    assert panels.panel(on, [task.key for task in some]) == some
     with pytest.raises(ValueError, match="names no notes"):
-        world.panel(on, ["notes-gen/6x6/test"])
+        panels.panel(on, ["notes-gen/6x6/test"])
     monkeypatch.delattr(on.module, "find")
     with pytest.raises(ValueError, match=r"too many to search for 'notes-gen.*find"):
-        world.panel(on, [some[0].key])
+        panels.panel(on, [some[0].key])
 
 
 def test_splits_share_no_notes_and_a_key_names_them_for_good():

@@ -9,9 +9,8 @@ import numpy as np
 
 from agentrl import catalogue
 from agentrl.cli.credit import json_lines
-from agentrl.credit.method import Credit, assign
-from agentrl.graph.jsonl import steps_graph
-from agentrl.graph.step_graph import StepGraph
+from agentrl.credit import Credit, assign
+from agentrl.graph import StepGraph, steps_graph
 
 Row = dict[str, Any]
 

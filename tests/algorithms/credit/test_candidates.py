@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from agentrl import catalogue
-from agentrl.credit.method import Credit, assign
-from agentrl.graph.step_graph import CANDIDATE, PLAYED, PROBE, StepGraph
-from agentrl.trainer.annotate import trained_rows
-from tests.core.graphs import Row, build
+from agentrl.credit import Credit, assign
+from agentrl.graph import CANDIDATE, PLAYED, PROBE, StepGraph
+from agentrl.trainer.annotation import trained_rows
+from tests.graph.graphs import Row, build
 
 
 def graph() -> StepGraph:

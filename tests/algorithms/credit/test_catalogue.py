@@ -5,8 +5,8 @@ import pytest
 from pydantic import ValidationError
 
 from agentrl import catalogue
-from agentrl.credit.method import assign, expand
-from agentrl.graph.step_graph import paths
+from agentrl.credit import assign
+from agentrl.graph import expand, paths
 from tests.algorithms.credit.steps import assigned, credit_of, forest, graph_of, root_to_leaf, tree_rows
 
 METHODS = [name for name in catalogue.names("credit") if not getattr(catalogue.load("credit", name), "WRAPS", False)]

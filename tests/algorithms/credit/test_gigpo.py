@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrl.graph.similarity import Representative, first_fit
+from agentrl.graph import first_fit
+from agentrl.graph.similarity import Representative
 from tests.algorithms.credit.steps import advantage, by, chain, credit_of, forest, normal, returns
 
 SHARED = chain("g", "a", [0, 10], state=["s", "t"]) + chain("g", "b", [0, 0], state=["s", "u"])

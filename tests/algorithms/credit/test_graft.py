@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agentrl.graph.merged_values import graph_values
+from agentrl.graph import graph_values
 from tests.algorithms.credit.steps import by, chain, credit_of, forest, scores
 
 

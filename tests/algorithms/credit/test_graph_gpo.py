@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrl.graph.merged_values import graph_values
+from agentrl.graph import graph_values
 from tests.algorithms.credit.steps import advantage, by, chain, credit_of, forest, normal, scores
 
 

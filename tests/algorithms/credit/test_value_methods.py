@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agentrl.algorithms.credit.single_stream import Tracker
-from agentrl.graph.segments import tree_up
+from agentrl.graph import tree_up
 from tests.algorithms.credit.steps import advantage, by, chain, credit_of, forest, normal, scores, tree_rows
 
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from agentrl import catalogue
-from agentrl.graph.segments import group_norm, keys
+from agentrl.graph import group_norm, keys
 
 
 def load(name):

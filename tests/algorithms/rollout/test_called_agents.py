@@ -8,11 +8,10 @@ import pytest
 
 from agentrl.config import resolve
 from agentrl.env import hooks as world
-from agentrl.graph.step_graph import PLAYED
-from agentrl.rollout.expansion import Expansion
-from agentrl.rollout.records import build_graph
-from tests.core.playing import entry
-from tests.core.test_errands import BOSS, crew
+from agentrl.graph import PLAYED
+from agentrl.rollout import Expansion, build_graph
+from tests.rollout.playing import entry
+from tests.rollout.test_agent_calls import BOSS, crew
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from agentrl.graph.step_graph import CANDIDATE, PLAYED
-from agentrl.rollout.play import Limits
-from agentrl.rollout.records import build_graph
+from agentrl.env import Limits
+from agentrl.graph import CANDIDATE, PLAYED
+from agentrl.rollout import build_graph
 from agentrl.types import Status
-from tests.core.expanding import expand, expansion, walks
+from tests.rollout.expanding import expand, expansion, walks
 
 
 def grown(tasks, *, turns=4, copies=1, seed=0, **options):

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from agentrl.env import Limits
 from agentrl.env import hooks as world
-from agentrl.rollout.baselines import Random
-from agentrl.rollout.play import Limits
-from agentrl.rollout.records import build_graph
-from tests.core.expanding import expand, expansion, walks
-from tests.core.playing import entry
+from agentrl.rollout import Random, build_graph
+from tests.rollout.expanding import expand, expansion, walks
+from tests.rollout.playing import entry
 
 
 class Unsure(Random):

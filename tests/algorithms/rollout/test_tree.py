@@ -5,13 +5,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from agentrl.env.limits import Limits
-from agentrl.graph.step_graph import paths
-from agentrl.rollout.records import build_graph
+from agentrl.env import Limits
+from agentrl.graph import paths
+from agentrl.rollout import build_graph
 from agentrl.types import Status
-from tests.core.expanding import expand, expansion, walks
-from tests.core.playing import FAULTY, WALK
-from tests.core.toys import faulty
+from tests.rollout.expanding import expand, expansion, walks
+from tests.rollout.playing import FAULTY, WALK
+from tests.toys import faulty
 
 
 def grown(name: str = WALK, tasks=None, *, turns: int = 6, seed: int = 0, **options):

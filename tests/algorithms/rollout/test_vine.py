@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from agentrl import catalogue
-from agentrl.credit.method import assign
-from agentrl.graph.step_graph import PLAYED, PROBE
-from agentrl.rollout.play import Limits
-from agentrl.rollout.records import build_graph
+from agentrl.credit import assign
+from agentrl.env import Limits
+from agentrl.graph import PLAYED, PROBE
+from agentrl.rollout import build_graph
 from agentrl.types import Status
-from tests.core.expanding import expand, expansion, walks
-from tests.core.playing import FAULTY
-from tests.core.toys import faulty
+from tests.rollout.expanding import expand, expansion, walks
+from tests.rollout.playing import FAULTY
+from tests.toys import faulty
 
 
 def grown(tasks, *, turns=5, copies=2, seed=0, **options):

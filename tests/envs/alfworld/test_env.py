@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from agentrl.env.prompt import Prompt
-from agentrl.env.protocol import Env, Snapshots
+from agentrl.env import Env, Prompt, Snapshots
 from agentrl.envs import alfworld
 from agentrl.envs.alfworld.engine import Engine
 from tests.envs.alfworld.small import bring, kitchen, save

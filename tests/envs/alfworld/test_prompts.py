@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrl.env.prompt import Past
+from agentrl.env import Past
 from agentrl.envs import alfworld
 from agentrl.envs.alfworld.prompts import Compact, Terse, VerlAgent
 from agentrl.types import Observation, Status

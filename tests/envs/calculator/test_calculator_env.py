@@ -10,7 +10,7 @@ from agentrl.envs import calculator
 from agentrl.envs.calculator import Config
 from agentrl.envs.calculator.problem import ordered
 from agentrl.envs.calculator.stories import PARTS, Event, part_of, work_out, write
-from agentrl.gym.check import check_env
+from agentrl.gym import check_env
 from agentrl.tool import action as tool_action
 
 COMPACT = {"prompt": "compact", "display": 3, "largest": 40, "noise": 1, "events": 3, "count": 40}

@@ -13,11 +13,10 @@ from agentrl.envs.code_math import Config, problem
 from agentrl.envs.code_math.answers import boxed, final_answer, same
 from agentrl.envs.code_math.environment import operations
 from agentrl.envs.code_math.problems import LEVELS, generate
-from agentrl.gym.check import check_env
+from agentrl.gym import check_env
+from agentrl.tool import CodeResult, ToolFault, describe_code, fenced_code, with_print
 from agentrl.tool import action as tool_action
-from agentrl.tool.code import CodeResult
-from agentrl.tool.code_text import describe, fenced_code, shorten, with_print
-from agentrl.tool.protocol import ToolFault
+from agentrl.tool.code_text import shorten
 
 EQUAL = [
     ("42", "42"), ("42.0", "42"), ("1,234", "1234"), ("\\frac{1}{2}", "0.5"), ("\\dfrac12", "1/2"),
@@ -153,9 +152,9 @@ def test_retool_words():
 
 
 def test_plain_words():
-    assert describe(CodeResult(stdout="a\n", result_text="5")) == "a\n5"
-    assert describe(CodeResult()) == "Finished, no output."
-    assert describe(CodeResult(exit_code=3)) == "Finished with exit code 3."
+    assert describe_code(CodeResult(stdout="a\n", result_text="5")) == "a\n5"
+    assert describe_code(CodeResult()) == "Finished, no output."
+    assert describe_code(CodeResult(exit_code=3)) == "Finished with exit code 3."
     assert shorten("x" * 10 + "y" * 10, 6) == "xxx\n[... 14 characters left out ...]\nyyy"
 
 

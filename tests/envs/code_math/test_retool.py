@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.config import read_toml
 from agentrl.env import hooks as world
-from agentrl.graph import store
-from agentrl.settings.recipe import Settings
+from agentrl.files import read_toml
+from agentrl.graph import read_graph
+from agentrl.settings import Settings
 from agentrl.tool import action as tool_action
-from agentrl.tool.code import open_runner
+from agentrl.tool import open_runner
 
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "retool-7b.toml"
 SIZES = (
@@ -125,5 +125,5 @@ def test_it_trains_and_evaluates(words, settings, tmp_path):
     differing = {f"{s}.{k}" for s in published for k in published[s] if published[s][k] != here[s].get(k)}
     small = {text.partition("=")[0] for text in words if not text.startswith(("model=", "eval.env."))}
     assert differing == small | {"run.folder", "model.path", "eval.env"}
-    graph = store.read(next((run / "graphs").glob("*.safetensors")))
+    graph = read_graph(next((run / "graphs").glob("*.safetensors")))
     assert len(np.unique(graph.rollout)) == 4 and set(np.round(graph.reward, 6)) <= {0.0, -1.0, -0.9, -0.8, -0.7, -0.6}

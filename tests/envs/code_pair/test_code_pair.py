@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.config import override, read_toml, resolve
+from agentrl.config import override, resolve
 from agentrl.envs import code_pair, code_test
 from agentrl.envs.code_repair.tasks import solvable
-from agentrl.graph import store
-from agentrl.gym.check import check_env
-from agentrl.run.progress import Progress
-from agentrl.run.train import train
-from agentrl.settings.recipe import Settings
+from agentrl.files import read_toml
+from agentrl.graph import read_graph
+from agentrl.gym import check_env
+from agentrl.run import Progress, train
+from agentrl.settings import Settings
 from agentrl.tool import action as tool_action
 from agentrl.types import Reply, Status
 
@@ -163,7 +163,7 @@ def test_both_agents_are_paid_and_trained(tmp_path):
     ]  # fmt: skip
     settings = Settings(override(read_toml(RECIPE), words))
     train(settings, progress=Progress(quiet=True))
-    graph = store.read(sorted((settings.folder / "graphs").glob("*.safetensors"))[0])
+    graph = read_graph(sorted((settings.folder / "graphs").glob("*.safetensors"))[0])
     called = graph.caller >= 0
     assert called.any() and not called.all()
     solved, right, form = (np.nan_to_num(graph.column(f"signal/{name}")) for name in ("solved", "right", "format"))

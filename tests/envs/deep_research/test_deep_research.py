@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.config import override, read_toml, resolve
-from agentrl.credit import rewards
-from agentrl.credit.method import assign
+from agentrl.config import override, resolve
+from agentrl.credit import assign, rescore
 from agentrl.env import hooks as world
 from agentrl.envs.deep_research import Config, DeepResearch, make, prompt, tasks
 from agentrl.envs.search_qa.questions import ask
-from agentrl.graph import store
-from agentrl.gym.check import check_env
-from agentrl.run.progress import Progress
-from agentrl.run.train import train
-from agentrl.settings.recipe import Settings
+from agentrl.files import read_toml
+from agentrl.graph import read_graph
+from agentrl.gym import check_env
+from agentrl.run import Progress, train
+from agentrl.settings import Settings
 from agentrl.types import Reply, Status
 
 TINY = Config(world="tiny", prompt="compact")
@@ -127,7 +126,7 @@ def run(tmp_path_factory) -> Path:
 
 
 def test_both_agents_are_paid_as_published_and_trained(run):
-    graph = store.read(sorted((run / "graphs").glob("*.safetensors"))[0])
+    graph = read_graph(sorted((run / "graphs").glob("*.safetensors"))[0])
     called = graph.caller >= 0
     assert called.any()
     last = graph.last
@@ -141,7 +140,7 @@ def test_both_agents_are_paid_as_published_and_trained(run):
             expected = 0.1 + 0.9 * em if valid > 0 else 0.0
         assert graph.reward[row] == pytest.approx(np.nan_to_num(expected))
     settings = Settings(read_toml(run / "config.toml"))
-    assert rewards.rescore(graph, settings.reward).reward == pytest.approx(graph.reward)
+    assert rescore(graph, settings.reward).reward == pytest.approx(graph.reward)
     credit = assign(settings.credit.module, graph, settings.credit.config)
     kept = credit.parts["kept"]
     rollouts = np.unique(graph.rollout[called])
@@ -155,10 +154,8 @@ def test_both_agents_are_paid_as_published_and_trained(run):
 
 
 def test_a_planner_whose_searcher_is_lost_is_told_and_scored():
-    from agentrl.env.pool import InlinePool
-    from agentrl.rollout.agents import Crew
-    from agentrl.rollout.baselines import ExpertActor
-    from agentrl.rollout.play import play
+    from agentrl.env.inline import InlinePool
+    from agentrl.rollout import Crew, ExpertActor, play
 
     settings = Settings(override(read_toml(RECIPE), ["limits.retries=0", "limits.fault_share=1.0"]))
 

@@ -14,7 +14,7 @@ from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.env import hooks as world
 from agentrl.envs.gymnasium_text import HELD_OUT, in_words
-from agentrl.gym.check import check_env
+from agentrl.gym import check_env
 from agentrl.types import Status
 
 

@@ -7,13 +7,12 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.config import resolve
-from agentrl.env.prompt import Parsed, Past
-from agentrl.env.protocol import Snapshots
+from agentrl.env import Parsed, Past, Snapshots
 from agentrl.envs import search_qa
 from agentrl.envs.search_qa.env import names_in
 from agentrl.envs.search_qa.experts import make_expert
 from agentrl.envs.search_qa.prompts import QUESTION, Compact, SearchR1
-from agentrl.gym.check import check_env
+from agentrl.gym import check_env
 from agentrl.types import Observation, Status
 
 INVALID = (

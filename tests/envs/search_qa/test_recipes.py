@@ -8,9 +8,10 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.env import hooks as world
-from agentrl.graph import store
-from agentrl.run.run import check_disjoint, panel
-from agentrl.settings.recipe import Settings
+from agentrl.graph import read_graph
+from agentrl.run.checks import check_disjoint
+from agentrl.run.run import panel
+from agentrl.settings import Settings
 
 RECIPES = Path(__file__).parents[3] / "benchmarks" / "recipes"
 
@@ -51,5 +52,5 @@ def test_the_small_recipe_runs(tmp_path):
     shown = json.loads((run / "evaluations" / "end-greedy.json").read_text())
     assert len(shown["outcomes"]) == 4 and shown["benchmark"].startswith("search-gen tiny-0, test split")
     (stored,) = (run / "graphs").glob("*.safetensors")
-    graph = store.read(stored)
+    graph = read_graph(stored)
     assert "signal/em" in graph.columns and np.isfinite(graph.reward).all()

@@ -7,22 +7,18 @@ from functools import partial
 import numpy as np
 import pytest
 
-from agentrl.chat.template import Chat
+from agentrl.chat import Chat
 from agentrl.config import resolve
-from agentrl.engines.hf import HfEngine
-from agentrl.engines.sampling import Sampling
+from agentrl.engines import HfEngine, Sampling, Wordless, stopping
+from agentrl.env import Limits
 from agentrl.env import hooks as world
-from agentrl.env.pool import InlinePool
-from agentrl.env.prompt import stopping
+from agentrl.env.inline import InlinePool
 from agentrl.envs.search_qa.env import retriever
 from agentrl.envs.search_qa.prompts import INVALID, QUESTION
-from agentrl.model import load as models
-from agentrl.rollout.actor import PolicyActor
-from agentrl.rollout.baselines import ExpertActor, Wordless
-from agentrl.rollout.play import Limits, Player, TooManyFaults, play
-from agentrl.rollout.records import build_graph
+from agentrl.model import ModelConfig, NewModel, load_model
+from agentrl.rollout import ExpertActor, Player, PolicyActor, TooManyFaults, build_graph, play
 from agentrl.types import Generation, Status
-from tests.core.chats import chat
+from tests.chat.chats import chat
 from tests.tools.search.servers import server
 
 THOUGHT = "<think>hm</think>\n<search>Ada</search>"
@@ -135,10 +131,10 @@ def small():
     texts = [f" {name}" for name in entry.module.entities(entry.config)]
     for task in [world.tasks(entry)[i] for i in range(5)]:
         texts += [words.first(env.reset(task)), env.step(f"<search>{task.params['path'][0]}</search>").observation.text]
-    shape = models.NewModel(layers=1, hidden=16, heads=2, kv_heads=1, intermediate=16, max_positions=900)
+    shape = NewModel(layers=1, hidden=16, heads=2, kv_heads=1, intermediate=16, max_positions=900)
     names = entry.module.entities(entry.config)
     texts += ["<answer></answer>", *(f"<search>{name}</search>" for name in names)]
-    return models.load(models.ModelConfig(new=shape.model_copy(update={"entity_pattern": ""})), 0, texts=texts)
+    return load_model(ModelConfig(new=shape.model_copy(update={"entity_pattern": ""})), 0, texts=texts)
 
 
 def test_an_engine_chooses_among_actions_inside_the_running_turn(small):

@@ -12,7 +12,7 @@ from agentrl.envs.search_qa import Config, entities, find, tasks
 from agentrl.envs.search_qa.encyclopaedia import LEVELS, RELATIONS, SPLITS, world
 from agentrl.envs.search_qa.lexicon import K1, TITLE, B, Lexicon, lexicon
 from agentrl.envs.search_qa.questions import also_known, ask, questions, read, understand
-from agentrl.tool.retrieval import Passage
+from agentrl.tool import Passage
 
 SMALLER = ("tiny", "small", "medium")
 NAME = re.compile(r"(?=\b([A-Z][a-z]+ [A-Z][a-z]+)\b)")

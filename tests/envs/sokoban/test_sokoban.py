@@ -12,7 +12,7 @@ from agentrl.envs.sokoban.files import read_levels
 from agentrl.envs.sokoban.generate import SHAPES, SPLITS, Level, lost, make_level, shape_of, split_of
 from agentrl.envs.sokoban.rules import Room, State, apply, draw, legal, solved
 from agentrl.envs.sokoban.solver import TooHard, count_pushes, solve
-from agentrl.gym.check import check_env
+from agentrl.gym import check_env
 from agentrl.types import Status
 
 CORRIDOR = """\

@@ -10,7 +10,7 @@ import pytest
 from agentrl.config import resolve
 from agentrl.env import hooks as world
 from agentrl.envs.textworld import HELD_OUT, game_path, tidy, typed
-from agentrl.gym.check import check_env
+from agentrl.gym import check_env
 
 pytestmark = pytest.mark.skipif(find_spec("textworld") is None, reason="needs textworld")
 SMALL = {"rooms": 2, "objects": 3, "quest_length": 2}

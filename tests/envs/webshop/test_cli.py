@@ -7,7 +7,7 @@ import pytest
 from agentrl.envs import webshop
 from agentrl.envs.webshop.cli import configure, main
 from agentrl.envs.webshop.terminal import shop_by_hand
-from agentrl.graph import store
+from agentrl.graph import read_graph
 
 
 def lines(capsys):
@@ -101,7 +101,7 @@ def test_a_session_by_hand_is_saved_as_a_step_graph(raw, tmp_path, shopper):
     typed = iter(["", "red rug", "3", "click[large]", "click[buy now]"])
     assert shop_by_hand(session, config, path, ask=lambda _: next(typed), say=said.append) == 0
     assert any("score" in line for line in said)
-    graph = store.read(path)
+    graph = read_graph(path)
     assert len(graph) == 4 and graph.terminated.tolist() == [False, False, False, True]
     assert graph.reward[-1] == session.state.reward
     assert graph.names["action"][1] == "click[b0red]"

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from agentrl.env.protocol import Env, Snapshots
+from agentrl.env import Env, Snapshots
 from agentrl.envs import webshop
 from agentrl.envs.webshop.generate import product
 from agentrl.envs.webshop.market import open_market

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrl.env.prompt import Past
+from agentrl.env import Past
 from agentrl.envs import webshop
 from agentrl.types import Observation, Status
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agentrl.env.hooks import panel_hash, tasks
+from agentrl.env.hooks import tasks
+from agentrl.env.panels import panel_hash
 from agentrl.envs.webshop.market import open_market
-from agentrl.settings.recipe import Settings
+from agentrl.settings import Settings
 
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "webshop-cpu.toml"
 PANEL = "ea5a2c453a4f"  # of the goals that the published figures are of; another one is another benchmark

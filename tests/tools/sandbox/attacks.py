@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import agentrl
-from agentrl.tool.code import CodeResult
+from agentrl.tool import CodeResult
 from agentrl.tools._sandbox.launch import Limits
 from agentrl.tools._sandbox.session import LocalSession
 

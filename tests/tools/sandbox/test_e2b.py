@@ -5,8 +5,7 @@ import pickle
 
 import pytest
 
-from agentrl.tool.code import CodeRunner, CodeSession, fault, open_runner
-from agentrl.tool.protocol import ToolFault
+from agentrl.tool import CodeRunner, CodeSession, ToolFault, open_runner, without_infra_error
 from agentrl.tools import e2b
 from tests.tools.sandbox.e2b_stub import KEY, Stub
 
@@ -96,7 +95,7 @@ def test_a_sandbox_that_is_gone_is_nobodys_fault(stub, config, session):
     result = session.run("2")
     assert result.infra_error and not result.timed_out
     with pytest.raises(ToolFault, match="the e2b sandbox failed: "):
-        fault(result)
+        without_infra_error(result)
     assert session.run("3").result_text == "3"
 
 

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from agentrl.tool.code import CodeRunner, CodeSession
+from agentrl.tool import CodeRunner, CodeSession
 from agentrl.tools import sandbox_fusion
 from agentrl.tools._sandbox.launch import Limits
 from agentrl.tools._sandbox.session import LocalSession

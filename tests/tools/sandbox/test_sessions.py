@@ -11,14 +11,14 @@ import time
 import pytest
 
 from agentrl import catalogue
-from agentrl.env.pool import EnvFault, deadline
-from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, fault, open_runner
-from agentrl.tool.protocol import Tool, ToolFault
+from agentrl.env import deadline
+from agentrl.tool import CodeResult, CodeRunner, CodeSession, Tool, ToolFault, open_runner, without_infra_error
 from agentrl.tools import python_sandbox
 from agentrl.tools._sandbox import launch, probe, process
 from agentrl.tools._sandbox.launch import Limits
 from agentrl.tools._sandbox.probe import check, choose
 from agentrl.tools._sandbox.session import LocalSession
+from agentrl.types import EnvFault
 from tests.tools.sandbox.attacks import processes_with
 
 FORGE = """
@@ -257,7 +257,7 @@ def test_a_lost_sandbox_is_nobodys_fault(monkeypatch):
     result = session.run("1")
     assert result.infra_error and result.exit_code is None and not result.ok and result.backend == "bwrap"
     with pytest.raises(ToolFault, match="the bwrap sandbox failed: it did not start"):
-        fault(result)
+        without_infra_error(result)
 
 
 def _broken(limits, python, packages):

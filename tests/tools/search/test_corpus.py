@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from agentrl.config import resolve, validate
-from agentrl.tool.retrieval import Passage, Retriever, write
-from agentrl.tool.schema import tool_spec
+from agentrl.tool import Passage, Retriever, tool_spec, write_passages
 from agentrl.tools import search
 from agentrl.tools.search import msgpack
 from agentrl.tools.search.bm25 import Bm25, Bm25Config, _best
@@ -185,7 +184,7 @@ TWO = [Passage("1", '"A"\nfirst\nsecond'), Passage("2", "B")]
     ],
 )
 def test_results_are_written_as_the_published_codes_do(form, text):
-    assert write(TWO, form) == text
+    assert write_passages(TWO, form) == text
 
 
 @pytest.mark.parametrize(

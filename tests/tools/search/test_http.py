@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from agentrl.tool.protocol import ToolFault
-from agentrl.tool.retrieval import Passage
+from agentrl.tool import Passage, ToolFault
 from agentrl.tools import search
 from agentrl.tools.search.gather import Gatherer
 from agentrl.tools.search.http import Http, HttpConfig

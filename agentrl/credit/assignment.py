@@ -1,0 +1,156 @@
+"""How the core applies a credit method to a stored graph."""
+
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from agentrl.credit.method import Credit, PathCredit
+from agentrl.graph import CANDIDATE, PLAYED, Paths, StepGraph, expand, forked, keys, moments, paths, select
+
+
+def assign(method: ModuleType, graph: StepGraph, config: Any) -> Credit:
+    """Run a credit method on what it may see, and put the result back on the graph's rows.
+
+    Rows that the method does not see, and rollouts that an environment error ended, are not assigned. On a branched
+    graph a method for chains sees the expanded paths; a shared row's positive and negative parts are sums
+    over its paths. The graph's `weight` enters statistics here and the loss in `agentrl.trainer.policy_update`.
+
+    Raises:
+        ValueError: a column the method needs is missing, or absent on some step.
+    """
+    kinds = (PLAYED, CANDIDATE) if getattr(method, "CANDIDATES", False) else (PLAYED,)
+    seen = np.flatnonzero(np.isin(graph.kind, kinds) & ~graph.failed())
+    part = graph if len(seen) == len(graph) else select(graph, seen)
+    require(method, part)
+    on = getattr(method, "ON", "chains")
+    if on == "nodes" or not forked(part) or (part.kind == CANDIDATE).any():
+        result: Credit = method.credit(part, config)
+    elif on == "chains" and not (getattr(config, "per_token", False) and part.tokens is not None):
+        through = paths(part)
+        result = pool(method.credit(expand(part, through), config), through, len(part))
+    else:
+        raise ValueError(
+            f"{name_of(method)} gives credit per token and these steps branch: "
+            "give every path as an episode of its own, or choose a method that works per step"
+        )
+    result = replace(result, metrics={**describe(part, result), **result.metrics})
+    return result if part is graph else scatter(result, seen, graph)
+
+
+def name_of(method: ModuleType) -> str:
+    """The catalogue name of a method's module."""
+    return method.__name__.rpartition(".")[2]
+
+
+def where(graph: StepGraph, row: int) -> str:
+    """How to tell the user which step is meant: its line in the file, else episode and turn."""
+    if graph.has("line"):
+        return f"line {graph.column('line')[row]}"
+    return f"episode {graph.episode[row]}, turn {graph.turn[row]}"
+
+
+def require(method: ModuleType, graph: StepGraph) -> None:
+    """Raise ValueError unless the graph has the columns the method names in NEEDS (on every row) and
+    READS."""
+    for name in (*getattr(method, "NEEDS", ()), *getattr(method, "READS", ())):
+        column = graph.columns.get(name)
+        known = column is not None
+        if column is not None and not name.startswith("token_"):
+            absent = np.isnan(column) if column.dtype.kind == "f" else (column.dtype.kind == "i") & (column < 0)
+            known = not len(column) or not absent.all()
+        if not known:
+            at = f"{where(graph, 0)}: {name}: " if len(graph) and graph.has("line") else ""
+            raise ValueError(
+                f"{at}{name_of(method)} needs the column {name!r}, which these steps do not have: "
+                "give it on each step, or choose an annotation that computes it"
+            )
+        if name.startswith("token_"):
+            continue
+        if name in getattr(method, "NEEDS", ()) and absent.any():
+            at = where(graph, int(np.argmax(absent)))
+            raise ValueError(f"{at}: {name}: {name_of(method)} needs it on every step, and here it is missing")
+
+
+def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
+    """Degenerate groups and where the credit went: shares in 0..1, for the log.
+
+    `zero_variance_groups`: groups of several episodes with one score; `singleton_groups`: groups of one
+    episode; `credit_mass_turn_K`: share of the total |advantage| that lies on turn K (16 and later together).
+    """
+    if not len(graph):
+        return {}
+    episodes = np.flatnonzero(graph.first & (graph.kind == PLAYED))  # [E]
+    m = moments(graph.score[episodes], keys(graph.group[episodes]), std="none")  # each [E]
+    groups = np.unique(graph.group[episodes], return_index=True)[1]  # [G] an episode of each group
+    mass = np.bincount(np.minimum(graph.turn, 16), credit.positive + credit.negative)
+    shares = mass / max(mass.sum(), 1e-300)
+    return {
+        "zero_variance_groups": float(np.mean((m.n > 1)[groups] & m.constant[groups])),
+        "singleton_groups": float(np.mean((m.n == 1)[groups])),
+        **{f"credit_mass_turn_{turn}": float(share) for turn, share in enumerate(shares)},
+    }
+
+
+def pool(credit: Credit, on: Paths, n: int) -> Credit:
+    """Sums over paths back on the shared rows: [paths' rows] -> [n]."""
+
+    def total(x: np.ndarray) -> np.ndarray:
+        return np.bincount(on.row, x, minlength=n)
+
+    shares = np.maximum(np.bincount(on.row, minlength=n), 1)  # [n] paths through a row
+
+    def part(name: str, x: np.ndarray) -> np.ndarray:
+        if x.dtype == bool:
+            return total(x) > 0
+        adds_up = name.endswith("advantage") or name in ("inter", "intra")  # like the advantage itself
+        return total(x) if adds_up else total(x) / shares
+
+    positive, negative = total(credit.positive), total(credit.negative)
+    return Credit(
+        advantage=positive - negative,
+        positive=positive,
+        negative=negative,
+        weight=total(credit.weight),
+        assigned=total(credit.assigned) > 0,
+        returns=None if credit.returns is None else total(credit.returns) / shares,
+        parts={name: part(name, x) for name, x in credit.parts.items()},
+        metrics=credit.metrics,
+        on_paths=PathCredit(on, credit.positive, credit.negative, credit.weight),
+    )
+
+
+def scatter(credit: Credit, rows: np.ndarray, graph: StepGraph) -> Credit:
+    """Credit of a selection of rows as credit of all of the graph's; the others are not assigned."""
+    n = len(graph)
+    tokens = 0 if graph.tokens is None else len(graph.tokens.ids)
+    mask = np.zeros(0, bool)
+    if graph.tokens is not None:
+        mask = np.repeat(np.isin(np.arange(n), rows), np.diff(graph.tokens.offsets))  # [S]
+
+    def wide(x: np.ndarray, fill: float = 0.0) -> np.ndarray:
+        out = np.zeros(n, bool) if x.dtype == bool else np.full(n, fill)
+        out[rows] = x
+        return out
+
+    def wide_tokens(x: np.ndarray) -> np.ndarray:
+        out = np.zeros(tokens)
+        out[mask] = x
+        return out
+
+    pathwise = credit.on_paths
+    return Credit(
+        advantage=wide(credit.advantage),
+        positive=wide(credit.positive),
+        negative=wide(credit.negative),
+        weight=wide(credit.weight),
+        assigned=wide(credit.assigned),
+        token_advantage=None if credit.token_advantage is None else wide_tokens(credit.token_advantage),
+        returns=None if credit.returns is None else wide(credit.returns),
+        parts={
+            name: wide_tokens(x) if name.startswith("token_") else wide(x, np.nan) for name, x in credit.parts.items()
+        },
+        metrics=credit.metrics,
+        on_paths=None if pathwise is None else pathwise._replace(on=pathwise.on._replace(row=rows[pathwise.on.row])),
+    )

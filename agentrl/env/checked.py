@@ -1,0 +1,98 @@
+"""What an environment returned, checked: anything else becomes an `EnvFault`."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agentrl.env.protocol import Move
+from agentrl.types import EnvFault, Errand, Message, Observation, Status, StepResult
+
+STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # what an environment may say of a step
+
+
+def checked_observation(value: object, call: str = "reset") -> Observation:
+    """The value if it is an observation whose words a tokenizer takes, else EnvFault."""
+    if not isinstance(value, Observation):
+        raise EnvFault(f"{call} returned {type(value).__name__}, not an Observation")
+    words = (value.text, value.state_key, value.task, *value.actions) if isinstance(value.actions, tuple) else (None,)
+    if not all(isinstance(word, str) for word in words):
+        raise EnvFault(f"{call} returned an observation whose text, state_key, task or actions are not texts")
+    if not isinstance(value.messages, tuple) or not all(
+        isinstance(m, Message) and all(isinstance(part, str) for part in m) for m in value.messages
+    ):
+        raise EnvFault(f"{call} returned an observation whose messages are no tuple of Message")
+    try:
+        "".join([*words, *(m.content for m in value.messages)]).encode()  # type: ignore[list-item]
+    except UnicodeEncodeError:
+        raise EnvFault(f"{call} returned an observation with half of a surrogate pair, which is not text") from None
+    return value
+
+
+def clipped(observation: Observation, chars: int | None) -> Observation:
+    """The observation, its text and each message at most about `chars` characters long: head and tail kept."""
+    if chars is None or max(len(observation.text), *(len(m.content) for m in observation.messages), 0) <= chars:
+        return observation
+    messages = tuple(m._replace(content=clip(m.content, chars)) for m in observation.messages)
+    return replace(observation, text=clip(observation.text, chars), messages=messages)
+
+
+def clip(text: str, chars: int) -> str:
+    """The text, or its first and last characters, `chars` in all, and a mark that says what is missing."""
+    left_out = len(text) - chars
+    if left_out <= 0:
+        return text
+    head = (chars + 1) // 2
+    return f"{text[:head]}\n... [{left_out} characters left out] ...\n{text[len(text) - (chars - head) :]}"
+
+
+def checked_result(value: object) -> StepResult:
+    """A step result with terminated winning over truncated and an `info` of its own, else EnvFault."""
+    if not isinstance(value, tuple) or len(value) != 5:
+        raise EnvFault(f"step returned {type(value).__name__}, not the 5 values of a StepResult")
+    observation, reward, terminated, truncated, info = value
+    checked_observation(observation, "step")
+    if not all(isinstance(flag, bool | np.bool_) for flag in (terminated, truncated)):
+        raise EnvFault("step returned terminated or truncated that is not a bool")
+    over = bool(truncated) and not terminated
+    return StepResult(observation, checked_reward(reward), bool(terminated), over, checked_info(info))
+
+
+def checked_reward(value: object) -> float:
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise EnvFault(f"step returned a reward of type {type(value).__name__} that is no number") from None
+    if not math.isfinite(number):
+        raise EnvFault(f"step returned reward {number}")
+    return number
+
+
+def checked_info(info: object) -> dict[str, Any]:
+    """A copy, since an environment may use one dict for all its steps."""
+    if not isinstance(info, dict) or not all(isinstance(key, str) for key in info):
+        raise EnvFault(f"step returned info of type {type(info).__name__}, not a dict with texts as keys")
+    if not isinstance(info.get("success", False), bool | np.bool_):
+        raise EnvFault(f"step returned info['success'] of type {type(info['success']).__name__}, not bool")
+    signals = info.get("signals", {})
+    if not isinstance(signals, Mapping) or not all(isinstance(name, str) for name in signals):
+        raise EnvFault(f"step returned info['signals'] = {signals!r:.80}: it must be a dict of names and numbers")
+    for name, value in signals.items():
+        if not isinstance(value, int | float | np.bool_ | np.number) or not np.isfinite(value):
+            raise EnvFault(f"step returned the signal {name!r} = {value!r:.60}, which is no finite number")
+    if info.get("status", Status.OK) not in STEP_STATUS:
+        raise EnvFault(f"step returned info['status'] = {info['status']!r}: it must be OK, PARSE_ERROR or TOOL_ERROR")
+    errands = info.get("errands", ())
+    if not isinstance(errands, tuple) or not all(isinstance(errand, Errand) for errand in errands):
+        raise EnvFault(f"step returned info['errands'] of type {type(errands).__name__}: it must be a tuple of Errand")
+    return dict(info)
+
+
+def checked_move(move: object) -> Move:
+    if not isinstance(move, Move) or not isinstance(move.action, str):
+        raise EnvFault(f"the expert returned {type(move).__name__}, not a Move")
+    return move

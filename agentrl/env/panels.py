@@ -1,0 +1,59 @@
+"""Panels: the tasks that an evaluation plays, named by their keys."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentrl.config import Entry
+from agentrl.env.hooks import ENDLESS, tasks
+from agentrl.files import read_text
+from agentrl.types import Task
+
+
+def read_panel(path: Path) -> list[str]:
+    """Task keys, one a line (`#` starts a remark) or a JSON list."""
+    text = read_text(path, "panel")
+    if path.suffix == ".json":
+        keys = _json_keys(path, text)
+    else:
+        keys = [line.partition("#")[0].strip() for line in text.splitlines()]
+    keys = [key for key in keys if key]
+    if not keys or len(set(keys)) < len(keys):
+        raise ValueError(f"panel {path} is empty or lists a task twice: each task is played once")
+    return keys
+
+
+def _json_keys(path: Path, text: str) -> list[str]:
+    try:
+        keys = json.loads(text)
+    except json.JSONDecodeError:
+        keys = None
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise ValueError(f"panel {path} is no JSON list of task keys")
+    return keys
+
+
+def panel(entry: Entry, keys: Sequence[str]) -> list[Task]:
+    """The tasks of some keys; the environment's `find(config, key)` where it has one, else a search of its
+    tasks."""
+    if hasattr(entry.module, "find"):
+        return [entry.module.find(entry.config, key) for key in keys]
+    every = tasks(entry)
+    if len(every) > ENDLESS:
+        raise ValueError(
+            f"environment {entry.name} has {len(every)} tasks, too many to search for {keys[0]!r}: give its file a "
+            "find(config, key)"
+        )
+    known = {task.key: task for task in every}
+    missing = [key for key in keys if key not in known]
+    if missing:
+        raise ValueError(
+            f"{len(missing)} of {len(keys)} panel tasks are unknown to {entry.name}, such as {missing[0]!r}"
+        )
+    return [known[key] for key in keys]
+
+
+def panel_hash(keys: Sequence[str]) -> str:
+    """Twelve hex digits that name a panel: its keys in order."""
+    return hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]

@@ -1,0 +1,47 @@
+"""A time limit on a call in the main thread."""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from agentrl.types import EnvFault
+
+
+class Expired(BaseException):
+    """Time is up; not an Exception, so that an environment's own `except Exception` does not swallow it."""
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Raise EnvFault out of the block after `seconds`, where the platform can: main thread, POSIX.
+
+    A timer of the caller's is put back afterwards with the time it has left.
+
+    Limit: it interrupts Python code and system calls, not a loop inside a C extension; worker processes cover
+        those.
+    """
+    usable = seconds < math.inf and threading.current_thread() is threading.main_thread()
+    if not usable or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def expire(signum: int, frame: object) -> NoReturn:
+        raise Expired
+
+    handler = signal.signal(signal.SIGALRM, expire)
+    started = time.monotonic()
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, should it be swallowed
+    try:
+        yield
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Expired:
+        raise EnvFault(f"no answer in {seconds:g} s") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(1e-3, left - (time.monotonic() - started)), interval)

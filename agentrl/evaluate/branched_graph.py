@@ -1,0 +1,191 @@
+"""Adding continuations to a stored graph: their rows behind its own, everything else as it was.
+
+Letters: N rows of the stored graph, M new ones, S tokens of the stored graph.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from agentrl.config import Entry
+from agentrl.credit import OWN, rescore
+from agentrl.evaluate.continuations import Place
+from agentrl.graph import StepGraph, Tokens
+from agentrl.rollout import EpisodeRecord, build_graph
+
+OF_TOKENS = ("old_logprob", "ref_logprob", "importance")  # columns [S] that do not say so in their names
+
+
+def attach_branches(place: Place, records: Sequence[EpisodeRecord], *, exact: bool) -> StepGraph:
+    """The place's graph with the records' own steps as more rows.
+
+    Args:
+        place: where the records leave their episode.
+        records: continuations that share the steps before it.
+        exact: their tokens are of the stored graph's tokenizer; else the new rows have none.
+    """
+    graph, fresh = place.graph, build_graph(records)
+    shared = len(place.before)
+    rows = np.arange(shared, len(fresh))  # [M] of the fresh graph
+    n = len(graph)
+    place_of = np.concatenate([np.array(place.before, np.int64), n + np.arange(len(rows)), [-1]])  # the last serves -1
+    names = {name: list(words) for name, words in graph.names.items()}
+    columns = _columns(graph, fresh, rows, place_of, names, place.row)
+    tokens = None if graph.tokens is None else _tokens(graph.tokens, fresh.tokens if exact else None, rows, place_of)
+    if tokens is not None:
+        added = len(tokens.ids) - len(graph.tokens.ids)  # type: ignore[union-attr]
+        for name in [name for name in graph.columns if _of_tokens(graph, name)]:
+            columns[name] = np.concatenate([graph.columns[name], np.full(added, np.nan)])
+    return StepGraph(
+        columns=columns,
+        tokens=tokens,
+        names=names,
+        texts={k: [*words, *([fresh.texts[k][i] for i in rows.tolist()])] for k, words in graph.texts.items()},
+        tails=_tails(graph.tails, fresh.tails, exact=exact),
+    )
+
+
+def mark_row(graph: StepGraph, row: int, **values: float) -> StepGraph:
+    """The graph with columns [N] that hold these values at a row; other rows keep theirs, or have NaN."""
+    columns = {}
+    for name, value in values.items():
+        columns[name] = graph.columns[name].copy() if graph.has(name) else np.full(len(graph), np.nan)
+        columns[name][row] = value
+    return graph.with_columns(**columns)
+
+
+def with_run_rewards(graph: StepGraph, records: Sequence[EpisodeRecord], entries: Sequence[Entry]) -> StepGraph:
+    """A grafted graph under the reward of the run, as its stored steps have it; the records' steps get it too.
+
+    The new rows are probes, so what the stored rows get does not change.
+
+    Args:
+        graph: [N + M], the records' own steps last and in their order.
+        records: the continuations.
+        entries: the run's `[reward]`; none leave the environment's reward.
+    """
+    scored = rescore(graph, entries)
+    steps = [step for record in records for step in record.own]
+    for step, reward in zip(steps, scored.reward[len(scored) - len(steps) :].tolist(), strict=True):
+        step.reward = reward
+    return scored
+
+
+def _of_tokens(graph: StepGraph, name: str) -> bool:
+    """Is a column one a token, not one a row?"""
+    return name in OF_TOKENS or name.startswith("token_") or len(graph.columns[name]) != len(graph)
+
+
+def _columns(
+    graph: StepGraph,
+    fresh: StepGraph,
+    rows: np.ndarray,
+    place_of: np.ndarray,
+    names: dict[str, list[str]],
+    at: int,
+) -> dict[str, np.ndarray]:
+    """All columns [N + M]; those of tokens as they are."""
+    new: dict[str, np.ndarray] = {}
+    group = int(graph.group[at])
+    for kind in ("agent", "policy"):
+        new[kind] = _words(names, kind, _known(graph, (kind,)), fresh, rows, (kind,))[0]
+    own = np.flatnonzero(graph.group == group)
+    new["action"] = _words(names, "action", _known(graph, ("action",), own), fresh, rows, ("action",))[0]
+    both = ("state", "next_state")
+    new["state"], new["next_state"] = _words(names, "state", _known(graph, both, own), fresh, rows, both)
+    for name in ("episode", "rollout"):
+        first = max(int(graph.columns[name].max()) + 1, len(names.get("episode", ())))
+        new[name] = first + np.unique(fresh.columns[name][rows], return_inverse=True)[1]
+    for number in range(len(np.unique(new["episode"]))):
+        names["episode"].append(f"{names['group'][group]}#branch{new['episode'].min() + number}")
+    new["group"], new["tree"] = (np.full(len(rows), graph.columns[k][at]) for k in ("group", "tree"))
+    for name in ("parent", "caller"):
+        new[name] = place_of[fresh.columns[name][rows]]
+    new[OWN], new["env_score"] = fresh.reward[rows], fresh.score[rows]  # where the stored graph has these columns
+    columns: dict[str, np.ndarray] = {}
+    for name in {*graph.columns, *(k for k in fresh.columns if not _of_tokens(fresh, k))}:
+        if graph.has(name) and _of_tokens(graph, name):
+            columns[name] = graph.columns[name]
+            continue
+        old = graph.columns[name] if graph.has(name) else _nothing(fresh.columns[name], len(graph))
+        more = new[name] if name in new else fresh.columns[name][rows] if fresh.has(name) else _nothing(old, len(rows))
+        columns[name] = np.concatenate([old, more]).astype(old.dtype)
+    return columns
+
+
+def _nothing(like: np.ndarray, count: int) -> np.ndarray:
+    """What rows have in a column that is not theirs."""
+    fill = {"f": np.nan, "b": False}.get(like.dtype.kind, -1)
+    return np.full(count, fill, like.dtype)
+
+
+def _known(graph: StepGraph, columns: Sequence[str], rows: np.ndarray | slice = slice(None)) -> dict[str, int]:
+    """The id of each word that some rows have in these columns (which share a table of names)."""
+    words = graph.names[columns[0]]
+    ids = np.unique(np.concatenate([graph.columns[name][rows] for name in columns]))
+    return {words[i]: i for i in ids.tolist()}
+
+
+def _words(
+    names: dict[str, list[str]],
+    table: str,
+    known: dict[str, int],
+    fresh: StepGraph,
+    rows: np.ndarray,
+    columns: Sequence[str],
+) -> list[np.ndarray]:
+    """Columns [M] of the fresh graph under the stored graph's ids, new words added to its table."""
+    found = []
+    for name in columns:
+        ids = []
+        for i in fresh.columns[name][rows].tolist():
+            word = fresh.names[table][i]
+            if word not in known:
+                known[word] = len(names[table])
+                names[table].append(word)
+            ids.append(known[word])
+        found.append(np.array(ids, np.int64))
+    return found
+
+
+def _tokens(old: Tokens, fresh: Tokens | None, rows: np.ndarray, place_of: np.ndarray) -> Tokens:
+    """The token table with the new rows' tokens, or with rows that have none."""
+    m, last = len(rows), old.offsets[-1]
+    if fresh is None:
+        nothing = np.zeros(m, np.int64)
+        return Tokens(**{
+            **vars(old),
+            "offsets": np.append(old.offsets, np.full(m, last)),
+            "context": np.append(old.context, nothing - 1),
+            "context_tokens": np.append(old.context_tokens, nothing),
+        })  # fmt: skip
+    start = fresh.offsets[rows[0]]
+    sets = fresh.allowed_offsets[start]
+    return Tokens(
+        offsets=np.append(old.offsets, fresh.offsets[rows + 1] - start + last),
+        ids=np.append(old.ids, fresh.ids[start:]),
+        sampled=np.append(old.sampled, fresh.sampled[start:]),
+        logprobs=np.append(old.logprobs, fresh.logprobs[start:]),
+        allowed_offsets=np.append(
+            old.allowed_offsets, fresh.allowed_offsets[start + 1 :] - sets + old.allowed_offsets[-1]
+        ),
+        allowed_ids=np.append(old.allowed_ids, fresh.allowed_ids[sets:]),
+        context=np.append(old.context, place_of[fresh.context[rows]]),
+        context_tokens=np.append(old.context_tokens, fresh.context_tokens[rows]),
+    )
+
+
+def _tails(old: Mapping[str, np.ndarray], fresh: Mapping[str, np.ndarray], *, exact: bool) -> dict[str, np.ndarray]:
+    """The final observations of the new episodes behind the old ones."""
+    if "tail_offsets" not in old:
+        return dict(old)
+    lengths = np.diff(fresh["tail_offsets"])
+    lengths = lengths if exact else np.zeros_like(lengths)
+    ends = old["tail_offsets"][-1] + np.cumsum(lengths)
+    tails = {
+        "tail_offsets": np.append(old["tail_offsets"], ends),
+        "tail_ids": np.append(old["tail_ids"], fresh["tail_ids"]) if exact else old["tail_ids"],
+    }
+    if "tail_continues" in old:
+        tails["tail_continues"] = np.append(old["tail_continues"], fresh["tail_continues"])
+    return tails

@@ -1,0 +1,246 @@
+"""Playing stored rollouts again: the recorded actions through the environment, every word and signal compared."""
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agentrl.credit import SIGNAL, own_reward, signal_names
+from agentrl.env import Handle, Limits, Pool
+from agentrl.evaluate.evaluation import LIMITS
+from agentrl.graph import PLAYED, StepGraph, paths
+from agentrl.rollout import joined, reply_from
+from agentrl.types import EnvFault, Errand, Reply, Status, StepResult, Task
+
+CLOSE = 1e-9  # rewards and signals this near are the same
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Something a replay gave that is not what was stored."""
+
+    task: str
+    turn: int
+    what: str
+    stored: Any
+    found: Any
+
+    def __str__(self) -> str:
+        return f"{self.task}, turn {self.turn}: {self.what} was {_short(self.stored)}, is {_short(self.found)}"
+
+
+def _short(value: Any) -> str:
+    words = repr(value) if isinstance(value, str) else str(value)
+    return words if len(words) <= 100 else f"{words[:97]}..."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """What came of it.
+
+    Attributes:
+        paths: how many were played again, each with the chains of agents that it called.
+        steps: rows of all of them.
+        skipped: paths the environment had spoiled when they were recorded.
+        differences: in the order of the graph.
+        signals: name -> (stored, recomputed), each [N] float64 with NaN where not reported or not played again.
+    """
+
+    paths: int
+    steps: int
+    skipped: int
+    differences: Sequence[Difference]
+    signals: Mapping[str, tuple[np.ndarray, np.ndarray]]
+
+
+class Stage(NamedTuple):
+    """Where an agent's chains are played again: its environment, and the limits it had in the run, which decide whether
+    a last action was carried out."""
+
+    pool: Pool
+    limits: Limits
+
+
+def task_keys(graph: StepGraph) -> dict[int, str]:
+    """Episode number -> key of its task, without called agents' chains, whose tasks their callers made."""
+    names = graph.names["episode"]
+    return {int(e): names[int(e)].rpartition("#")[0] for e in np.unique(graph.episode[graph.caller < 0])}
+
+
+async def replay(
+    graph: StepGraph, pool: Pool, tasks: Mapping[str, Task], limits: Limits, called: Mapping[str, Stage] | None = None
+) -> Replayed:
+    """Every root-to-leaf path of played steps, carried out again.
+
+    Args:
+        graph: with the words of observations and actions, as runs store it.
+        pool, limits: of the agent that tasks are given to, see `Stage`.
+        tasks: by key.
+        called: of the agents that it may call, by name.
+    """
+    walks = [rows for rows in _paths(graph) if (graph.kind[rows] == PLAYED).all() and graph.caller[rows[0]] < 0]
+    failed = graph.failed()
+    kept = [rows for rows in walks if not failed[rows[-1]]]
+    named = task_keys(graph)
+    gate = asyncio.Semaphore(64)
+    again = _Again(graph, called or {})
+
+    async def one(rows: np.ndarray) -> list[Difference]:
+        async with gate:
+            task = tasks[named[int(graph.episode[rows[-1]])]]
+            return (await again.walk(rows, task, Stage(pool, limits))).differences
+
+    lists = await asyncio.gather(*map(one, kept))
+    found, unknown = again.signals, np.full(len(graph), math.nan)
+    walked = np.isin(np.arange(len(graph)), list(again.walked))  # [N]
+    stored = {name: np.where(walked, graph.columns.get(SIGNAL + name, unknown), math.nan) for name in found}
+    return Replayed(
+        paths=len(kept),
+        steps=len(again.walked),
+        skipped=len(walks) - len(kept),
+        differences=[difference for one_list in lists for difference in one_list],
+        signals={name: (stored[name], found[name]) for name in sorted(found)},
+    )
+
+
+def _paths(graph: StepGraph) -> list[np.ndarray]:
+    """Rows of each root-to-leaf path, root first."""
+    row, leaf = paths(graph)
+    return np.split(row, np.flatnonzero(np.diff(leaf)) + 1) if len(row) else []
+
+
+class _Again:
+    """What the walks of one graph share.
+
+    Attributes:
+        signals: recomputed ones [N] by name.
+        walked: rows played again.
+    """
+
+    def __init__(self, graph: StepGraph, called: Mapping[str, Stage]) -> None:
+        self.graph, self.called = graph, called
+        self.reward = own_reward(graph)  # [N]
+        self.signals: dict[str, np.ndarray] = {name: np.full(len(graph), math.nan) for name in signal_names(graph)}
+        self.walked: set[int] = set()
+        self.chains: dict[int, list[np.ndarray]] = {}  # by calling row, the rows of each chain it called
+        for row in np.flatnonzero(graph.first & (graph.caller >= 0)).tolist():
+            rows = np.flatnonzero(graph.episode == graph.episode[row])
+            self.chains.setdefault(int(graph.caller[row]), []).append(rows)
+
+    async def walk(self, rows: np.ndarray, task: Task, stage: Stage) -> "_Walk":
+        """One path, with what came of it."""
+        walk = _Walk(self, rows, task, stage.limits)
+        handle = stage.pool.acquire()
+        broken = True
+        try:
+            await walk.run(handle)
+            broken = False
+        except EnvFault as fault:
+            walk.differences = [walk.difference(0, "the environment", "sound", str(fault))]
+        finally:
+            stage.pool.release(handle, broken=broken)
+        return walk
+
+    async def answer(self, errand: Errand, rows: np.ndarray) -> "_Walk":
+        """A called agent's chain; its walk's `reply` is what its caller hears: of one that was spoiled, no more than
+        that."""
+        stage = self.called[self.graph.names["agent"][self.graph.agent[rows[0]]]]
+        if self.graph.ending[rows[-1]] == Status.ENV_ERROR:
+            return _Walk(self, rows, errand.task, stage.limits)
+        return await self.walk(rows, errand.task, stage)
+
+
+class _Walk:
+    """One path: its `differences`, and what a caller of it would hear."""
+
+    def __init__(self, again: _Again, rows: np.ndarray, task: Task, limits: Limits) -> None:
+        self.again, self.graph, self.rows, self.task, self.limits = again, again.graph, rows, task, limits
+        self.ending = Status(int(self.graph.columns["ending"][rows[-1]]))
+        self.rewrites = self.graph.columns.get("rewrites", np.zeros(len(self.graph))) == 1  # [N] NaN is none
+        self.differences: list[Difference] = []
+        self.reply = Reply("", Status.ENV_ERROR)
+
+    async def run(self, handle: Handle) -> None:
+        """Carry out the actions and compare; stops at the first observation that differs."""
+        seen, score, info = (await handle.reset(self.task)).text, 0.0, dict[str, Any]()
+        for turn, row in enumerate(self.rows.tolist()):
+            expected = self.graph.texts["observation"][row]
+            if seen != expected:
+                self.differences.append(self.difference(turn, "the observation", expected, seen))
+                return
+            last = turn == len(self.rows) - 1
+            result: StepResult | None = None
+            if not self.rewrites[row] and not (last and self.never_carried_out()):
+                result = await self.carry_out(handle, turn, row)
+                if result is None:
+                    return
+                seen = result.observation.text
+            reward, info = await self.judged(handle, result, last)
+            self.differences += self.compare(turn, row, reward, info)
+            self.again.walked.add(row)
+            score += reward
+        self.reply = reply_from(self.ending, self.action(self.rows[-1]), score, info)
+
+    def action(self, row: int) -> str:
+        """What was sent."""
+        return str(self.graph.names["action"][int(self.graph.action[row])])
+
+    async def carry_out(self, handle: Handle, turn: int, row: int) -> StepResult | None:
+        """What an action leads to, agents that it calls included; None if they are not the ones that were stored."""
+        result = await handle.step(self.action(row))
+        errands: tuple[Errand, ...] = result.info.get("errands", ())
+        if not errands:
+            return result
+        chains = self.again.chains.get(row, [])
+        if not chains and self.ending == Status.DEPTH_LIMIT:
+            return await handle.step(tuple(Reply("", Status.DEPTH_LIMIT) for _ in errands))
+        if len(chains) != len(errands):  # also where one ended before its first step, and left no row
+            self.differences.append(self.difference(turn, "agents called", len(chains), len(errands)))
+            return None
+        walks = await asyncio.gather(*map(self.again.answer, errands, chains))
+        self.differences += [difference for walk in walks for difference in walk.differences]
+        return await handle.step(tuple(walk.reply for walk in walks))
+
+    def never_carried_out(self) -> bool:
+        """Was the last answer cut off, or over the budget of calls?"""
+        if self.ending == Status.CALL_LIMIT:
+            return True
+        cut = self.limits.cut_turn == "end" and self.ending in (Status.TURN_TOKEN_LIMIT, Status.TOKEN_LIMIT)
+        tails = self.graph.tails.get("tail_offsets")
+        if not cut or tails is None:
+            return cut
+        episode = int(self.graph.episode[self.rows[-1]])
+        return bool(tails[episode + 1] == tails[episode])
+
+    async def judged(self, handle: Handle, result: StepResult | None, last: bool) -> tuple[float, dict[str, Any]]:
+        """Reward and info of a step, the environment's word on a cut episode included."""
+        reward, info = (result.reward, dict(result.info)) if result is not None else (0.0, {})
+        over = result is not None and (result.terminated or result.truncated)
+        if last and not over and self.ending in LIMITS:
+            verdict = await handle.cut()
+            if verdict is not None:
+                reward, info = reward + verdict.reward, joined(info, verdict.info)
+        return reward, info
+
+    def compare(self, turn: int, row: int, reward: float, info: Mapping[str, Any]) -> list[Difference]:
+        """Reward and signals of one step; signals are written down."""
+        differences = []
+        if abs(reward - self.again.reward[row]) > CLOSE:
+            differences.append(self.difference(turn, "the reward", float(self.again.reward[row]), reward))
+        told = info.get("signals", {})
+        found = self.again.signals
+        for name in sorted({*told, *found}):
+            now = float(told.get(name, math.nan))
+            found.setdefault(name, np.full(len(self.graph), math.nan))[row] = now
+            column = self.graph.columns.get(SIGNAL + name)
+            before = float(column[row]) if column is not None else math.nan
+            if not (math.isnan(now) and math.isnan(before)) and not abs(now - before) <= CLOSE:
+                differences.append(self.difference(turn, f"the signal {name}", before, now))
+        return differences
+
+    def difference(self, turn: int, what: str, stored: Any, found: Any) -> Difference:
+        """One of this walk."""
+        return Difference(task=self.task.key, turn=turn, what=what, stored=stored, found=found)

@@ -1,0 +1,50 @@
+"""Files that users name, and writing a file whole or not at all."""
+
+import os
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file; ValueError with one sentence if it is missing or broken."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"no such file: {path}; recipes lie in benchmarks/recipes") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path} is a folder: name the TOML file in it") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+
+
+def read_text(path: Path, what: str) -> str:
+    """The words of a file that a user names; ValueError with one sentence if it is missing or no text."""
+    if not path.is_file():
+        raise ValueError(f"no such {what}: {path}")
+    try:
+        return path.read_text("utf-8-sig")  # some editors put a mark before the text
+    except UnicodeDecodeError:
+        raise ValueError(f"the {what} {path} is not UTF-8 text") from None
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """All or nothing: a temporary name beside the target, then a rename. A full disk leaves the old file.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        reason = error.strerror or error
+        raise ValueError(f"cannot write {path}: {reason}; free some space or choose another folder") from error

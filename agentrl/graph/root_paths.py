@@ -1,0 +1,94 @@
+"""Root-to-leaf paths of a step graph, and the graphs made of them."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from agentrl.graph.step_graph import StepGraph
+from agentrl.graph.tokens import Tokens
+
+
+class Paths(NamedTuple):
+    """Parallel arrays, path by path and root first: `row` and the dense number of its `leaf`."""
+
+    row: np.ndarray
+    leaf: np.ndarray
+
+
+def paths(graph: StepGraph) -> Paths:
+    """All root-to-leaf paths of the graph. A chain's path is its rows; a shared row is on several paths."""
+    parent = graph.parent
+    current = np.setdiff1d(np.arange(len(graph)), parent[parent >= 0])  # [P] leaves
+    number = np.arange(len(current))
+    rows, owners = [current], [number]
+    while len(current):
+        above = parent[current]
+        current, number = above[above >= 0], number[above >= 0]
+        rows.append(current)
+        owners.append(number)
+    row, leaf = np.concatenate(rows), np.concatenate(owners)
+    order = np.lexsort((row, leaf))
+    return Paths(row[order], leaf[order])
+
+
+def forked(graph: StepGraph) -> bool:
+    """Does any path run through several episodes? Then episodes are not the chains that methods want."""
+    inner = graph.parent >= 0
+    crosses = graph.episode[graph.parent[inner]] != graph.episode[inner]
+    return bool(graph.branched or crosses.any())
+
+
+def select(graph: StepGraph, rows: np.ndarray) -> StepGraph:
+    """The sub-graph of `rows` with their tokens (contexts cut off) and columns per token: for credit only."""
+    part = graph.take(rows)
+    if graph.tokens is None:
+        return part
+    lengths = np.diff(graph.tokens.offsets)  # [N]
+    mask = np.repeat(np.isin(np.arange(len(graph)), rows), lengths)  # [S]
+    n, s = len(rows), int(mask.sum())
+    tokens = Tokens(
+        offsets=np.concatenate([[0], np.cumsum(lengths[rows])]),
+        ids=graph.tokens.ids[mask],
+        sampled=graph.tokens.sampled[mask],
+        logprobs=graph.tokens.logprobs[mask],
+        allowed_offsets=np.zeros(s + 1, np.int64),
+        allowed_ids=np.zeros(0, np.int64),
+        context=np.full(n, -1),
+        context_tokens=np.zeros(n, np.int64),
+    )
+    ragged = {k: v[mask] for k, v in graph.columns.items() if k.startswith("token_")}
+    return replace(part, columns={**part.columns, **ragged}, tokens=tokens)
+
+
+def expand(graph: StepGraph, on: Paths) -> StepGraph:
+    """The graph of root-to-leaf copies: each path an episode of its own, scored by all its rewards.
+
+    A path is its leaf's rollout and, where a `score` column is given, has the score of its leaf's episode. A step
+    whose branches begin in different states leads, on each path, to the state that the path goes on in.
+    """
+    start = np.ones(len(on.row), bool)
+    start[1:] = on.leaf[1:] != on.leaf[:-1]  # [P rows] first row of its path
+    end = np.append(np.flatnonzero(start)[1:], len(on.row)) - 1  # [paths]
+    per_row = {k: x for k, x in graph.columns.items() if len(x) == len(graph) and not k.startswith("token_")}
+    columns = {name: x[on.row] for name, x in per_row.items()}
+    columns["parent"] = np.where(start, -1, np.arange(len(on.row)) - 1)
+    columns["caller"] = np.full(len(on.row), -1)
+    columns["next_state"] = _next_on_path(graph, on, start)
+    columns["episode"] = on.leaf
+    columns["rollout"] = graph.rollout[on.row[end]][on.leaf]
+    if graph.has("score"):
+        columns["score"] = graph.score[on.row[end]][on.leaf]
+    return StepGraph(columns=columns, names=graph.names)
+
+
+def _next_on_path(graph: StepGraph, on: Paths, start: np.ndarray) -> np.ndarray:
+    """[P rows] next state of each copy; a next state that is no child's is taken as given."""
+    below = np.flatnonzero(graph.parent >= 0)
+    agrees = graph.state[below] == graph.next_state[graph.parent[below]]
+    a_childs = np.isin(np.arange(len(graph)), graph.parent[below[agrees]])  # [N]
+    after: np.ndarray = graph.next_state[on.row]  # [P rows]
+    inner = np.flatnonzero(~start) - 1  # copies that their path goes on from
+    inner = inner[a_childs[on.row[inner]]]
+    after[inner] = graph.state[on.row[inner + 1]]
+    return after

@@ -1,0 +1,132 @@
+"""The token table of a step graph: what each step adds to its context."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tokens:
+    """What each step adds to its context, and the context it continues.
+
+    A step stores only the tokens it adds; the text the model saw is the path: the first `context_tokens[n]`
+    tokens of the path of row `context[n]`, then the row's own.
+
+    Attributes:
+        offsets: [N+1] int64, row n owns tokens offsets[n]:offsets[n+1].
+        ids: [S] int64.
+        sampled: [S] bool, sampled by the policy (or shown by a demonstrator); the rest is prompt.
+        logprobs: [S] float64 behaviour log-probabilities in nats, 0 where not sampled.
+        allowed_offsets: [S+1] int64 into `allowed_ids`; an empty slice means unrestricted.
+        allowed_ids: int64, ascending in each slice.
+        context: [N] int64, the row whose path this step's prompt continues; -1 for a fresh prompt.
+        context_tokens: [N] int64, how much of that path it keeps.
+    """
+
+    offsets: np.ndarray
+    ids: np.ndarray
+    sampled: np.ndarray
+    logprobs: np.ndarray
+    allowed_offsets: np.ndarray
+    allowed_ids: np.ndarray
+    context: np.ndarray
+    context_tokens: np.ndarray
+
+    def path(self, row: int) -> np.ndarray:
+        """[L] int64, the ids the model has seen and produced at the end of `row`."""
+        pieces: list[np.ndarray] = []
+        keep = -1  # -1: all of the row's path
+        while row >= 0:
+            own = self.ids[self.offsets[row] : self.offsets[row + 1]]
+            start = int(self.context_tokens[row])
+            if keep < 0 or keep > start:
+                pieces.append(own if keep < 0 else own[: keep - start])
+                keep = start
+            row = int(self.context[row])
+        return np.concatenate(pieces[::-1]) if pieces else np.zeros(0, np.int64)
+
+
+def check_tokens(tokens: Tokens, n: int) -> None:
+    """Assert the invariants of a token table of n rows."""
+    assert len(tokens.offsets) == n + 1, "offsets needs one entry more than there are rows"
+    s = len(tokens.ids)
+    assert tokens.offsets[0] == 0 and tokens.offsets[-1] == s, "offsets must cover the tokens"
+    assert (np.diff(tokens.offsets) >= 0).all(), "offsets must ascend"
+    assert len(tokens.sampled) == len(tokens.logprobs) == s, "one flag and one log-prob a token"
+    assert len(tokens.allowed_offsets) == s + 1, "allowed_offsets needs one entry more than there are tokens"
+    assert np.isfinite(tokens.logprobs).all(), "log-probabilities must be finite"
+    assert tokens.allowed_offsets[0] == 0 and tokens.allowed_offsets[-1] == len(tokens.allowed_ids), (
+        "allowed_offsets must cover allowed_ids"
+    )
+    assert (np.diff(tokens.allowed_offsets) >= 0).all(), "allowed_offsets must ascend"
+    assert len(tokens.context) == len(tokens.context_tokens) == n, "one context a row"
+    assert (tokens.context >= -1).all() and (tokens.context_tokens >= 0).all(), "a context is a row, or -1 for none"
+    assert (tokens.context < np.arange(n)).all(), "a context must come before the step that continues it"
+    length = path_lengths(tokens)
+    kept = np.where(tokens.context >= 0, length[tokens.context], 0)
+    assert (tokens.context_tokens <= kept).all(), "a step cannot keep more of a path than there is"
+
+
+def path_lengths(tokens: Tokens) -> np.ndarray:
+    """[N] int64, tokens on each row's path: what the model has seen at its end."""
+    return tokens.context_tokens + np.diff(tokens.offsets)
+
+
+def decisions(tokens: Tokens) -> np.ndarray:
+    """[S] bool, sampled tokens that had an alternative."""
+    chosen: np.ndarray = tokens.sampled & (np.diff(tokens.allowed_offsets) != 1)
+    return chosen
+
+
+def token_rows(tokens: Tokens) -> np.ndarray:
+    """[S] int64, the row of each token."""
+    return np.repeat(np.arange(len(tokens.context)), np.diff(tokens.offsets))
+
+
+def first_sampled(tokens: Tokens) -> np.ndarray:
+    """[S] bool, the first sampled token of each row that has one."""
+    index = np.flatnonzero(tokens.sampled)
+    first = np.zeros(len(tokens.ids), bool)
+    first[index[np.unique(token_rows(tokens)[index], return_index=True)[1]]] = True
+    return first
+
+
+def append_rows(
+    tokens: Tokens,
+    pieces: Sequence[np.ndarray],
+    sampled: Sequence[np.ndarray],
+    context: np.ndarray,
+    context_tokens: np.ndarray,
+) -> Tokens:
+    """The table with one more row a piece.
+
+    Args:
+        tokens: N rows, S tokens.
+        pieces: ids of each new row, M of them.
+        sampled: as many flags, true where a log-prob or a value is wanted.
+        context: [M] the row whose path each new row continues, -1 for none.
+        context_tokens: [M] how much of that path it keeps.
+    """
+    lengths = np.array([len(piece) for piece in pieces], np.int64)  # [M]
+    added = int(lengths.sum())
+    return Tokens(
+        offsets=np.concatenate([tokens.offsets, tokens.offsets[-1] + np.cumsum(lengths)]),
+        ids=np.concatenate([tokens.ids, *pieces]).astype(np.int64),
+        sampled=np.concatenate([tokens.sampled, *sampled]).astype(bool),
+        logprobs=np.concatenate([tokens.logprobs, np.zeros(added)]),
+        allowed_offsets=np.concatenate([tokens.allowed_offsets, np.full(added, tokens.allowed_offsets[-1])]),
+        allowed_ids=tokens.allowed_ids,
+        context=np.concatenate([tokens.context, context]).astype(np.int64),
+        context_tokens=np.concatenate([tokens.context_tokens, context_tokens]).astype(np.int64),
+    )
+
+
+def prompt_lengths(tokens: Tokens) -> np.ndarray:
+    """[N] int64, how much of each row's path the model had read when it began to answer."""
+    row = np.repeat(np.arange(len(tokens.context)), np.diff(tokens.offsets))  # [S]
+    own = np.diff(tokens.offsets).copy()  # [N] all of it, for a row without a sampled token
+    index = np.flatnonzero(tokens.sampled)
+    rows, first = np.unique(row[index], return_index=True)
+    own[rows] = index[first] - tokens.offsets[rows]
+    return tokens.context_tokens + own

@@ -1,0 +1,211 @@
+"""Models and tokenizers: a checkpoint by folder or hub name, or a small one made from a config; LoRA on either."""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentrl.chat import build_word_tokenizer
+from agentrl.model import adapters
+from agentrl.model.sections import SHAPE, ModelConfig, NewModel
+
+
+class Loaded(NamedTuple):
+    """A model, in evaluation mode, and its tokenizer."""
+
+    model: Any
+    tokenizer: Any
+
+
+def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), entities: Sequence[str] = ()) -> Loaded:
+    """The model and tokenizer a config names. The same seed gives the same weights.
+
+    Args:
+        config: which.
+        seed: of random weights (new models and adapters).
+        texts: what a new model's tokenizer must know.
+        entities: things that are one token in it.
+
+    Raises:
+        ValueError: no such folder or name, not a model, peft missing, no texts for a new model.
+    """
+    import torch
+
+    device = _device(config.device)
+    dtype = _dtype(config.dtype, device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if config.new is not None:
+            tokenizer = build_word_tokenizer(texts, entities, entity_pattern=config.new.entity_pattern)
+            model = _make(config.new, tokenizer, entities).to(dtype)
+        else:
+            model, tokenizer = _open(config.path, dtype)
+        if config.lora is not None:
+            model = adapters.add(model, config.lora)
+    return Loaded(model.to(device).eval(), tokenizer)
+
+
+def save_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
+    """Write model and tokenizer in the HF layout; `folder` appears, or is replaced, only when all is written.
+
+    A model with adapters is written with them merged in (so anything can load it), and the adapters as they are in
+    the sub-folder `adapter`.
+
+    Raises:
+        OSError: nothing is left of the attempt, and an older `folder` is untouched.
+    """
+    target = Path(folder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial, previous = target.with_name(f".{target.name}.partial"), target.with_name(f".{target.name}.previous")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        with _quietly():
+            _write(loaded, partial)
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if "(os error " in str(error):  # how the writers of tokenizers and safetensors tell a full disk
+            raise OSError(str(error)) from error
+        raise
+    if target.exists():
+        shutil.rmtree(previous, ignore_errors=True)
+        target.rename(previous)
+    partial.rename(target)
+    shutil.rmtree(previous, ignore_errors=True)
+
+
+def restore_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
+    """Put the weights that `save` wrote back into a model of the same config.
+
+    Raises:
+        ValueError: the folder holds another model, or none.
+    """
+    import torch
+
+    source = Path(folder)
+    _check_folder(source)
+    if hasattr(loaded.model, "get_base_model"):
+        adapters.restore(loaded.model, source)
+        return
+    stored, _ = _open(str(source), loaded.model.dtype)
+    try:
+        with torch.no_grad():
+            loaded.model.load_state_dict(stored.state_dict())
+    except RuntimeError as error:
+        wrong = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+        raise ValueError(f"{source} holds another model ({type(stored).__name__}): {wrong}") from None
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without transformers' bars: a checkpoint every few iterations would drown our own progress."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _device(name: str) -> Any:
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"model.device is {name!r}: use auto, cpu, cuda or cuda:N") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"model.device is {name!r}, but torch sees no CUDA device: use device=cpu")
+    return device
+
+
+def _dtype(name: str, device: Any) -> Any:
+    import torch
+
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return getattr(torch, name)
+
+
+def check_shape(model: Any, new: NewModel, where: Path) -> None:
+    """Raises ValueError if a stored model is not of the shape that the configuration makes."""
+    for option, name in SHAPE.items():
+        stored, asked = getattr(model.config, name, None), getattr(new, option)
+        if stored != asked:
+            raise ValueError(f"{where} holds another model: its {name} is {stored}, model.new.{option} is {asked}")
+
+
+def _make(new: NewModel, tokenizer: Any, entities: Sequence[str]) -> Any:
+    """Random weights from the current torch seed."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=new.hidden,
+        intermediate_size=new.intermediate,
+        num_hidden_layers=new.layers,
+        num_attention_heads=new.heads,
+        num_key_value_heads=new.kv_heads,
+        head_dim=new.hidden // new.heads,
+        max_position_embeddings=new.max_positions,
+        initializer_range=new.init_std,
+        tie_word_embeddings=new.tied,
+        rope_parameters={"rope_type": "default", "rope_theta": new.rope_theta},
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+    )
+    model = Qwen3ForCausalLM(config)
+    if new.compose_entities:
+        layers = {id(m.weight): m.weight for m in (model.get_input_embeddings(), model.get_output_embeddings())}
+        with torch.no_grad():
+            for weight in layers.values():
+                for entity in entities:
+                    own, *words = tokenizer.convert_tokens_to_ids([f" {w}" for w in (entity, *entity.split(" "))])
+                    weight[own] = weight[words].sum(0)
+    return model
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.exists():
+        raise ValueError(f"the model folder {folder} does not exist: check the path")
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{folder} is not a model folder: it has no config.json")
+
+
+def _open(path: str, dtype: Any) -> tuple[Any, Any]:
+    """A checkpoint by folder or hub name."""
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = Path(path).expanduser()
+    if folder.exists() or path.startswith((".", "~", os.sep)) or path.count("/") > 1:
+        _check_folder(folder)
+        path = str(folder)
+    try:
+        with _quietly():
+            model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
+            tokenizer = AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"no language model could be loaded from {path!r}, neither a folder nor a hub name: {first}"
+        ) from error
+    return model, tokenizer
+
+
+def _write(loaded: Loaded, folder: Path) -> None:
+    loaded.tokenizer.save_pretrained(folder)
+    model = loaded.model
+    if not hasattr(model, "get_base_model"):
+        model.save_pretrained(folder)
+        return
+    model.get_base_model().save_pretrained(folder, state_dict=adapters.merged_state(model))
+    model.save_pretrained(folder / "adapter")

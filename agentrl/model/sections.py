@@ -1,0 +1,98 @@
+"""Section [model] of a recipe: which model, made or loaded, with adapters or without."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from agentrl.chat import ENTITY
+
+
+class Lora(BaseModel):
+    """Low-rank adapters (peft).
+
+    Attributes:
+        r: rank.
+        alpha: scale, divided by r.
+        dropout: of the adapters' input while training.
+        target_modules: names of the adapted layers; empty for all linear ones but the output layer.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    r: int = Field(16, ge=1)
+    alpha: float = Field(32.0, gt=0)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    target_modules: tuple[str, ...] = ()
+
+
+class NewModel(BaseModel):
+    """A Qwen3-type model with random weights and a word-level tokenizer.
+
+    Attributes:
+        layers, hidden, heads, kv_heads, intermediate: its shape; heads are hidden / heads wide.
+        max_positions: most tokens of a context.
+        init_std: standard deviation of the random weights.
+        tied: the output layer is the embedding.
+        rope_theta: base of the rotary embedding.
+        entity_pattern: regular expression of an entity that is one token; empty for none.
+        compose_entities: an entity's embedding starts as the sum of its words' embeddings.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    layers: int = Field(2, ge=1, le=1000)
+    hidden: int = Field(128, ge=1, le=100_000)
+    heads: int = Field(4, ge=1)
+    kv_heads: int = Field(2, ge=1)
+    intermediate: int = Field(384, ge=1, le=1_000_000)
+    max_positions: int = Field(1024, ge=1)
+    init_std: float = Field(0.06, gt=0)
+    tied: bool = True
+    rope_theta: float = Field(10_000.0, gt=0)
+    entity_pattern: str = ENTITY
+    compose_entities: bool = True
+
+    @model_validator(mode="after")
+    def _divisible(self) -> "NewModel":
+        if self.hidden % self.heads or (self.hidden // self.heads) % 2:
+            raise ValueError(f"hidden ({self.hidden}) must be an even multiple of heads ({self.heads})")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
+        return self
+
+
+SHAPE = {  # options of a new model -> their names in the configuration that is stored with it
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "intermediate": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "tied": "tie_word_embeddings",
+}
+
+
+class ModelConfig(BaseModel):
+    """Which model. Exactly one of `path` and `new` is given.
+
+    Attributes:
+        path: a folder in the HF layout, or a name on the hub.
+        new: make one.
+        dtype: of the weights; auto is bfloat16 on CUDA and float32 on the CPU.
+        device: auto is CUDA where there is one.
+        lora: train adapters instead of the weights.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str = ""
+    new: NewModel | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: str = "auto"
+    lora: Lora | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "ModelConfig":
+        if bool(self.path) == (self.new is not None):
+            raise ValueError("a model needs either path (a folder or a hub name) or a [new] section, and not both")
+        return self

@@ -1,0 +1,193 @@
+"""One batch of rollouts as a step graph, drawn again where the sampler finds groups not worth an update."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agentrl.config import Entry, resolve
+from agentrl.credit import rescore, with_signals
+from agentrl.graph import PLAYED, StepGraph, expand, forked, paths
+from agentrl.rollout.expansion import Expansion, lost
+from agentrl.rollout.player import Player
+from agentrl.rollout.record_graph import build_graph
+from agentrl.rollout.records import EpisodeRecord
+from agentrl.rollout.sampler import Sampler
+
+FIRST_WAVE = 4  # under a budget the first wave is this fraction of the groups; it tells what a group costs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """A batch: its graph, its records (for timings) and what to log."""
+
+    graph: StepGraph
+    records: Sequence[EpisodeRecord]
+    metrics: dict[str, float]
+
+
+class Budget(NamedTuple):
+    """Most newly generated tokens and carried-out actions of a batch; None for no limit."""
+
+    tokens: int | None = None
+    calls: int | None = None
+
+
+NO_BUDGET = Budget()
+
+
+@dataclass
+class Spent:
+    """What a batch has cost: what was kept, filtered out, pruned and lost alike."""
+
+    groups: int = 0
+    tokens: int = 0
+    calls: int = 0
+    replayed: int = 0
+
+    def add(self, batch: Expansion) -> None:
+        """Another wave of groups."""
+        self.groups += len(batch.groups)
+        self.tokens += batch.tokens
+        self.calls += batch.calls
+        self.replayed += sum(record.replayed for record in batch.played)
+
+    def room(self, budget: Budget, most: int) -> int:
+        """How many more groups fit, at what groups have cost so far; at most `most`."""
+        fits = [most]
+        for limit, spent in ((budget.tokens, self.tokens), (budget.calls, self.calls)):
+            if limit is not None and self.groups:
+                fits.append(int((limit - spent) * self.groups // spent) if spent else most)
+        if not self.groups and budget != NO_BUDGET:
+            return max(1, most // FIRST_WAVE)
+        return max(0, min(fits))
+
+    def metrics(self, kept: int, varied: int) -> dict[str, float]:
+        """For the log, of a batch of `kept` groups, of which `varied` are there for their own sake."""
+        return {
+            "generated_tokens": self.tokens,
+            "calls": self.calls,
+            "replayed_calls": self.replayed,
+            "groups_played": self.groups,
+            "groups_dropped": self.groups - kept,
+            "groups_filled": max(0, kept - varied),
+        }
+
+
+async def collect(
+    player: Player,
+    sampler: Sampler,
+    entry: Entry,
+    *,
+    tasks: int,
+    copies: int,
+    iteration: int,
+    rollout: Entry | None = None,
+    budget: Budget = NO_BUDGET,
+    rewards: Sequence[Entry] = (),
+    reported: Sequence[str] = (),
+    on_episode: Any = None,
+) -> Collected:
+    """`tasks` groups of rollouts, or as many as the budget allows (one at least).
+
+    With a sampler that filters (`keep`), rounds of rollouts are played until enough groups vary; the batch
+    keeps its size, the last round fills it whatever it holds, and both kinds are counted.
+
+    Args:
+        player: how to play.
+        sampler: which tasks.
+        entry: the sampler's catalogue entry.
+        tasks: groups.
+        copies: what the rollout entry makes of it: chains a group.
+        iteration: goes into the noise keys.
+        rollout: who is played from where; default: independent chains.
+        budget: of everything that is played, filtered groups included.
+        rewards: reward transforms, so that the sampler judges by what credit will see.
+        reported: signals of earlier batches; they are known, and NaN, where no step of this one reports them.
+        on_episode: called with each finished record (progress).
+    """
+    rollout = rollout or resolve("rollout", {"name": "chain"})
+    keep = getattr(entry.module, "keep", None)
+    rounds = entry.config.max_tries if keep else 1
+    chosen: list[list[EpisodeRecord]] = []
+    spare: list[list[EpisodeRecord]] = []
+    spent = Spent()
+    for attempt in range(rounds):
+        groups: list[list[EpisodeRecord]] = []
+        while size := spent.room(budget, tasks - len(groups)):
+            drawn, number = sampler.draw(size), iteration * rounds + attempt
+            batch = Expansion(player, drawn, iteration=number, first=len(groups), on_episode=on_episode)
+            records = await rollout.module.rollout(rollout.config, batch, copies)
+            batch.finish()
+            groups += [[r for r in records if r.group == group] for group in batch.groups]
+            spent.add(batch)
+        order, graph = leaf_episodes(groups, rewards, reported)
+        sampler.observe(graph)
+        varied = groups if keep is None else _varied(groups, order, graph, keep(entry.config, graph))
+        chosen += varied
+        spare = [group for group in groups if not any(group is v for v in varied)]
+        if len(chosen) >= tasks or not spent.room(budget, 1):
+            break
+    whole = (chosen + spare)[:tasks]
+    records = [_renumber(record, g) for g, group in enumerate(whole) for record in group]
+    metrics = batch_metrics(records) | spent.metrics(len(whole), len(chosen))
+    graph = rescore(with_signals(build_graph(records), reported), rewards)
+    return Collected(graph=graph, records=records, metrics=metrics)
+
+
+def _renumber(record: EpisodeRecord, group: int) -> EpisodeRecord:
+    return record if record.group == group else replace(record, group=group)
+
+
+class Leaves(NamedTuple):
+    """The scored episodes of some groups, each a chain with all rewards of its path; `order` [g] is the place in
+    `groups` of the graph's group g."""
+
+    order: list[int]
+    graph: StepGraph
+
+
+def leaf_episodes(
+    groups: Sequence[Sequence[EpisodeRecord]], rewards: Sequence[Entry] = (), reported: Sequence[str] = ()
+) -> Leaves:
+    """What a sampler may see: no candidates, no probes, no episode that the environment failed in."""
+    scored = [[r for r in group if r.kind == PLAYED and r.own and not lost(r)] for group in groups]
+    graph = with_signals(build_graph([record for group in scored for record in group]), reported)
+    graph = rescore(graph, rewards)
+    order = [number for number, group in enumerate(scored) if group]
+    return Leaves(order, expand(graph, paths(graph)) if forked(graph) else graph)
+
+
+def _varied(
+    groups: Sequence[list[EpisodeRecord]], order: Sequence[int], graph: StepGraph, rows: np.ndarray
+) -> list[list[EpisodeRecord]]:
+    """The groups that own a kept row."""
+    kept = {order[group] for group in np.unique(graph.group[rows]).tolist()}
+    return [group for number, group in enumerate(groups) if number in kept]
+
+
+def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
+    """Success, lengths, endings and failures of a batch; shares are of scored episodes, from root to leaf.
+
+    `steps` is an episode's length, `tokens` and `invalid_share` count a step once that several episodes share.
+    """
+    played = [r for r in records if r.kind == PLAYED]
+    scored = [r for r in played if not lost(r)]
+    distinct = list({id(s): s for r in scored for s in r.steps}.values())
+    share = 1.0 / max(1, len(scored))
+    groups: dict[int, set[float]] = {}
+    for record in scored:
+        groups.setdefault(record.group, set()).add(record.score)
+    return {
+        "success": sum(r.success for r in scored) * share,
+        "reward": sum(r.score for r in scored) * share,
+        "steps": sum(len(r.steps) for r in scored) * share,
+        "episodes": len(scored),
+        "tokens": sum(len(s.generation.token_ids) for s in distinct),
+        "invalid_share": sum(not s.valid for s in distinct) / max(1, len(distinct)),
+        "truncated_share": sum(bool(r.steps) and r.steps[-1].truncated for r in scored) * share,
+        "env_error_share": (len(played) - len(scored)) / max(1, len(played)),
+        "retried": sum(r.attempts > 1 for r in records),
+        "constant_groups": sum(len(scores) == 1 for scores in groups.values()) / max(1, len(groups)),
+    }

@@ -1,0 +1,383 @@
+"""Plays episodes: independent coroutines, no lock step, so a finished episode costs nothing.
+
+A failure is data. What the agent caused becomes a status and is scored; what the environment caused is
+retried from the task's start and, if it persists, becomes `Status.ENV_ERROR`: in the graph for the report, in
+no statistic.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentrl.chat import Chat
+from agentrl.env import Handle, Parsed, Past, Prompt, continues
+from agentrl.rollout.agent_calls import reply_of, session_below
+from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
+from agentrl.rollout.context import Ask, History
+from agentrl.rollout.player import Player, Start, TooManyFaults
+from agentrl.rollout.records import EpisodeRecord, StepRecord
+from agentrl.types import EnvFault, Errand, Message, Observation, Reply, Request, Status, Task
+
+
+async def play(
+    player: Player, tasks: Sequence[Task], *, copies: int = 1, iteration: int = 0, on_episode: Any = None
+) -> list[EpisodeRecord]:
+    """`copies` episodes of each task, in task order whatever finished first.
+
+    Args:
+        player: how to play.
+        tasks: one group each.
+        copies: rollouts a group.
+        iteration: goes into the noise keys.
+        on_episode: called with each finished record (progress).
+
+    Raises:
+        TooManyFaults: see `Limits.fault_share`.
+        ValueError: the first prompt of a task does not fit the model's context.
+    """
+    starts = [
+        Start(task=task, group=group, copy=copy, session=group * copies + copy)
+        for group, task in enumerate(tasks)
+        for copy in range(copies)
+    ]
+    records = await play_starts(player, starts, iteration=iteration, on_episode=on_episode)
+    stop_on_faults(records, player.limits.fault_share)
+    return records
+
+
+async def play_starts(
+    player: Player, starts: Sequence[Start], *, iteration: int = 0, on_episode: Any = None
+) -> list[EpisodeRecord]:
+    """All these chains at once, in the order given; see `play`."""
+    gate = asyncio.Semaphore(player.limits.concurrency or max(1, len(starts)))
+
+    async def one(start: Start) -> EpisodeRecord:
+        async with gate:
+            record = await _open_and_play(player, start, iteration)
+        if on_episode is not None:
+            on_episode(record)
+        return record
+
+    return await _together([one(start) for start in starts])
+
+
+async def _together(chains: Sequence[Coroutine[Any, Any, EpisodeRecord]]) -> list[EpisodeRecord]:
+    """All of them at once, in the order given; where one fails the others are ended."""
+    jobs = [asyncio.ensure_future(chain) for chain in chains]
+    try:
+        return await asyncio.gather(*jobs)
+    except BaseException:
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+        raise
+
+
+async def _open_and_play(player: Player, start: Start, iteration: int) -> EpisodeRecord:
+    """A chain within a session of its own."""
+    player.actor.open(start.session)
+    if start.point is not None and len(start.point.history.path):
+        player.actor.fork(start.session, start.point.session, len(start.point.history.path))
+    try:
+        return await _with_retries(player, start, iteration)
+    finally:
+        player.actor.release(start.session)
+
+
+def stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
+    """Raises TooManyFaults if more than `share` of the chains, called ones included, were lost to the environment."""
+    chains = [chain for record in records for chain in record.chains()]
+    lost = [r for r in chains if r.ending == Status.ENV_ERROR]
+    if len(lost) > share * len(chains):
+        raise TooManyFaults(
+            f"{len(lost)} of {len(chains)} rollouts were lost to the environment, the limit is {share:.0%} "
+            f"(limits.fault_share); the last fault, on task {lost[-1].task.key}: {lost[-1].fault}"
+        )
+
+
+async def _with_retries(player: Player, start: Start, iteration: int) -> EpisodeRecord:
+    """A fault is answered by another try from where the chain starts; a wrong state at its start is not."""
+    started = time.monotonic()
+    tokens = calls = replayed = 0
+    usage: dict[str, float] = {}
+    for attempt in range(player.limits.retries + 1):
+        record = EpisodeRecord(
+            task=start.task,
+            group=start.group,
+            copy=start.copy,
+            agent=player.agent,
+            policy=player.actor.name,
+            caller=start.caller,
+            tree=start.tree,
+            kind=start.kind,
+            steps=list(start.steps),
+            inherited=len(start.steps),
+            attempts=attempt + 1,
+            tokens=tokens,
+            usage=usage,
+            calls=calls,
+            replayed=replayed,
+            points=dict(start.points),
+        )
+        key = (player.seed, player.stage, iteration, start.group, start.copy, *start.key, attempt)
+        handle = player.pool.acquire()
+        broken, final = True, False
+        try:
+            await _Episode(player, record, handle, start, key).run()
+            broken = False
+        except EnvFault as fault:
+            record.ending, record.fault = Status.ENV_ERROR, str(fault)
+            final = isinstance(fault, StateMismatch)
+        finally:
+            player.pool.release(handle, broken=broken)
+        record.seconds = time.monotonic() - started
+        tokens, calls, replayed = record.tokens, record.calls, record.replayed
+        if final or not broken:
+            break
+    return record
+
+
+class _Episode:
+    """One try at one task."""
+
+    def __init__(
+        self, player: Player, record: EpisodeRecord, handle: Handle, start: Start, key: tuple[int, ...]
+    ) -> None:
+        self.player, self.record, self.handle, self.start, self.key = player, record, handle, start, key
+        self.session, self.limits = start.session, player.limits
+        self.sampled = 0
+        self.was_cut = False
+        self.reached = True
+        self.ends_at = time.monotonic() + (self.limits.seconds or float("inf"))
+
+    async def run(self) -> None:
+        """Play until the environment, a limit or `Start.turns` ends it."""
+        history = await self.begin()
+        ending: Status | None = None
+        while ending is None:
+            await self.remember(history)
+            ask = self.ask(history)
+            room = self.room(ask)
+            if room <= 0:
+                ending = self.no_room(ask)
+                break
+            if len(self.record.own) == self.start.turns:  # stopped only where it can go on
+                ending = Status.OK
+                break
+            ending = await self.turn(history, ask, room)
+        if self.was_cut:
+            await self.judge()
+        self.record.ending = ending
+        self.record.final = history.now
+        # An answer that was cut off has no observation after it: `history` still holds the one before.
+        if history.chat is not None and self.record.steps and self.reached:
+            ask = self.ask(history)
+            self.record.tail = ask.token_ids[len(ask.token_ids) - ask.added :]
+            self.record.tail_continues = ask.added < len(ask.token_ids)
+
+    async def begin(self) -> History:
+        """The environment where the chain starts, and what is known there."""
+        point = self.start.point
+        if point is None:
+            first = await self.handle.reset(self.record.task)
+            return History(chat=self.player.actor.chat, first=first, now=first)
+        self.record.replayed += await go_back(self.handle, self.record.task, point)
+        self.sampled = point.sampled
+        return own_copy(point.history)
+
+    async def remember(self, history: History) -> None:
+        """Keep the point before this turn, if the chain is to be branched."""
+        turn = len(self.record.steps)
+        if self.start.remember and turn not in self.record.points:
+            self.record.points[turn] = await Point.mark(self.handle, history, self.session, self.sampled)
+
+    def ask(self, history: History) -> Ask:
+        """The prompt of this turn."""
+        ask: Ask = self.player.context.ask(self.player.context_config, self.player.prompt, history)
+        return ask
+
+    def room(self, ask: Ask) -> int:
+        """Tokens this turn may sample."""
+        room = self.limits.turn_tokens
+        if self.limits.episode_tokens is not None:
+            room = min(room, self.limits.episode_tokens - self.sampled)
+        if self.player.actor.context_limit is not None:
+            room = min(room, self.player.actor.context_limit - len(ask.token_ids))
+        return room if ask.max_tokens is None else min(room, ask.max_tokens)
+
+    def no_room(self, ask: Ask) -> Status:
+        """The prompt leaves no token to answer with: the end of an episode, or a setting that cannot work.
+
+        A called agent's first prompt is its caller's doing, who hears of it.
+        """
+        if not self.record.steps and self.start.caller is not None:
+            return Status.TOKEN_LIMIT
+        if not self.record.own:
+            which = f"prompt of turn {len(self.record.steps)}" if self.record.steps else "first prompt"
+            raise ValueError(
+                f"the {which} of task {self.record.task.key} has {len(ask.token_ids)} tokens, the "
+                f"model's context is {self.player.actor.context_limit}: raise it, or shorten the prompt"
+            )
+        self.cut()
+        return Status.TOKEN_LIMIT
+
+    def cut(self) -> None:
+        """A limit ends the episode after its last step."""
+        step = self.record.steps[-1]
+        step.truncated = not step.terminated
+        self.was_cut = True
+
+    async def judge(self) -> None:
+        """What the environment says of an episode that a limit ended goes to its last step."""
+        verdict = await self.handle.cut()
+        if verdict is not None:
+            step = self.record.steps[-1]
+            step.reward += verdict.reward
+            step.info = joined(step.info, verdict.info)
+
+    async def turn(self, history: History, ask: Ask, room: int) -> Status | None:
+        """One answer, and one environment step if it is for the environment; the status that ends the episode, if it
+        ends."""
+        observation = history.now
+        generation = await self.player.actor.answer(self.request(history, ask, room), self.handle)
+        self.sampled += len(generation.token_ids)
+        self.record.spend(generation)
+        history.messages = [*ask.messages, Message("assistant", generation.text)]
+        history.path = np.concatenate([ask.token_ids, generation.token_ids])
+        parsed = self.parse(generation.text, observation, ask)
+        step = StepRecord(
+            observation=observation,
+            added=ask.token_ids[len(ask.token_ids) - ask.added :],
+            continues=ask.added < len(ask.token_ids),
+            generation=generation,
+            action=parsed.action,
+            valid=parsed.valid,
+            status=parsed.status,
+            calls=parsed.calls,
+            rewrites=ask.rewrites is not None,
+        )
+        self.record.steps.append(step)
+        if ask.rewrites is not None:
+            self.player.context.rewritten(self.player.context_config, history, parsed.action)
+            return self.ended(step)
+        cut_off = generation.finish == "length"
+        if cut_off and self.limits.cut_turn == "end":
+            self.reached = False
+            self.cut()
+            return Status.TURN_TOKEN_LIMIT if room == self.limits.turn_tokens else Status.TOKEN_LIMIT
+        if self.limits.calls is not None and sum(s.calls for s in self.record.steps) > self.limits.calls:
+            self.reached = False
+            self.cut()
+            return Status.CALL_LIMIT
+        self.record.calls += max(1, parsed.calls)
+        result = await self.handle.step(parsed.action)
+        replies: tuple[Reply, ...] = ()
+        if result.info.get("errands"):
+            replies = await run_errands(self, step, result.info["errands"])
+            result = await self.handle.step(replies)
+            if result.info.get("errands"):
+                raise EnvFault("it sent errands in answer to replies: let the agent speak in between")
+        step.reward, step.terminated, step.truncated = result.reward, result.terminated, result.truncated
+        step.info = result.info
+        if "status" in result.info and step.status == Status.OK:
+            step.status = Status(result.info["status"])
+        history.past.append(Past(observation, parsed.action, replies))
+        history.now, history.read = result.observation, 0
+        if replies and self.start.depth >= self.limits.depth and not step.terminated:
+            self.cut()
+            return Status.DEPTH_LIMIT
+        return self.ended(step)
+
+    def request(self, history: History, ask: Ask, room: int) -> Request:
+        """The question to the policy."""
+        choices: list[np.ndarray] | None = None
+        texts: tuple[str, ...] = ()
+        if self.player.admissible and history.now.actions and ask.rewrites is None:
+            texts = tuple(map(self.player.prompt.answer, history.now.actions))
+            choices = answers(self.player.prompt, history.chat, texts)
+        return Request(
+            session=self.session,
+            token_ids=ask.token_ids,
+            messages=ask.messages,
+            observation=history.now,
+            choices=choices,
+            choice_texts=texts,
+            max_tokens=room,
+            noise_key=(*self.key, len(self.record.steps)),
+            rewrites=ask.rewrites,
+        )
+
+    def parse(self, text: str, observation: Observation, ask: Ask) -> Parsed:
+        """What an answer means; one that rewrites the model's memory is itself what is remembered."""
+        if ask.rewrites is None:
+            return self.player.prompt.parse(text, observation)
+        words = text.strip()
+        return Parsed(words, bool(words), Status.OK if words else Status.PARSE_ERROR)
+
+    def ended(self, step: StepRecord) -> Status | None:
+        """How the episode ended with this step, or None."""
+        if step.terminated or step.truncated:
+            return Status.DONE if step.terminated else Status.TURN_LIMIT
+        if len(self.record.steps) >= self.limits.turns:
+            self.cut()
+            return Status.TURN_LIMIT
+        if time.monotonic() >= self.ends_at:
+            self.cut()
+            return Status.TIME_LIMIT
+        return None
+
+
+def joined(info: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """A step's info with later entries, signals of both."""
+    signals = {**info.get("signals", {}), **more.get("signals", {})}
+    return {**info, **more, **({"signals": signals} if signals else {})}
+
+
+async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Errand]) -> tuple[Reply, ...]:
+    """Play what a step asks of other agents, all at once, while the caller's session rests.
+
+    Raises:
+        ValueError: an agent is called that the recipe does not describe.
+    """
+    player, start, record = episode.player, episode.start, episode.record
+    if start.depth >= player.limits.depth:
+        return tuple(Reply("", Status.DEPTH_LIMIT) for _ in errands)
+    jobs = []
+    for number, errand in enumerate(errands):
+        if errand.agent not in player.agents:
+            known = ", ".join(sorted(player.agents)) or "none"
+            raise ValueError(
+                f"the environment calls agent {errand.agent!r}, the recipe describes {known}: "
+                f"add a section [agents.{errand.agent}]"
+            )
+        child = Start(
+            task=errand.task,
+            group=start.group,
+            copy=start.copy,
+            session=session_below(start.session, len(record.called) + number),
+            kind=start.kind,
+            caller=step,
+            key=(*start.key, episode.key[-1], len(record.steps), number),
+            depth=start.depth + 1,
+        )
+        jobs.append((player.agents[errand.agent], child))
+    episode.player.actor.rest(episode.session)
+    try:
+        chains = await _together([_open_and_play(called, child, episode.key[2]) for called, child in jobs])
+    finally:
+        episode.player.actor.wake(episode.session)
+    record.called += chains
+    record.tokens += sum(chain.tokens for chain in chains)
+    record.calls += sum(chain.calls for chain in chains)
+    return tuple(map(reply_of, chains))
+
+
+def answers(prompt: Prompt, chat: Chat | None, texts: Sequence[str]) -> list[np.ndarray] | None:
+    """The token sequences of some answers, end token included where one ends the turn; None without a tokenizer."""
+    if chat is None:
+        return None
+    end = not continues(prompt)
+    return [chat.answer(text, end=end) for text in texts]

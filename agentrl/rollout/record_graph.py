@@ -1,0 +1,192 @@
+"""The step graph of a batch of records."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agentrl.graph import COLUMNS, PLAYED, StepGraph, Tokens
+from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
+from agentrl.types import Status
+
+NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
+
+
+class _Ids:
+    """Dense ids of (scope, word) pairs in order of first appearance; ids of different scopes differ."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[int, str], int] = {}
+
+    def __call__(self, word: str, scope: int = 0) -> int:
+        return self._ids.setdefault((scope, word), len(self._ids))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(word for _, word in self._ids)
+
+
+def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
+    """The step graph of a batch, rows in the order given, played ones first.
+
+    A step that several records share is one row, in the episode of the first of them. Records without a step of their
+    own leave no row. A called agent's chain follows its caller's: an episode of its own in the same rollout and group.
+    Numeric entries of a step's `info` become columns `info.NAME`, those of its `signals` columns `signal/NAME` (NaN
+    where absent). Steps that rewrote a memory are marked in a column `rewrites`, if there are any.
+    """
+    roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
+    chains = [(chain, root) for root in roots for chain in root.chains() if chain.own]
+    ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    rows: dict[int, int] = {}  # row of each step, by its identity
+    steps: list[StepRecord] = []
+    number_of = {id(chain): number for number, (chain, _) in enumerate(chains)}
+    for number, (episode, root) in enumerate(chains):
+        ids["episode"](f"{episode.task.key}#{episode.copy}", number)
+        places = _Places(number, number_of[id(root)], ids["group"](root.task.key, root.group))
+        steps += _add_rows(columns, ids, rows, places, episode)
+    arrays: dict[str, np.ndarray] = {name: np.asarray(values, COLUMNS[name]) for name, values in columns.items()}
+    values = np.array([step.value for step in steps])  # [N]
+    rewrites = np.array([step.rewrites for step in steps], bool)  # [N]
+    told = {"value": values} if not np.isnan(values).all() else {}
+    told |= {"rewrites": rewrites} if rewrites.any() else {}
+    return StepGraph(
+        columns={**arrays, **_info_columns(steps), **told},
+        tokens=_tokens(steps, arrays["parent"]),
+        names={name: table.words for name, table in ids.items() if name != "tree"},
+        texts={
+            "observation": [step.observation.text for step in steps],
+            "answer": [step.generation.text for step in steps],
+        },
+        tails=_tails([episode for episode, _ in chains]),
+    )
+
+
+class _Places(NamedTuple):
+    """The numbers of a chain's episode, rollout and group."""
+
+    episode: int
+    rollout: int
+    group: int
+
+
+def _add_rows(
+    columns: dict[str, list[Any]], ids: Mapping[str, _Ids], rows: dict[int, int], at: _Places, episode: EpisodeRecord
+) -> list[StepRecord]:
+    """Rows of the episode's steps that have none yet; those steps."""
+    number, group = at.episode, at.group
+    own_tree = episode.tree is None or episode.caller is not None
+    tree = ids["tree"](f"own {number}" if own_tree else str(episode.tree), group)
+    caller = -1 if episode.caller is None else rows[id(episode.caller)]
+    final = same_state(episode.final) if episode.final else ""
+    added: list[StepRecord] = []
+    above = -1
+    for turn, step in enumerate(episode.steps):
+        if id(step) in rows:
+            above = rows[id(step)]
+            continue
+        last = turn == len(episode.steps) - 1
+        following = final if last else same_state(episode.steps[turn + 1].observation)
+        row = {
+            "group": group,
+            "rollout": at.rollout,
+            "episode": number,
+            "turn": turn,
+            "kind": episode.kind,
+            "parent": above,
+            "tree": tree,
+            "state": ids["state"](same_state(step.observation), group),
+            "action": ids["action"](step.action, group),
+            "next_state": ids["state"](following, group),
+            "agent": ids["agent"](episode.agent),
+            "policy": ids["policy"](episode.policy),
+            "caller": caller,
+            "reward": step.reward,
+            "terminated": step.terminated,
+            "truncated": step.truncated,
+            "valid": step.valid,
+            "status": step.status,
+            "ending": episode.ending if last else Status.OK,
+            "weight": step.generation.weight,
+            "version_oldest": step.generation.policy_version[0],
+            "version_newest": step.generation.policy_version[1],
+        }
+        for name, value in row.items():
+            columns[name].append(value)
+        above = rows[id(step)] = len(columns["parent"]) - 1
+        added.append(step)
+    assert added, "an episode whose every step another one has"
+    return added
+
+
+def _info_columns(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
+    """`info.NAME` [N] float64 of every numeric entry and `signal/NAME` of every signal, NaN where one is absent."""
+    numeric = sorted({name for step in steps for name, value in step.info.items() if isinstance(value, NUMERIC)})
+    columns = {f"info.{name}": np.array([_number(step.info.get(name)) for step in steps]) for name in numeric}
+    told = [step.info.get("signals", {}) for step in steps]
+    signals = sorted({name for named in told for name in named})
+    return columns | {f"signal/{name}": np.array([_number(named.get(name)) for named in told]) for name in signals}
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, NUMERIC):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond the floats
+        return math.inf if value > 0 else -math.inf
+
+
+def _tokens(steps: Sequence[StepRecord], parent: np.ndarray) -> Tokens | None:
+    """The token table, or None if the policy had no tokenizer."""
+    if not any(len(step.generation.token_ids) for step in steps):
+        return None
+    pieces = [piece for step in steps for piece in (step.added, step.generation.token_ids)]
+    lengths = np.array([len(piece) for piece in pieces], np.int64)  # [2N]
+    own = lengths.reshape(-1, 2).sum(1)  # [N]
+    sampled = np.repeat(np.tile([False, True], len(steps)), lengths)  # [S]
+    logprobs = np.zeros(len(sampled))  # [S]
+    logprobs[sampled] = np.concatenate([step.generation.logprobs for step in steps])
+    context = np.where([step.continues for step in steps], parent, -1)  # [N]
+    path = np.zeros(len(steps), np.int64)  # [N] tokens on each row's path
+    for row, before in enumerate(context):
+        path[row] = own[row] + (path[before] if before >= 0 else 0)
+    allowed_offsets, allowed_ids = _allowed(steps)
+    return Tokens(
+        offsets=np.concatenate([[0], np.cumsum(own)]),
+        ids=np.concatenate(pieces).astype(np.int64),
+        sampled=sampled,
+        logprobs=logprobs,
+        allowed_offsets=allowed_offsets,
+        allowed_ids=allowed_ids,
+        context=context,
+        context_tokens=path - own,
+    )
+
+
+def _allowed(steps: Sequence[StepRecord]) -> tuple[np.ndarray, np.ndarray]:
+    """CSR of the sets each token was restricted to; prompt tokens have empty ones."""
+    sizes: list[int] = []
+    sets: list[np.ndarray] = []
+    for step in steps:
+        sizes.extend([0] * len(step.added))
+        allowed = step.generation.allowed
+        if allowed is None:
+            sizes.extend([0] * len(step.generation.token_ids))
+        else:
+            sizes.extend(len(a) for a in allowed)
+            sets.extend(allowed)
+    flat = np.concatenate(sets).astype(np.int64) if sets else np.zeros(0, np.int64)
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), flat
+
+
+def _tails(episodes: Sequence[EpisodeRecord]) -> dict[str, np.ndarray]:
+    """The final observations' tokens in CSR form, one slice an episode."""
+    lengths = [len(e.tail) for e in episodes]
+    flat = np.concatenate([e.tail for e in episodes]) if episodes else np.zeros(0, np.int64)
+    return {
+        "tail_offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        "tail_ids": flat,
+        "tail_continues": np.array([e.tail_continues for e in episodes], bool),
+    }

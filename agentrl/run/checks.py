@@ -1,0 +1,28 @@
+"""What a run checks before it begins."""
+
+from collections.abc import Sequence
+
+from agentrl.env import ENDLESS
+from agentrl.settings import Settings
+from agentrl.types import Task
+
+
+def leaves_report(settings: Settings) -> str:
+    """How many episodes a task gets, where the rollout method does not take it from batch.copies; empty if it does."""
+    copies = settings.tables.batch.copies
+    leaves = settings.rollout.module.leaves(settings.rollout.config, copies)
+    if leaves == copies:
+        return ""
+    return f"rollout.name={settings.rollout.name} scores {leaves} episodes a task; batch.copies={copies} is not used"
+
+
+def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
+    """Raises ValueError if a held-out task is among the training tasks. Of a list without end only the beginning is
+    searched, which tells whether both are one list."""
+    searched = len(train) if len(train) <= ENDLESS else len(held_out)
+    both = {task.key for task in held_out} & {train[i].key for i in range(searched)}
+    if both:
+        raise ValueError(
+            f"{len(both)} evaluation tasks are training tasks too, such as {sorted(both)[0]}: "
+            "set eval.env to another split"
+        )

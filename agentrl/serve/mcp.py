@@ -1,0 +1,146 @@
+"""An environment's tools as an MCP server."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from agentrl.config import Entry
+from agentrl.env import Env, Slot, panels
+from agentrl.tool import action as tool_action
+from agentrl.tool import function_of
+from agentrl.types import EnvFault, Observation, StepResult, Task
+
+TEXT = {"type": "string"}
+
+
+NEW, ANSWER, ACT = "new_task", "final_answer", "act"
+
+
+class McpTable:
+    """One instance of an environment, and the episode that is played on it."""
+
+    def __init__(self, entry: Entry, task: Task) -> None:
+        self.entry, self.task = entry, task
+        self._slot = Slot(self._make, None, 600.0)
+        try:
+            self.seen: Observation = self._slot.reset(task)
+        except EnvFault as fault:
+            raise ValueError(f"task {task.key} of {entry.name} cannot be started: {fault}") from None
+        self.over = False
+        taken = {str(function_of(schema)["name"]) for schema in self.seen.tools} & {NEW, ANSWER}
+        if taken:
+            raise ValueError(f"{entry.name} has a tool named {min(taken)!r}, as one of this server's: rename it")
+
+    def _make(self) -> Env:
+        env: Env = self.entry.module.make(self.entry.config)
+        return env
+
+    def tools(self) -> list[dict[str, Any]]:
+        """Name, description and input schema of every tool on offer."""
+        own = [dict(function_of(schema)) for schema in self.seen.tools]
+        if not own:
+            about = "Carry out an action of the environment; admissible ones are listed with each observation."
+            own = [{"name": ACT, "description": about, "parameters": _schema(action=TEXT)}]
+        else:
+            about = "Give the final answer, which ends the episode and returns its reward."
+            own.append({"name": ANSWER, "description": about, "parameters": _schema(answer=TEXT)})
+        about = "Begin an episode: of the task with this key, or the current one again. Returns its first message."
+        again = {**_schema(key=TEXT), "required": []}
+        return [*own, {"name": NEW, "description": about, "parameters": again}]
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """What a tool answers.
+
+        Raises:
+            ValueError: arguments that do not fit, no such task.
+            EnvFault: the environment failed.
+        """
+        if name == NEW:
+            return self.begin(arguments.get("key"))
+        if name == ANSWER:
+            return self._step(tool_action.answer(str(arguments.get("answer", ""))))
+        if name == ACT and not self.seen.tools:
+            return self._step(str(arguments.get("action", "")))
+        return self._step(tool_action.call(name, **arguments))
+
+    def begin(self, key: str | None) -> str:
+        """A new episode; its first message."""
+        self.task = panels.panel(self.entry, [key])[0] if key else self.task
+        self.seen, self.over = self._slot.reset(self.task), False
+        return self.shown()
+
+    def shown(self) -> str:
+        """The observation in words, admissible actions listed."""
+        listed = f"\nActions: {', '.join(self.seen.actions)}" if self.seen.actions else ""
+        return self.seen.text + listed
+
+    def _step(self, action: str) -> str:
+        result: StepResult = self._slot.step(action)
+        self.seen = result.observation
+        if not (result.terminated or result.truncated):
+            return self.shown()
+        self.over = True
+        told: dict[str, Any] = {"reward": result.reward, "success": bool(result.info.get("success", result.reward > 0))}
+        told |= {"signals": dict(result.info["signals"])} if "signals" in result.info else {}
+        return f"{self.shown()}\nThe episode is over: {json.dumps(told)}".strip()
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._slot.close()
+
+
+def _schema(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def mcp_server(table: McpTable) -> Any:
+    """The SDK's server of a table."""
+    try:
+        import mcp_types as types
+        from mcp.server.lowlevel import Server
+    except ImportError:
+        raise ValueError("serving tools over MCP needs the mcp package: pip install 'agentrl-stepgraph[mcp]'") from None
+    turn = asyncio.Lock()
+
+    async def on_list_tools(context: Any, parameters: Any) -> Any:
+        tools = [
+            types.Tool(name=one["name"], description=one["description"], input_schema=one["parameters"])
+            for one in table.tools()
+        ]
+        return types.ListToolsResult(tools=tools)
+
+    async def on_call_tool(context: Any, parameters: Any) -> Any:
+        async with turn:  # one episode, one call at a time
+            try:
+                words, failed = await asyncio.to_thread(table.call, parameters.name, parameters.arguments or {}), False
+            except (ValueError, EnvFault) as error:
+                words, failed = str(error), True
+        return types.CallToolResult(content=[types.TextContent(type="text", text=words)], is_error=failed)
+
+    return Server(
+        f"agentrl {table.entry.name}",
+        instructions=table.shown(),
+        on_list_tools=on_list_tools,
+        on_call_tool=on_call_tool,
+    )
+
+
+def serve_mcp(table: McpTable, host: str, port: int) -> None:
+    """Serve until the client, or Ctrl-C, ends it."""
+    made = mcp_server(table)
+    if not host:
+        asyncio.run(_on_stdio(made))
+        return
+    import uvicorn
+
+    print(f"serving {table.entry.name} at http://{host}:{port}/mcp", file=sys.stderr)
+    uvicorn.run(made.streamable_http_app(host=host), host=host, port=port, log_level="warning")
+
+
+async def _on_stdio(made: Any) -> None:
+    from mcp.server.stdio import stdio_server
+
+    async with stdio_server() as (reading, writing):
+        await made.run(reading, writing, made.create_initialization_options())

@@ -1,0 +1,140 @@
+"""The agents of a recipe: sections [agents.NAME], resolved."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, Field
+
+from agentrl.config import Entry, merge, resolve, validate
+from agentrl.env import Limits, Prompt
+from agentrl.env import hooks as world
+from agentrl.model.sections import ModelConfig
+from agentrl.rollout import Agent
+from agentrl.trainer.sections import OptimConfig
+
+POLICY = "policy"  # whose weights are [model]'s
+
+
+MAIN, ALONE = "main", "agent"  # the name of the agent that tasks are given to, with others and without
+
+
+class AgentSection(BaseModel, frozen=True, extra="forbid"):
+    """Section [agents.NAME] of a recipe; that of `main` may say policy, trained, model and optim only.
+
+    Attributes:
+        policy: whose weights it acts with: `policy` is [model]'s; another name is a policy of its own, which agents
+            of that name share.
+        trained: whether its steps train that policy; if not they are in the graph and in no update.
+        env: what it plays when it is called.
+        context: its context policy.
+        limits: options that differ from [limits].
+        expert: who plays it in the warm-up.
+        model: of a policy of its own; default: [model].
+        optim: options of a policy of its own that differ from [optim].
+    """
+
+    policy: str = POLICY
+    trained: bool = True
+    env: dict[str, Any] = Field(default_factory=dict)
+    context: dict[str, Any] = Field(default_factory=lambda: {"name": "full"})
+    limits: dict[str, Any] = Field(default_factory=dict)
+    expert: str = "expert"
+    model: ModelConfig | None = None
+    optim: dict[str, Any] = Field(default_factory=dict)
+
+
+class Plan(NamedTuple):
+    """A policy to make: its model, and its optimiser in training and in cloning."""
+
+    model: ModelConfig
+    optim: OptimConfig
+    clone_optim: OptimConfig
+
+
+def agent_sections(env: Entry, given: Mapping[str, Mapping[str, Any]]) -> dict[str, AgentSection]:
+    """The recipe's sections over those that the environment proposes.
+
+    Raises:
+        ValueError: a key or value is wrong, or an agent has nothing to play.
+    """
+    proposed = env.module.agents(env.config) if hasattr(env.module, "agents") else {}
+    whole = merge(proposed, given)
+    found = {name: validate(AgentSection, table, f"agents.{name}") for name, table in whole.items()}
+    for name, section in found.items():
+        if name == MAIN and (section.env or section.limits):
+            raise ValueError("agents.main plays [env] under [limits]: its section says policy, trained, model or optim")
+        if name != MAIN and not section.env:
+            raise ValueError(f"agents.{name} has nothing to play: give it a section [agents.{name}.env]")
+    return found
+
+
+def resolve_agents(
+    env: Entry, context: Entry, limits: Limits, expert: str, chosen: Mapping[str, AgentSection]
+) -> dict[str, Agent]:
+    """Every agent by name, the one that tasks are given to first."""
+    main = chosen.get(MAIN, AgentSection())
+    name = MAIN if set(chosen) - {MAIN} else ALONE
+    agents = {
+        name: Agent(
+            name=name,
+            policy=main.policy,
+            trained=main.trained,
+            env=env,
+            prompt=agent_prompt(env, context),
+            context=context,
+            limits=limits,
+            expert=expert,
+        )
+    }
+    for called, section in chosen.items():
+        if called != MAIN:
+            own = resolve("envs", section.env, f"agents.{called}.env")
+            chat = resolve("context", section.context, f"agents.{called}.context")
+            agents[called] = Agent(
+                name=called,
+                policy=section.policy,
+                trained=section.trained,
+                env=own,
+                prompt=agent_prompt(own, chat),
+                context=chat,
+                limits=validate(Limits, merge(limits.model_dump(), section.limits), f"agents.{called}.limits"),
+                expert=section.expert,
+            )
+    return agents
+
+
+def agent_prompt(env: Entry, context: Entry) -> Prompt:
+    """How an environment speaks to a model under a context policy."""
+    own = world.words(env)
+    if not hasattr(context.module, "speak"):
+        return own
+    spoken: Prompt = context.module.speak(context.config, own)
+    return spoken
+
+
+def policy_plans(
+    chosen: Mapping[str, AgentSection], model: ModelConfig, optim: OptimConfig, clone_optim: OptimConfig
+) -> dict[str, Plan]:
+    """Every policy by name.
+
+    Raises:
+        ValueError: two agents of one policy describe it differently, or one describes [model]'s anew.
+    """
+    found: dict[str, Plan] = {}
+    for name, section in {MAIN: AgentSection(), **chosen}.items():
+        if section.policy == POLICY:
+            if section.model is not None or section.optim:
+                raise ValueError(
+                    f"agents.{name} shares the policy of [model]: set its own policy, or drop model, optim"
+                )
+            plan = Plan(model, optim, clone_optim)
+        else:
+            own = f"agents.{name}.optim"
+            plan = Plan(
+                section.model or model,
+                validate(OptimConfig, merge(optim.model_dump(), section.optim), own),
+                validate(OptimConfig, merge(clone_optim.model_dump(), section.optim), own),
+            )
+        if found.setdefault(section.policy, plan) != plan:
+            raise ValueError(f"agents.{name} describes policy {section.policy!r} differently than another agent does")
+    return found

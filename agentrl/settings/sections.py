@@ -1,0 +1,145 @@
+"""Every section of a recipe, as typed tables."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from agentrl.engines import Sampling
+from agentrl.env import Limits
+from agentrl.model.sections import ModelConfig
+from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
+
+
+class Section(BaseModel, frozen=True, extra="forbid"):
+    """A table of the TOML file."""
+
+
+MANY = 1_000_000  # episodes; more at once is a slip of the keyboard that would fill the memory
+
+
+class RunSection(Section):
+    """name and folder: where the run is stored. iterations: updates on fresh rollouts. threads: of torch, 0 leaves
+    torch's own choice. checkpoint_every, graphs_every: iterations between files, 0 for never. keep: checkpoints kept.
+    tokens, calls: training ends with the iteration in which rollouts have sampled so many tokens, or carried out so
+    many actions, in all.
+    """
+
+    name: str = Field("run", max_length=200)
+    folder: str = Field("runs", min_length=1)
+    seed: int = Field(0, ge=0, le=2**62)
+    iterations: int = Field(100, ge=0)
+    deterministic: bool = True
+    threads: int = Field(1, ge=0)
+    checkpoint_every: int = Field(10, ge=0)
+    keep: int = Field(2, ge=1)
+    graphs_every: int = Field(1, ge=0)
+    tokens: int | None = Field(None, ge=1)
+    calls: int | None = Field(None, ge=1)
+
+    @field_validator("name")
+    @classmethod
+    def _one_folder(cls, name: str) -> str:
+        if name != Path(name).name or name in ("", ".", "..") or {*name} & {"\0", "\\", "\n"}:
+            raise ValueError("a run's name is the name of one folder; where it lies is run.folder")
+        return name
+
+
+class EngineSection(Section):
+    """max_slots: sequences whose KV cache is kept. max_context: tokens a sequence may have. actions: free text, or
+    restricted to the admissible actions by a token trie (the masked distribution is the behaviour distribution)."""
+
+    name: Literal["hf"] = "hf"
+    max_slots: int = Field(256, ge=1)
+    max_context: int = Field(1024, ge=8)
+    actions: Literal["free", "admissible"] = "free"
+
+
+class BatchSection(Section):
+    """tasks: groups an iteration. copies: chains a group, as [rollout] takes them (`tree` counts its own roots).
+
+    tokens, calls: fewer groups, one at least, where more would sample more tokens or carry out more actions than that,
+    judged by what groups have cost so far. Shared steps cost once; what is filtered out or pruned has cost too.
+    """
+
+    tasks: int = Field(16, ge=1, le=MANY)
+    copies: int = Field(8, ge=1, le=MANY)
+    tokens: int | None = Field(None, ge=1)
+    calls: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _countable(self) -> "BatchSection":
+        if self.tasks * self.copies > MANY:
+            raise ValueError(f"tasks x copies is {self.tasks * self.copies} rollouts an iteration, at most {MANY}")
+        return self
+
+
+class WarmupSection(Section):
+    """Behaviour cloning before the first iteration: `updates` batches of `episodes` fresh episodes of an expert.
+
+    optim: options of this stage that differ from [optim]. minibatches: optimiser steps a batch.
+    """
+
+    expert: str = "expert"
+    updates: int = Field(0, ge=0)
+    episodes: int = Field(32, ge=1, le=MANY)
+    minibatches: int = Field(1, ge=1)
+    optim: dict[str, Any] = Field(default_factory=dict)
+
+
+class EvalSection(Section):
+    """Held-out evaluation. every: iterations between (0: only before, after the warm-up and at the end).
+
+    tasks: how many of the environment's tasks under `env` (options that replace those of [env]); panel: a file of task
+    keys instead. modes: greedy and/or sampled; temperature: of the sampled mode, default that of training. during:
+    tasks used for evaluations in between.
+    """
+
+    every: int = Field(0, ge=0)
+    tasks: int = Field(200, ge=1, le=MANY)
+    during: int = Field(64, ge=1)
+    panel: str | None = None
+    modes: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")
+    temperature: float | None = Field(None, gt=0)
+    env: dict[str, Any] = Field(default_factory=dict)
+
+
+class LogSection(Section):
+    """tensorboard: also write TensorBoard events (extra `tensorboard`). picture: draw the curve (extra `report`)."""
+
+    tensorboard: bool = False
+    picture: bool = False
+
+
+class PoolSection(Section):
+    """kind: where environments run; auto takes worker processes for heavy ones and threads for those that wait.
+    workers: processes, 0 for one a core."""
+
+    kind: Literal["auto", "inline", "threads", "processes"] = "auto"
+    workers: int = Field(0, ge=0)
+
+
+class Tables(Section):
+    """Every section of the file. Those that name a catalogue entry hold its options too, checked by the entry."""
+
+    run: RunSection = RunSection()
+    env: dict[str, Any]
+    eval: EvalSection = EvalSection()
+    model: ModelConfig
+    engine: EngineSection = EngineSection()
+    sampling: Sampling = Sampling()
+    context: dict[str, Any] = Field(default_factory=lambda: {"name": "full"})
+    limits: Limits = Limits()
+    pool: PoolSection = PoolSection()
+    batch: BatchSection = BatchSection()
+    sampler: dict[str, Any] = Field(default_factory=lambda: {"name": "uniform"})
+    rollout: dict[str, Any] = Field(default_factory=lambda: {"name": "chain"})
+    warmup: WarmupSection = WarmupSection()
+    reward: dict[str, Any] | list[dict[str, Any]] = Field(default_factory=dict)
+    credit: dict[str, Any] = Field(default_factory=lambda: {"name": "gigpo"})
+    loss: dict[str, Any] = Field(default_factory=lambda: {"name": "ppo_clip"})
+    update: UpdateConfig = UpdateConfig()
+    critic: CriticConfig = CriticConfig()
+    optim: OptimConfig = OptimConfig()
+    agents: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    log: LogSection = LogSection()

@@ -1,0 +1,129 @@
+"""A tool environment from a plain class, or from functions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import create_model
+
+from agentrl.catalogue import nearest
+from agentrl.tool import calls
+from agentrl.tool_env.instance import SnapshotToolEnv, ToolEnv
+from agentrl.tool_env.prompt import ToolWords
+from agentrl.tool_env.setup import Rows, Setup, ToolConfig, ToolSource
+from agentrl.types import Task
+
+
+class Hooks(NamedTuple):
+    """What the file of an environment offers (`agentrl.env.protocol`)."""
+
+    Config: type[ToolConfig]
+    make: Callable[[Any], "ToolEnv"]
+    tasks: Callable[[Any], Sequence[Task]]
+    prompt: Callable[[Any], ToolWords]
+
+
+def environment(
+    owner: type | None = None,
+    *,
+    rows: Rows | None = None,
+    tools: Sequence[ToolSource] = (),
+    reward: Callable[..., Any] | Sequence[Callable[..., Any]] = (),
+    weights: Mapping[str, float] | None = None,
+    system: str = "",
+    config: type[ToolConfig] = ToolConfig,
+    snapshots: bool = False,
+    waits: bool = True,
+    name: str = "",
+    module: str = "",
+    **defaults: Any,
+) -> Hooks:
+    """The hooks of a tool environment.
+
+    Args:
+        owner: a class: `reset(**row)` returns the first message, typed public methods are tools, `reward` and
+            `reward_NAME` return a number or a mapping of signals when the episode ends, `step_reward` after each turn;
+            `success(answer)`, `state_key()`, `close()` and an attribute `done` (True ends the episode) are optional.
+        rows: one task each: mappings, a JSONL, JSON or Parquet file beside the module, or a function of the
+            configuration that returns rows. None: seeds 0 to 999.
+        tools: more tools: typed functions, or catalogue tools by name or as `{"name": ..., option: ...}`.
+        reward: functions that score the final answer; they ask by name for `answer`, `calls`, `turns`, `texts` and the
+            row's columns.
+        weights: of the signals in the reward, 1 where not given.
+        system: the system message.
+        config: a subclass of ToolConfig with options of your own (`__init__(self, config)` receives them).
+        snapshots: objects of the class can be deep-copied, so that branches need no replay.
+        waits: tools may take a while (networks, programs, long computations), so episodes run in threads and nobody
+            waits for another's tools; False runs all of them in one thread.
+        name: of an environment that a package of its own adds by entry point; default: from the module.
+        module: where the hooks are bound; default: the module of the class, the reward or the first function.
+        defaults: other defaults of ToolConfig, such as calls="fenced".
+
+    Raises:
+        ValueError: a tool without type hints, a name twice or reserved, an unknown default.
+    """
+    rewards = {_name(one): one for one in ([reward] if callable(reward) else reward)}
+    home = module or next(
+        (one.__module__ for one in (owner, *rewards.values(), *tools) if hasattr(one, "__module__")), ""
+    )
+    config = _with_defaults(config, defaults, home)
+    told = {**dict(getattr(owner, "weights", {})), **(weights or {})}
+    setup = _Environment(
+        module=home,
+        owner=owner,
+        sources=tuple(tools),
+        rewards=rewards,
+        weights=told,
+        rows=rows,
+        system=system,
+        snapshots=snapshots,
+        waits=waits,
+        name=name,
+    )
+    setup.sourced_functions()
+    return Hooks(config, setup.make, setup.tasks, setup.prompt)
+
+
+def _with_defaults(config: type[ToolConfig], defaults: Mapping[str, Any], module: str) -> type[ToolConfig]:
+    """The configuration with other defaults; ValueError names one it does not have."""
+    unknown = [name for name in defaults if name not in config.model_fields]
+    if unknown:
+        raise ValueError(f"a tool environment has no option {unknown[0]!r}{nearest(unknown[0], config.model_fields)}")
+    if not defaults:
+        return config
+    given: Any = {name: (config.model_fields[name].annotation, value) for name, value in defaults.items()}
+    return create_model("Config", __base__=config, __module__=module, **given)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+class _Environment(Setup):
+    """A setup with the hooks that need the classes below."""
+
+    def sourced_functions(self) -> None:
+        """Raises ValueError for a wrong method or function when the module is imported, not in the first rollout."""
+        functions = [source for source in self.sources if not isinstance(source, str | Mapping)]
+        checked = Setup(**{**vars_of(self), "sources": tuple(functions)})
+        checked.sourced(ToolConfig(), [])
+
+    def make(self, config: ToolConfig) -> "ToolEnv":
+        """One instance."""
+        return (SnapshotToolEnv if self.snapshots else ToolEnv)(self, config)
+
+    def prompt(self, config: ToolConfig) -> ToolWords:
+        """How it speaks to a model."""
+        schemas = self.schemas(config)
+        return ToolWords(
+            calls.load_format(config.calls, schemas),
+            schemas,
+            system=self.system,
+            no_call=config.no_call,
+            keep_text=self.wants_texts,
+            show=config.show_tools,
+        )
+
+
+def vars_of(setup: Setup) -> dict[str, Any]:
+    """The fields a setup was made with."""
+    return {name: getattr(setup, name) for name in Setup.__dataclass_fields__ if not name.startswith("_")}

@@ -1,0 +1,144 @@
+"""The only stage between rollout and update that calls a model: log-probs of the trainer and of the
+reference, values of the critic.
+
+It also holds the gate between engine and trainer: how far the log-probs that tokens were sampled with are
+from the trainer's, and, where they differ, a truncated importance correction of the policy-gradient terms
+(Espeholt et al., arXiv:1802.01561, cap c of Eq. 1, per token).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from agentrl.graph import PROBE, StepGraph, Tokens, decisions, token_rows
+from agentrl.model import Network, microbatches, pack, token_stats
+from agentrl.trainer.learner import Learner
+from agentrl.trainer.sections import UpdateConfig
+
+PER_TOKEN = ("old_logprob", "importance", "ref_logprob", "token_value")  # columns [S]
+
+
+class Annotated(NamedTuple):
+    """A graph with more columns, and metrics of the annotation."""
+
+    graph: StepGraph
+    metrics: dict[str, float]
+
+
+class Annotator(Protocol):
+    """What fills more columns, such as `agentrl.trainer.gold_answer.Gold` and
+    `agentrl.trainer.prompt_values.Stream`."""
+
+    def columns(self, graph: StepGraph, learner: Learner, max_tokens: int) -> Mapping[str, np.ndarray]:
+        """The columns by name, each [N] or [S]."""
+        ...
+
+
+def annotate(
+    graph: StepGraph,
+    learner: Learner,
+    config: UpdateConfig,
+    temperature: float,
+    annotators: Sequence[Annotator] = (),
+    mine: np.ndarray | None = None,
+) -> Annotated:
+    """Add `old_logprob`, `importance` and, with a KL term, `ref_logprob`: each [S] float64; and a critic's values,
+    and what the `annotators` fill.
+
+    Rows that cannot be trained (probes, ended by an environment error) keep the engine's log-probs. At
+    temperature 0 (greedy) log-probs are those of temperature 1, as the engine's are.
+
+    Args:
+        graph: with tokens.
+        learner: the policy of the steps `mine`.
+        config: of the update.
+        temperature: of the sampling.
+        annotators: what else to fill.
+        mine: [N] bool; with several policies each annotates its own steps, and what others filled stays.
+    """
+    assert graph.tokens is not None, "annotation needs tokens"
+    rows = trained_rows(graph)
+    rows = rows if mine is None else rows[mine[rows]]
+    behaviour = graph.tokens.logprobs  # [S]
+    columns = {"old_logprob": behaviour, "importance": np.ones(len(behaviour))}
+    metrics: dict[str, float] = {}
+    if config.old_logprob == "trainer":
+        old = logprobs(learner.network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)  # [S]
+        old = np.where(np.isnan(old), behaviour, old)
+        columns["old_logprob"] = old
+        counted = decisions(graph.tokens) & np.isin(token_rows(graph.tokens), rows)  # [S]
+        metrics = mismatch(behaviour[counted], old[counted])
+        if config.importance_cap and metrics["mismatch_max"] > config.mismatch_tolerance:
+            columns["importance"] = np.where(counted, np.minimum(np.exp(old - behaviour), config.importance_cap), 1.0)
+            metrics["importance_mean"] = float(columns["importance"][counted].mean())
+            metrics["importance_capped"] = float((columns["importance"][counted] == config.importance_cap).mean())
+    if config.kl_coef > 0:
+        if not learner.has_reference:
+            raise ValueError("update.kl_coef > 0 needs a reference model: make the learner with reference=True")
+        with learner.reference() as network:
+            reference = logprobs(network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)
+        columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
+    if learner.critic is not None:
+        columns |= learner.critic.columns(graph, rows, config.max_tokens)
+    if mine is not None:
+        columns = {name: _mine(graph, mine, name, column) for name, column in columns.items()}
+    graph = graph.with_columns(**columns)
+    for annotator in annotators:
+        graph = graph.with_columns(**annotator.columns(graph, learner, config.max_tokens))
+    return Annotated(graph, metrics)
+
+
+def _mine(graph: StepGraph, mine: np.ndarray, name: str, column: np.ndarray) -> np.ndarray:
+    """A column [N] or [S] of the steps `mine`, and what it held on the others."""
+    if not graph.has(name):
+        return column
+    assert graph.tokens is not None
+    own = mine if len(column) == len(graph) and name not in PER_TOKEN else mine[token_rows(graph.tokens)]
+    merged: np.ndarray = np.where(own, column, graph.column(name))
+    return merged
+
+
+def trained_rows(graph: StepGraph) -> np.ndarray:
+    """Ascending rows that can be trained: no probes, and not of a rollout that an environment error ended."""
+    return np.flatnonzero((graph.kind != PROBE) & ~graph.failed())
+
+
+def mismatch(behaviour: np.ndarray, trainer: np.ndarray) -> dict[str, float]:
+    """How far two sets of log-probs [K] of the same tokens are apart, in nats."""
+    if not len(trainer):
+        return {"mismatch_max": 0.0, "mismatch_mean": 0.0}
+    apart = np.abs(behaviour - trainer)  # [K]
+    return {"mismatch_max": float(apart.max()), "mismatch_mean": float(apart.mean())}
+
+
+def logprobs(
+    network: Network, graph: StepGraph | Tokens, rows: np.ndarray, *, temperature: float, max_tokens: int
+) -> np.ndarray:
+    """[S] float64 log-probs of the sampled tokens of `rows` under a network; NaN elsewhere, 0 where
+    forced."""
+    tokens = graph.tokens if isinstance(graph, StepGraph) else graph
+    assert tokens is not None
+    chosen = np.isin(token_rows(tokens), rows)  # [S]
+    out = np.where(tokens.sampled & chosen, 0.0, np.nan)  # [S]
+    batch = pack(tokens, rows, np.zeros(len(out)), sharing=network.sharing)
+    training = network.model.training
+    network.model.eval()
+    try:
+        with torch.no_grad(), network.attending():
+            for part in microbatches(batch, max_tokens):
+                hidden = network.hidden(part)[torch.from_numpy(part.at).to(network.device)]
+                stats = token_stats(
+                    network.logits,
+                    hidden,
+                    part.target,
+                    part.allowed_offsets,
+                    part.allowed_ids,
+                    vocabulary=network.config.vocab_size,
+                    temperature=temperature or 1.0,
+                )
+                out[part.token] = stats.logprob.double().cpu().numpy()
+    finally:
+        network.model.train(training)
+    return out

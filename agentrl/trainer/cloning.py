@@ -1,0 +1,41 @@
+"""Behaviour cloning."""
+
+import numpy as np
+
+from agentrl.credit import Credit
+from agentrl.graph import StepGraph
+from agentrl.model import TokenStats
+from agentrl.trainer.descent import Terms, Work, column_like, counted_copies, descend
+from agentrl.trainer.learner import Learner
+from agentrl.trainer.path_weights import Copies, Spread
+from agentrl.trainer.sections import UpdateConfig
+
+
+def clone(
+    learner: Learner,
+    graph: StepGraph,
+    config: UpdateConfig,
+    *,
+    minibatches: int | None = None,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Behaviour cloning: cross-entropy on the sampled tokens, each row as often as its `weight` says.
+
+    The learner's distribution is the one it will act with: restricted to allowed sets, at temperature 1.
+    """
+
+    def terms(stats: TokenStats, token: np.ndarray, on: Spread, copies: Copies) -> Terms:
+        weight = column_like(copies.weight[on.copy], stats.logprob)
+        return Terms(-weight * stats.logprob, {"probability": stats.logprob.detach().exp()})
+
+    work = Work(
+        graph=graph,
+        rows=np.flatnonzero(graph.weight > 0),
+        active=np.ones(len(graph), bool),
+        copies=counted_copies(graph, Credit.of(np.zeros(len(graph))), graph.weight, config),
+        terms=terms,
+        entropy="value",
+        temperature=1.0,
+    )
+    metrics = descend(learner, work, config, config.epochs, minibatches or config.minibatches, seed)
+    return {**metrics, "dropped_rows": float(len(graph) - len(work.rows))}

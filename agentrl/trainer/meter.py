@@ -1,0 +1,44 @@
+"""Sums of an update's metrics."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+
+class Meter:
+    """Sums of an update's metrics, kept on the device until they are asked for."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, Tensor] = {}
+        self.counts = {"packed_tokens": 0.0, "decision_tokens": 0.0, "microbatches": 0.0, "optimizer_steps": 0.0}
+        self.norms: list[float] = []
+        self.skipped = 0
+
+    def add(
+        self, tokens: int, loss: Tensor, share: Tensor, values: Mapping[str, Tensor | None], decisions: int
+    ) -> None:
+        """A micro-batch: its loss, the share [X] of each copy of a target in the mini-batch's means, values [X]."""
+        named = {"loss": loss.detach(), "share": share.sum()}
+        named |= {name: (share * x.detach()).sum() for name, x in values.items() if x is not None}
+        for name, x in named.items():
+            self.sums[name] = self.sums[name] + x if name in self.sums else x
+        self.counts["packed_tokens"] += tokens
+        self.counts["decision_tokens"] += decisions
+        self.counts["microbatches"] += 1
+
+    def step(self, grad_norm: float, skipped: bool) -> None:
+        """An optimiser step."""
+        self.counts["optimizer_steps"] += 1
+        self.skipped += skipped
+        if not skipped:
+            self.norms.append(grad_norm)
+
+    def means(self) -> dict[str, float]:
+        """Loss and gradient norm as means over optimiser steps, the rest as means over decisions; and the
+        counts."""
+        share = float(self.sums.pop("share", torch.tensor(0.0)))
+        loss = float(self.sums.pop("loss", torch.tensor(0.0))) / max(self.counts["optimizer_steps"], 1.0)
+        means = {name: float(x) / share for name, x in self.sums.items()} if share else {}
+        norm = sum(self.norms) / len(self.norms) if self.norms else 0.0
+        return {"loss": loss, **means, "grad_norm": norm, "skipped_steps": float(self.skipped), **self.counts}

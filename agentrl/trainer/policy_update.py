@@ -1,0 +1,165 @@
+"""The policy update and behaviour cloning: packed forward passes, one loss a token, sums over the whole
+mini-batch.
+
+The loss of a mini-batch is sum over decisions of a * (P * l(u, +1) + M * l(u, -1) + W * (KL - entropy bonus)), where a
+is the aggregation weight over the whole mini-batch (`agentrl.trainer.path_weights.aggregation_weights`) and P, M, W are
+the step's credit times the row's weight. Micro-batches are summed, so their number changes nothing but rounding. On a
+branched graph, ratios and means over whole episodes are taken path by path (`agentrl.trainer.path_weights`), all of a
+tree's paths after one forward pass.
+"""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agentrl.credit import Credit
+from agentrl.graph import StepGraph
+from agentrl.loss import LossInputs, LossOutput
+from agentrl.model import TokenStats
+from agentrl.trainer.descent import Terms, Work, column_like, counted_copies, descend
+from agentrl.trainer.entropy_band import EpoTerm
+from agentrl.trainer.learner import Learner
+from agentrl.trainer.path_weights import Copies, Spread, roots
+from agentrl.trainer.regularizers import kl_term, likelihood_guard
+from agentrl.trainer.sections import UpdateConfig
+from agentrl.types import Status
+
+
+def update(
+    learner: Learner,
+    graph: StepGraph,
+    credit: Credit,
+    config: UpdateConfig,
+    loss: ModuleType,
+    loss_config: Any,
+    *,
+    temperature: float,
+    seed: int = 0,
+    beside: Callable[[np.ndarray], None] | None = None,
+) -> dict[str, float]:
+    """Policy-gradient update of the learner on an annotated graph.
+
+    Args:
+        loss: a file of `algorithms/loss`.
+        loss_config: its configuration; one with a true `whole_episodes` gets an episode's tokens in one
+            micro-batch.
+        temperature: of the sampling; 0 (greedy) counts as 1, as in the engine.
+        seed: of the order of mini-batches and of dropout.
+        beside: called with a mini-batch's rows before its optimiser step, to add a gradient of its own (a critic on
+            the policy's trunk).
+
+    Returns:
+        Metrics of the whole update; means are over decisions, each weighted as in the loss.
+    """
+    trained = credit.assigned & (graph.valid | config.train_invalid)  # [N]
+    if not config.train_unfinished:
+        trained = trained & ~unfinished(graph)
+    whole_episodes = getattr(loss_config, "whole_episodes", False)
+    copies = counted_copies(graph, credit, graph.weight * trained, config, whole_episodes)
+    epo = None
+    if config.epo.coef:
+        epo = EpoTerm(config.epo, learner.past_entropy, graph.turn[copies.row], learner.updates, learner.total_updates)
+    work = Work(
+        graph=graph,
+        rows=np.flatnonzero(graph.weight * credit.weight * trained > 0),
+        active=_active(graph, credit, config, loss),
+        copies=copies,
+        terms=_policy_terms(graph, credit, config, loss, loss_config, epo),
+        entropy="gradient" if config.entropy_coef or config.epo.coef else "value",
+        temperature=temperature or 1.0,
+        whole=roots(graph.parent) if whole_episodes else None,
+        beside=beside,
+    )
+    metrics = descend(learner, work, config, config.epochs, config.minibatches, seed)
+    if epo is not None:
+        epo.remember()
+    idle = float((~work.active[work.rows]).sum())
+    return {**metrics, "dropped_rows": float(len(graph) - len(work.rows)), "idle_rows": idle}
+
+
+def unfinished(graph: StepGraph) -> np.ndarray:
+    """[N] bool, rows of rollouts whose first agent's chain a limit ended."""
+    limited = (graph.ending > Status.DONE) & (graph.ending < Status.ENV_ERROR) & (graph.caller < 0)
+    rows: np.ndarray = np.isin(graph.rollout, graph.rollout[limited])
+    return rows
+
+
+def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: ModuleType) -> np.ndarray:
+    """[N] bool, rows that can have a gradient: where no other term asks for them, steps without credit need
+    no pass.
+
+    They still count in every denominator. A loss file says `ZERO_WITHOUT_CREDIT = True` if it is 0 at P = M =
+    0.
+    """
+    others = config.kl_loss_coef or config.entropy_coef or config.epo.coef or config.llds.coef
+    idle_allowed = getattr(loss, "ZERO_WITHOUT_CREDIT", False) and not others
+    if not idle_allowed or credit.token_advantage is not None:
+        return np.ones(len(graph), bool)
+    return (credit.positive > 0) | (credit.negative > 0)
+
+
+def _policy_terms(
+    graph: StepGraph,
+    credit: Credit,
+    config: UpdateConfig,
+    loss: ModuleType,
+    loss_config: Any,
+    epo: EpoTerm | None,
+) -> Callable[[TokenStats, np.ndarray, Spread, Copies], Terms]:
+    """The loss of each target from its log-prob: policy gradient and regularisers."""
+    importance = graph.columns.get("importance")  # [S]
+    old = graph.column("old_logprob", "a policy update")  # [S]
+    reference = graph.column("ref_logprob", "update.kl_coef > 0") if config.kl_loss_coef > 0 else None
+
+    def terms(stats: TokenStats, token: np.ndarray, on: Spread, copies: Copies) -> Terms:
+        """Of the targets of copies: their statistics and their places [X] in the token table."""
+
+        def like(x: np.ndarray) -> Tensor:
+            return column_like(x, stats.logprob)
+
+        weight = copies.weight[on.copy]  # [X]
+        if credit.token_advantage is None:
+            positive, negative = copies.positive[on.copy], copies.negative[on.copy]  # [X]
+        else:
+            advantage = credit.token_advantage[token] * weight  # [X]
+            positive, negative = np.maximum(advantage, 0.0), np.maximum(-advantage, 0.0)
+        corrected = np.ones(len(token)) if importance is None else importance[token]  # [X]
+        inputs = LossInputs(
+            logprob=stats.logprob,
+            old_logprob=like(old[token]),
+            ref_logprob=None if reference is None else like(reference[token]),
+            entropy=stats.entropy,
+            positive=like(positive * corrected),
+            negative=like(negative * corrected),
+            weight=like(weight),
+            step=torch.from_numpy(on.copy).to(stats.logprob.device),
+            path=torch.from_numpy(copies.path[on.copy]).to(stats.logprob.device),
+        )
+        policy: LossOutput = loss.loss(inputs, loss_config)
+        return _with_penalties(inputs, policy, config, epo)
+
+    return terms
+
+
+def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig, epo: EpoTerm | None) -> Terms:
+    """Add KL, entropy bonus and the other regularisers, which the step's W multiplies."""
+    per_token, logged = policy.per_token, dict(policy.metrics)
+    if inputs.ref_logprob is not None:
+        kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [K]
+        per_token = per_token + config.kl_loss_coef * inputs.weight * kl
+        logged["kl_ref"] = kl.detach()
+    if config.entropy_coef and inputs.entropy is not None:
+        per_token = per_token - config.entropy_coef * inputs.weight * inputs.entropy
+    if epo is not None:
+        term = epo(inputs)
+        per_token = per_token + term.per_token
+        logged["epo_band"] = term.band
+    if config.llds.coef:
+        fell = likelihood_guard(inputs.logprob, inputs.old_logprob, inputs.positive, inputs.negative, inputs.step)
+        per_token = per_token + config.llds.coef * inputs.weight * fell
+        logged["llds"] = fell.detach()
+    return Terms(per_token, logged)

@@ -1,0 +1,50 @@
+"""Success is the environment's word where it gives one: rewards on the way to the goal are none."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from agentrl import cli
+from agentrl.config import resolve
+from tests.graph.graphs import Row, build
+
+NAN = float("nan")
+
+
+def graph():
+    """Episode 0, of two rows, is paid on the way and fails; 1 succeeds at a loss; 2 and 3 are told nothing of."""
+    return build([
+        Row([1], [2], columns={"reward": 0.5}),
+        Row([3], [4], context=0, parent=0, turn=1),
+        Row([1], [2], episode=1, columns={"reward": -2.0}),
+        Row([3], [4], context=2, parent=2, episode=1, turn=1, columns={"reward": 1.0}),
+        Row([1], [2], episode=2, columns={"reward": 1.0}),
+        Row([1], [2], episode=3),
+    ]).with_columns(**{"info.success": np.array([1.0, 0.0, 0.0, 1.0, NAN, NAN])})  # fmt: skip
+
+
+def test_the_word_at_the_end_decides_and_the_score_where_there_is_none():
+    assert graph().score.tolist() == [0.5, 0.5, -1, -1, 1, 0]
+    assert graph().succeeded.tolist() == [False, False, True, True, True, False]
+
+
+def weight_after(success):
+    """The curriculum's weight of the only bin, with floor 0.1 and nothing forgotten."""
+    whole = replace(graph().with_columns(**{"info.success": np.array(success, float)}), names={"group": ("bin/0",)})
+    entry = resolve("sampler", {"name": "curriculum", "floor": 0.1, "decay": 1.0})
+    draws = entry.module.make(entry.config, [], 0)
+    draws.observe(whole)
+    return draws.weight("bin/1")
+
+
+def test_the_curriculum_counts_successes_not_rewards():
+    # Four episodes; v = (won + 0.5) / 5. By reward two would be won in both cases.
+    assert weight_after([0, 1, 0, 1, 1, 1]) == pytest.approx(np.sqrt(0.9 * 0.1) + 0.1)
+    assert weight_after([1, 0, 1, 0, 0, 0]) == pytest.approx(np.sqrt(0.1 * 0.9) + 0.1)
+    assert weight_after([0, 1, 0, 0, 1, 0]) == pytest.approx(0.5 + 0.1)
+
+
+def test_more_tasks_than_the_usual_panel_are_played_when_asked_for(capsys):
+    assert cli.main(["eval", "alfworld", "--policy", "oracle", "--tasks", "203"]) == 0
+    assert "203" in capsys.readouterr().out

@@ -1,0 +1,103 @@
+"""The package: light to import, its links and guards in place, and the wheel holds what the tree holds."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = {
+    "agentrl": "agentrl",
+    "envs": "agentrl/envs",
+    "algorithms": "agentrl/algorithms",
+    "tools": "agentrl/tools",
+}
+
+
+def python(code: str, *, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True)
+
+
+def test_importing_agentrl_is_quick_and_loads_no_torch():
+    code = "import time; t = time.process_time(); import agentrl, sys; print(time.process_time() - t)\n"
+    code += "print(*{'torch', 'transformers', 'gymnasium', 'openai'} & set(sys.modules))"
+    seconds, loaded = python(code).stdout.splitlines()
+    assert float(seconds) < 0.3 and loaded == ""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "catalogue",
+        "chat",
+        "config",
+        "credit",
+        "env",
+        "evaluate",
+        "graph",
+        "gym",
+        "report",
+        "rollout",
+        "settings",
+        "tool",
+        "tool_env",
+        "types",
+    ],
+)
+def test_what_needs_no_model_loads_no_torch(module):
+    done = python(f"import agentrl.{module}, sys; print('torch' in sys.modules, 'transformers' in sys.modules)")
+    assert done.stdout.strip() == "False False", done.stderr
+
+
+@pytest.mark.parametrize("name", ["envs", "algorithms", "tools"])
+def test_a_catalogue_is_a_link_and_its_bare_name_is_refused(name):
+    link = ROOT / "agentrl" / name
+    assert link.is_symlink() and os.readlink(link) == f"../{name}"
+    done = python(f"import {name}")
+    assert done.returncode != 0 and f"ImportError: import agentrl.{name}" in done.stderr
+    assert python(f"import agentrl.{name}").returncode == 0
+
+
+def sources(folder: Path) -> set[str]:
+    """What a wheel should hold of a folder: modules and data, nothing that is made or hidden."""
+    data = {".py", ".typed", ".json", ".toml", ".txt", ".pddl", ".twl2", ".gz"}
+    found = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.suffix in data | {""}}
+    kept = {p for p in found if p.suffix in data or p.name == "py.typed"}
+    return {str(p) for p in kept if not {"__pycache__", *FOLDERS} & set(p.parts[:-1])}
+
+
+def test_the_wheel_holds_what_the_tree_holds(tmp_path):
+    copy = tmp_path / "tree"
+    copy.mkdir()
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    for name in FOLDERS:
+        ignore = shutil.ignore_patterns("__pycache__", *(FOLDERS if name == "agentrl" else ()))
+        shutil.copytree(ROOT / name, copy / name, ignore=ignore)
+    for name in ("envs", "algorithms", "tools"):
+        (copy / "agentrl" / name).symlink_to(f"../{name}")
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(tmp_path),
+        str(copy),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    expected = {f"{prefix}/{name}" for folder, prefix in FOLDERS.items() for name in sources(copy / folder)}
+    assert held == expected
+    assert "agentrl/envs/alfworld/scenes.json.gz" in held and "agentrl/py.typed" in held
+
+
+def test_the_import_rules_hold():
+    done = subprocess.run([Path(sys.executable).parent / "lint-imports"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]

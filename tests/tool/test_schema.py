@@ -1,0 +1,240 @@
+"""Schemas equal transformers' where that one works; arguments are checked strictly."""
+
+import enum
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pytest
+from pydantic import Field
+from transformers.utils import get_json_schema
+
+from agentrl.tool import as_words, tool_spec, tool_specs
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+def plain(a: int, b: float, c: str, d: bool) -> str:
+    """Do something.
+
+    Args:
+        a: the first
+        b: the second,
+            on two lines
+        c: the third
+        d: the last
+
+    Returns:
+        What came of it.
+    """
+    return ""
+
+
+def optional(a: int = 3, b: str | None = None, c: int | str = 1, d: list[int] | None = None) -> list[str]:
+    """First line.
+
+    More of it
+    on more lines.
+
+    Args:
+        a: a
+        b: b
+        c: c
+        d: d
+    """
+    return []
+
+
+def nested(a: list[dict[str, float]], b: dict[str, Any], c: tuple[int, str], d: dict, e: Any) -> None:
+    """Nested.
+
+    Args:
+        a: a
+        b: b
+        c: c
+        d: d
+        e: e
+    """
+
+
+def chosen(a: Literal["x", "y"], b: Literal[1, "one", None], c: Color, d: str) -> Point:
+    """Choose.
+
+    Args:
+        a: a
+        b: b
+        c: c
+        d: tea or coffee (choices: ["tea", "coffee"])
+    """
+    return Point(0)
+
+
+def nothing() -> int:
+    """No argument at all."""
+    return 0
+
+
+class Holder:
+    def method(self, a: int) -> str:
+        """A method.
+
+        Args:
+            a: its argument
+        """
+        return ""
+
+
+@pytest.mark.parametrize("function", [plain, optional, nested, chosen, nothing, Holder().method, Holder.method])
+def test_the_schema_is_that_of_transformers(function):
+    assert tool_spec(function).schema == get_json_schema(function)
+
+
+def bounded(n: Annotated[int, Field(ge=1, le=9)], at: Point, many: tuple[int, ...] = (), title: str = "") -> str:
+    return f"{n} {at} {many}"
+
+
+def test_what_transformers_refuses_or_loses_is_kept():
+    with pytest.raises(Exception, match="docstring"):
+        get_json_schema(bounded)
+    function = tool_spec(bounded).schema["function"]
+    assert function["description"] == "" and function["parameters"]["required"] == ["n", "at"]
+    properties = function["parameters"]["properties"]
+    assert properties["n"] == {"type": "integer", "minimum": 1, "maximum": 9}
+    assert properties["at"]["properties"] == {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}}
+    assert properties["many"] == {"type": "array", "items": {"type": "integer"}}
+    assert properties["title"] == {"type": "string"}
+    assert tool_spec(bounded).parameters["additionalProperties"] is False
+
+
+def test_json_values_become_what_the_function_takes_and_defaults_are_its_own():
+    assert tool_spec(bounded).check({"n": 2, "at": {"x": 1}, "many": [1, 2]}) == {
+        "n": 2,
+        "at": Point(1, 0),
+        "many": (1, 2),
+    }
+    assert tool_spec(chosen).check({"a": "x", "b": None, "c": "red", "d": "tea"})["c"] is Color.RED
+    assert tool_spec(optional).check({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "sentence"),
+    [
+        (
+            plain,
+            {"a": "1", "b": 1, "c": "", "d": True},
+            "plain: argument 'a' is \"1\": input should be a valid integer",
+        ),
+        (plain, {"a": True, "b": 1, "c": "", "d": True}, "argument 'a' is true"),
+        (plain, {"a": 1.0, "b": 1, "c": "", "d": True}, "argument 'a' is 1.0"),
+        (plain, {"a": 1, "b": "x", "c": 2, "d": 0}, "'b' is \"x\".*; argument 'c' is 2.*; argument 'd' is 0"),
+        (plain, {"a": 1, "b": 1, "c": ""}, "plain: argument 'd' is missing"),
+        (plain, {"a": 1, "b": 1, "c": "", "d": True, "aa": 1}, "there is no argument 'aa': did you mean a?"),
+        (nothing, {"x": 1}, "there is no argument 'x': known are none"),
+        (bounded, {"n": 10, "at": {"x": 1}}, "argument 'n' is 10: input should be less than or equal to 9"),
+        (bounded, {"n": 1, "at": {"x": 1, "z": 2}}, "at"),
+        (chosen, {"a": "z", "b": 1, "c": "green", "d": "milk"}, "'a' is \"z\".*'c' is \"green\".*'d' is \"milk\""),
+        (plain, {"a": 1, "b": 1, "c": "\ud800", "d": True}, "plain"),
+    ],
+)
+def test_wrong_arguments_are_named_with_their_values(function, arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        tool_spec(function).check(arguments)
+
+
+def untyped(a, b: int) -> str:
+    return ""
+
+
+def starred(*a: int) -> str:
+    return ""
+
+
+def unresolved(a: "Missing") -> str:  # type: ignore[name-defined]  # noqa: F821
+    return ""
+
+
+def beyond(a: Holder) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        (untyped, "tool untyped: argument 'a' has no type hint"),
+        (starred, "cannot be given by name"),
+        (unresolved, "a type hint cannot be resolved"),
+        (beyond, "a type hint is nothing JSON can carry"),
+        (lambda x: x, "'<lambda>' is no name for a tool"),
+    ],
+)
+def test_functions_that_cannot_be_tools_are_refused_in_one_sentence(function, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        tool_spec(function)
+
+
+def test_two_tools_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="two tools are named 'plain'"):
+        tool_specs([plain, plain])
+
+
+class Named:
+    name = "look_up"
+
+    async def __call__(self, query: str) -> str:
+        """Look something up."""
+        return query
+
+
+def test_an_object_with_a_typed_call_is_a_tool_and_may_wait():
+    spec = tool_spec(Named())
+    assert (spec.name, spec.waits, spec.schema["function"]["description"]) == ("look_up", True, "Look something up.")
+
+
+def test_what_a_tool_returns_is_written_as_text():
+    values = ["text", None, 3, True, [1, "ü"], {"a": None}, Point(1, 2), object]
+    texts = ["text", "", "3", "true", '[1, "ü"]', '{"a": null}', '{"x": 1, "y": 2}', str(object)]
+    assert [as_words(value) for value in values] == texts
+
+
+def test_what_a_tool_returns_may_hold_what_json_lacks():
+    values = [
+        [Point(1, 2)],
+        {"c": Color.RED},
+        {"b", "a"},
+        np.arange(3),
+        (i for i in "ab"),
+        b"\xffx",
+        {1: date(2026, 1, 2)},
+    ]
+    texts = [
+        '[{"x": 1, "y": 2}]',
+        '{"c": "red"}',
+        '["a", "b"]',
+        "[0, 1, 2]",
+        '["a", "b"]',
+        "\ufffdx",
+        '{"1": "2026-01-02"}',
+    ]
+    assert [as_words(value) for value in values] == texts
+    assert as_words("a\ud800b") == "a?b"  # no tokenizer takes half of a surrogate pair
+    assert as_words({(1, 2): 3}) == "{(1, 2): 3}"
+
+
+async def yields(n: int) -> AsyncIterator[int]:
+    yield n
+
+
+def test_a_tool_that_yields_is_refused():
+    with pytest.raises(ValueError, match="tool yields: it yields, and a call has one answer"):
+        tool_spec(yields)

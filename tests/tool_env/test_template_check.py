@@ -1,0 +1,56 @@
+"""What a run is told of a chat template that does not fit."""
+
+import pytest
+
+from agentrl.chat import Chat, build_word_tokenizer
+from agentrl.env import Plain
+from agentrl.env import hooks as world
+from agentrl.tool import load_format
+from agentrl.tool_env import template_fit
+from agentrl.tool_env.prompt import ToolWords
+from agentrl.tool_env.template_check import broken_turn, conversation
+from tests.chat.chats import TEMPLATES, tokenizer
+from tests.tool_env.test_prompt import ON, PLAIN, QWEN
+
+SCHEMAS = world.words(ON).schemas
+
+
+def words(name: str) -> ToolWords:
+    return ToolWords(load_format(name, SCHEMAS), SCHEMAS)
+
+
+def test_a_template_that_fits_has_nothing_to_be_said():
+    assert template_fit(Chat(tokenizer(QWEN)), words("hermes")) == ""
+    assert template_fit(Chat(build_word_tokenizer(["a b"])), words("hermes")) == ""
+    assert template_fit(Chat(tokenizer(PLAIN)), Plain()) == ""
+
+
+def test_a_format_the_template_does_not_teach_is_named_with_the_one_it_does():
+    said = template_fit(Chat(tokenizer(QWEN)), words("xml_parameters"))
+    assert "does not teach calls=xml_parameters" in said and "env.calls=hermes" in said
+
+
+def test_a_template_without_a_role_for_tools_says_where_answers_go():
+    said = template_fit(Chat(tokenizer(PLAIN)), words("hermes")).splitlines()
+    assert len(said) == 2 and "stand in the system message" in said[0] and "no role for tools" in said[1]
+
+
+# Qwen3: what was thought before the last question is dropped; here every call but the last turn's loses its first word
+FORGETS = QWEN.replace(
+    "{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}",
+    "{% else %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.index0 + 2 < messages | length %}"
+    "{{ m.content[1:] }}{% else %}{{ m.content }}{% endif %}",
+)
+
+
+def test_the_turn_that_is_rewritten_is_named():
+    assert "rewrites turn 0 once turn 1 begins" in template_fit(Chat(tokenizer(FORGETS)), words("hermes"))
+    thinking = template_fit(Chat(tokenizer(TEMPLATES["thinking"])), words("hermes"))
+    assert "drops the thinking of turn 0" in thinking and "rewrites turn" not in thinking
+
+
+@pytest.mark.parametrize("name", ["hermes", "llama_json", "xml_parameters", "action"])
+def test_every_format_appends_in_a_plain_template(name):
+    form = load_format(name, SCHEMAS)
+    for template in (QWEN, PLAIN, TEMPLATES["plain"], TEMPLATES["tight"]):
+        assert broken_turn(Chat(tokenizer(template)), conversation(form, SCHEMAS)) == ""

@@ -1,0 +1,211 @@
+"""Ratios that span several tokens: what shares one is never divided between micro-batches, and where a step lies in
+several episodes each of them has its own."""
+
+import importlib
+
+import numpy as np
+import pytest
+import torch
+
+from agentrl import catalogue
+from agentrl.credit import Credit
+from agentrl.credit.assignment import pool
+from agentrl.graph import path_lengths, paths
+from agentrl.model import microbatches, pack
+from agentrl.trainer import Learner, update
+from agentrl.trainer.sections import OptimConfig, UpdateConfig
+from tests.graph.graphs import Row, build, chains, gradient, loaded, partial, plain_tokens, tiny_model, trees, windows
+
+gspo = importlib.import_module("agentrl.algorithms.loss.gspo")
+EPISODE = {name: {"sequence": "episode"} for name in ("gspo", "gmpo", "luspo")}
+CASES = [
+    *((name, {}) for name in catalogue.names("loss")),
+    *EPISODE.items(),
+    ("gspo", {"form": "token"}),
+    ("turn_ppo", {"mean": True}),
+]
+
+
+def off_policy(graph, seed: int):
+    """Old log-probs near those of the tiny model, so that ratios differ inside and between steps."""
+    old, model = np.zeros(len(graph.tokens.ids)), tiny_model()
+    for row in range(len(graph)):
+        for s, logprob, _ in plain_tokens(model, graph, row):
+            old[s] = logprob.item()
+    return graph.with_columns(old_logprob=old + np.random.default_rng(seed).normal(0, 0.1, len(old)))
+
+
+def descended(graph, credit, config, module, loss_config):
+    """Metrics and gradient of one update that leaves the weights alone."""
+    learner = Learner(loaded(tiny_model()), OptimConfig())
+    learner.step = lambda: (0.0, False)
+    learner.past_entropy.add(np.full(8, 2.0))
+    metrics = update(learner, graph, credit, config, module, loss_config, temperature=1.0)
+    return metrics, gradient(learner.model)
+
+
+def too_little(graph, whole_episodes: bool) -> int:
+    """A micro-batch's tokens that do not suffice for all of the graph, though for what must stay together."""
+    if not whole_episodes:
+        return int(path_lengths(graph.tokens).max())
+    return len(pack(graph.tokens, np.arange(len(graph)), np.ones(len(graph.tokens.ids)))) - 1
+
+
+@pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
+@pytest.mark.parametrize("make", [chains, windows])
+@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda x: x if isinstance(x, str) else "-".join(map(str, x)))
+def test_micro_batches_equal_one(name, options, make, aggregation):
+    module = catalogue.load("loss", name)
+    loss_config = module.Config(**options)
+    whole = getattr(loss_config, "whole_episodes", False)
+    assert whole == (options.get("sequence") == "episode")
+    graph = off_policy(make(5), 5)
+    credit = Credit.of(np.random.default_rng(5).normal(size=len(graph)))
+    found = []
+    for max_tokens in (too_little(graph, whole), 100_000):
+        config = UpdateConfig(max_tokens=max_tokens, aggregation=aggregation, sequence="episode")
+        found.append(descended(graph, credit, config, module, loss_config))
+    assert found[0][0]["microbatches"] > found[1][0]["microbatches"] == 1
+    assert found[0][0]["loss"] == pytest.approx(found[1][0]["loss"], abs=1e-7)
+    assert found[0][0]["ratio"] == pytest.approx(found[1][0]["ratio"], abs=1e-7)
+    assert found[1][1].abs().max() > 1e-4
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("make", [chains, windows])
+@pytest.mark.parametrize("sequence", ["step", "episode"])
+def test_gspo_in_pieces_is_the_loss_of_its_paper(sequence, make):
+    """-(1/sequences) sum of A s with s = exp(mean log-ratio), written sequence by sequence."""
+    graph = off_policy(make(2), 2)
+    key = graph.episode if sequence == "episode" else np.arange(len(graph))
+    advantage = np.random.default_rng(2).normal(size=len(graph))[key]  # one a sequence
+    loss_config = gspo.Config(sequence=sequence, clip_low=1.0, clip_high=100.0)
+    config = UpdateConfig(
+        max_tokens=too_little(graph, sequence == "episode"), aggregation="seq-mean-token-mean", sequence=sequence
+    )
+    metrics, packed = descended(graph, Credit.of(advantage), config, gspo, loss_config)
+    model, total = tiny_model(), torch.zeros((), dtype=torch.float64)
+    for k in np.unique(key):
+        apart = [
+            x - graph.columns["old_logprob"][s]
+            for row in np.flatnonzero(key == k)
+            for s, x, _ in plain_tokens(model, graph, row)
+        ]
+        total = total - advantage[key == k][0] * torch.stack(apart).mean().exp() / len(np.unique(key))
+    total.backward()
+    assert metrics["microbatches"] > 1
+    assert metrics["loss"] == pytest.approx(total.item(), abs=1e-7)
+    torch.testing.assert_close(packed, gradient(model), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("sharing", ["tree", "paths"])
+@pytest.mark.parametrize("make", [chains, windows, partial, trees])
+def test_a_step_is_never_divided(make, sharing):
+    for seed in range(10):
+        graph = make(seed)
+        rows = np.flatnonzero(np.random.default_rng(seed).random(len(graph)) < 0.8)
+        batch = pack(graph.tokens, rows, np.ones(len(graph.tokens.ids)), sharing=sharing)
+        steps = [set(part.step) for part in microbatches(batch, int(path_lengths(graph.tokens).max()))]
+        assert sum(map(len, steps)) == len(set().union(*steps)) == len(set(batch.step))
+
+
+# A rollout that goes on in a second episode: no step has two children, and yet a path is not an episode.
+HANDED_OVER = [Row([1, 2], [3]), Row([4], [5], 0, None, 0, 1, 0, turn=1)]
+
+
+def expanded(graph, on):
+    """Each root-to-leaf path as an episode of its own, tokens and all."""
+    tokens, rows = graph.tokens, []
+    for i, (row, leaf) in enumerate(zip(on.row.tolist(), on.leaf.tolist(), strict=True)):
+        start, stop = tokens.offsets[row : row + 2]
+        prompt = int((~tokens.sampled[start:stop]).sum())
+        ids = tokens.ids[start:stop].tolist()
+        above = i - 1 if graph.parent[row] >= 0 else -1
+        new = Row(
+            ids[:prompt], ids[prompt:], above, None, above, leaf, leaf, int(graph.group[row]), int(graph.turn[row])
+        )
+        rows.append(new)
+    index = np.concatenate([np.arange(*tokens.offsets[row : row + 2]) for row in on.row])
+    columns = {name: graph.columns[name][index] for name in ("old_logprob", "ref_logprob")}
+    flat = {name: graph.columns[name][on.row] for name in ("weight", "valid")}
+    return build(rows).with_columns(**columns, **flat)
+
+
+TERMS = {"kl_coef": 0.3, "entropy_coef": 0.2, "epo": {"coef": 0.1, "differentiable": True}, "llds": {"coef": 0.5}}
+SUMS = ("token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
+ON_TREES = [
+    *((name, options, how) for name, options in EPISODE.items() for how in SUMS),
+    ("gspo", {"form": "token", "sequence": "episode"}, "seq-mean-token-mean"),
+    *((name, {}, "seq-mean-token-mean") for name in ("ppo_clip", "turn_ppo", "sapo_soft", "cispo")),
+    ("dr_grpo", {}, "seq-mean-token-sum-norm"),
+]
+
+
+@pytest.mark.parametrize("graph", [trees(0), trees(3, 1, 8), build(HANDED_OVER)], ids=["two", "one", "handed over"])
+@pytest.mark.parametrize(("name", "options", "aggregation"), ON_TREES)
+def test_whole_episodes_on_a_tree_are_its_expanded_paths(name, options, aggregation, graph):
+    """Ratios and means over episodes: loss and gradient of the tree equal those of training on root-to-leaf rows, with
+    KL, entropy, EPO and LLDS on; weights that differ, a path that is not used, and steps that are not valid."""
+    noise = np.random.default_rng(7)
+    graph = off_policy(graph, 1)
+    graph = graph.with_columns(
+        ref_logprob=graph.columns["old_logprob"] + noise.normal(0, 0.3, len(graph.tokens.ids)),
+        weight=noise.choice([0.5, 1.0, 2.0], len(graph)),
+        valid=np.arange(len(graph)) != 1,
+    )
+    on = paths(graph)
+    wide = {"clip_low": 0.3, "clip_high": 0.3} if name in EPISODE else {}
+    module = catalogue.load("loss", name)
+    advantage = noise.normal(size=len(on.row))  # every copy has an advantage of its own
+    used = on.leaf != 2  # [P rows]
+    credit = Credit.of(advantage, assigned=used)
+    config = UpdateConfig.model_validate(
+        {**TERMS, "aggregation": aggregation, "sequence": "episode", "train_invalid": False}
+    )
+    loss_config = module.Config(**options, **wide)
+    tree = descended(graph, pool(credit, on, len(graph)), config, module, loss_config)
+    plain = descended(expanded(graph, on), credit, config, module, loss_config)
+    assert tree[0]["loss"] == pytest.approx(plain[0]["loss"], abs=1e-7)
+    for name in ("ratio", "clip_fraction", "kl_ref", "entropy", "epo_band", "llds"):
+        assert tree[0][name] == pytest.approx(plain[0][name], abs=1e-7)
+    assert plain[0]["epo_band"] > 0
+    assert plain[1].abs().max() > 1e-4
+    torch.testing.assert_close(tree[1], plain[1], rtol=1e-5, atol=1e-7)
+
+
+def test_mini_batches_of_trees_are_those_of_their_paths():
+    """Whole trees share an optimiser step, so that each mini-batch is the expanded paths of its trees."""
+    graph = off_policy(trees(4, roots=4, size=5), 4)
+    graph = graph.with_columns(ref_logprob=graph.columns["old_logprob"])
+    on = paths(graph)
+    credit = Credit.of(np.random.default_rng(0).normal(size=len(on.row)))
+    split = UpdateConfig(aggregation="seq-mean-token-mean", sequence="episode", minibatches=2, unit="rollout")
+    config = gspo.Config(sequence="episode", clip_low=0.3, clip_high=0.3)
+    metrics, _ = descended(graph, pool(credit, on, len(graph)), split, gspo, config)
+    assert metrics["optimizer_steps"] == 2
+    assert metrics["decision_tokens"] == sum(len(plain_tokens(tiny_model(), graph, r)) for r in range(len(graph)))
+
+
+def test_credit_of_nodes_is_divided_among_their_paths():
+    """The root, on two paths of length-2 and length-1 episodes below it, counts half in each path's ratio.
+
+    On-policy the ratio is 1 and GSPO's loss is -(mass on the path) / decisions, summed over paths: with masses 2 at the
+    root and 1 at each leaf, one token a step, mean over the 2 paths: -(1/2) ((2/2 + 1) / 2 + (2/2 + 1) / 2) = -1.
+    """
+    rows = [Row([1], [2]), Row([3], [4], 0, None, 0, 0, turn=1), Row([5], [6], 0, None, 0, 1, 0, turn=1)]
+    graph = build(rows)
+    old = np.zeros(len(graph.tokens.ids))
+    for row in range(3):
+        for s, logprob, _ in plain_tokens(tiny_model(), graph, row):
+            old[s] = logprob.item()
+    graph = graph.with_columns(old_logprob=old)
+    config = UpdateConfig(aggregation="seq-mean-token-mean", sequence="episode")
+    metrics, _ = descended(graph, Credit.of(np.array([2.0, 1, 1])), config, gspo, gspo.Config(sequence="episode"))
+    assert metrics["loss"] == pytest.approx(-1.0, abs=1e-7)
+
+
+def test_an_episode_that_does_not_fit_says_so():
+    graph = off_policy(windows(0), 0)
+    config = UpdateConfig(max_tokens=int(path_lengths(graph.tokens).max()))
+    with pytest.raises(ValueError, match=r"raise update\.max_tokens"):
+        descended(graph, Credit.of(np.ones(len(graph))), config, gspo, gspo.Config(sequence="episode"))
