@@ -1,80 +1,211 @@
-"""Finds catalogue entries by name: a file in a catalogue folder, an entry point, or a dotted path."""
+"""Finds catalogue entries by name and reads them into typed values.
+
+An entry is a Python file in a catalogue folder, an entry point of an installed package, or any module by its dotted
+path. What the file offers are its hooks: functions and constants with fixed names. Each catalogue has a class whose
+fields are these hooks (`agentrl.credit.CreditMethod`, `agentrl.env.EnvironmentFile`, ...); `load` imports the file
+once, checks its hooks, and returns a frozen value of that class. No other module of the core asks a catalogue file
+for an attribute.
+"""
 
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, dataclass, field, fields
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType, ModuleType
+from typing import Any, ClassVar, NamedTuple, TypeVar, overload
 
-CATALOGUES = MappingProxyType(
+
+class Kind(NamedTuple):
+    """A catalogue: the package its files lie in, what one entry is called, and the class that describes it.
+
+    `only` names the entries where the package holds other modules too.
+    """
+
+    package: str
+    word: str
+    home: str
+    only: tuple[str, ...] = ()
+
+
+KINDS = MappingProxyType(
     {
-        "envs": "agentrl.envs",
-        "tools": "agentrl.tools",
-        "credit": "agentrl.algorithms.credit",
-        "loss": "agentrl.algorithms.loss",
-        "rollout": "agentrl.algorithms.rollout",
-        "context": "agentrl.algorithms.context",
-        "reward": "agentrl.algorithms.reward",
-        "sampler": "agentrl.algorithms.sampler",
+        "envs": Kind("agentrl.envs", "environment", "agentrl.env.hooks:EnvironmentFile"),
+        "tools": Kind("agentrl.tools", "tool", "agentrl.tool.protocol:ToolFile"),
+        "credit": Kind("agentrl.algorithms.credit", "credit method", "agentrl.credit.method:CreditMethod"),
+        "loss": Kind("agentrl.algorithms.loss", "loss", "agentrl.loss:Loss"),
+        "rollout": Kind("agentrl.algorithms.rollout", "rollout", "agentrl.rollout.expansion:RolloutMethod"),
+        "context": Kind("agentrl.algorithms.context", "context", "agentrl.rollout.context:ContextPolicy"),
+        "reward": Kind("agentrl.algorithms.reward", "reward", "agentrl.credit.rewards:RewardTransform"),
+        "sampler": Kind("agentrl.algorithms.sampler", "sampler", "agentrl.rollout.sampler:SamplerFile"),
+        "regularizer": Kind(
+            "agentrl.algorithms.regularizer", "regularizer", "agentrl.trainer.regularizer:RegularizerFile"
+        ),
+        "engine": Kind("agentrl.engines", "engine", "agentrl.engines.entry:EngineFile", ("hf", "openai")),
     }
 )
-OFFERS = MappingProxyType(  # what the file of an entry must define
-    {
-        "envs": ("Config", "make", "tasks"),
-        "tools": ("Config", "make"),
-        "credit": ("Config", "credit"),
-        "loss": ("Config", "loss"),
-        "rollout": ("Config", "rollout", "leaves"),
-        "context": ("Config", "ask"),
-        "reward": ("Config", "reward"),
-        "sampler": ("Config", "make"),
-    }
-)
-WORD = MappingProxyType({"envs": "environment", "tools": "tool", "credit": "credit method"})
+
+
+def hook(name: str = "", help: str = "", default: Any = MISSING) -> Any:
+    """A field of a catalogue class.
+
+    Args:
+        name: of the hook in the file; empty takes the field's own name. Upper case means a constant.
+        help: one line for `agentrl check --hooks` and the documentation.
+        default: its value where a file does not have the hook (`dict`: an empty one); without a default every file must
+            have it.
+    """
+    metadata = {"hook": name, "help": help}
+    if default is dict:
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogueFile:
+    """What the file of a catalogue entry offers; base of the class of each catalogue.
+
+    Attributes:
+        name: as it was asked for.
+        module: the module's dotted name, by which another process finds it again.
+        about: the module's docstring.
+        config: the pydantic model of its options.
+    """
+
+    KIND: ClassVar[str] = ""
+
+    name: str
+    module: str
+    about: str = ""
+    config: Any = hook("Config", "pydantic model of the options")
+
+    @property
+    def label(self) -> str:
+        """The name without the packages of a dotted path, for sentences."""
+        return self.name.rpartition(".")[2]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Functions of a file are pickled by the file's name."""
+        return _again, (type(self), self.module, self.name)
+
+
+File = TypeVar("File", bound=CatalogueFile)
+
+
+def hooks_of(kind: type[CatalogueFile]) -> Iterator[tuple[str, Field[Any]]]:
+    """The name in the file, and the field, of every hook of a catalogue."""
+    for one in fields(kind):
+        if "hook" in one.metadata:
+            yield one.metadata["hook"] or one.name, one
+
+
+def class_of(kind: str) -> type[CatalogueFile]:
+    """The class of a catalogue's entries."""
+    module, _, name = KINDS[kind].home.partition(":")
+    found: type[CatalogueFile] = getattr(importlib.import_module(module), name)
+    return found
 
 
 @cache
 def names(kind: str) -> tuple[str, ...]:
     """Every name `load(kind, name)` takes, sorted: our files and what installed packages add."""
-    package = importlib.import_module(CATALOGUES[kind])
-    own = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
+    package = importlib.import_module(KINDS[kind].package)
+    files = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
     theirs = [point.name for point in entry_points(group=f"agentrl.{kind}")]
-    return tuple(sorted({*own, *theirs}))
+    return tuple(sorted({*(KINDS[kind].only or files), *theirs}))
 
 
-def load(kind: str, name: str) -> ModuleType:
-    """The module of one catalogue entry.
+@overload
+def load(kind: type[File], name: str) -> File: ...
+
+
+@overload
+def load(kind: str, name: str) -> Any: ...
+
+
+def load(kind: str | type[CatalogueFile], name: str) -> Any:
+    """One catalogue entry as a value of its catalogue's class.
 
     Args:
-        kind: envs, tools, credit, loss, rollout, context, reward or sampler.
-        name: a file's name, an entry point's, or the (dotted) name of an importable module.
+        kind: envs, tools, credit, loss, rollout, context, reward, sampler, regularizer or engine; or the class.
+        name: of a file, of an entry point, or the (dotted) name of an importable module.
 
     Raises:
         ValueError: no such entry (the sentence names the nearest known ones), or a module that is none.
     """
-    module = _import(kind, name)
-    missing = [offer for offer in OFFERS.get(kind, ("Config",)) if not hasattr(module, offer)]
+    found = class_of(kind) if isinstance(kind, str) else kind
+    return read(_import(found.KIND, name), found, name)
+
+
+def read(module: ModuleType, kind: type[File], name: str = "") -> File:
+    """The hooks of a module.
+
+    Raises:
+        ValueError: a hook that every file must have is missing, a hook is of the wrong type, or a name is nearly that
+            of a hook.
+    """
+    named = name or module.__name__
+    known = dict(hooks_of(kind))
+    offered = {hook: vars(module)[hook] for hook in known if not isinstance(vars(module).get(hook), ModuleType | None)}
+    what = KINDS[kind.KIND].word
+    needed = [hook for hook, one in known.items() if one.default is one.default_factory is MISSING]
+    missing = [hook for hook in needed if hook not in offered]
+    for wrong, meant in _misspelt(module, known.keys() - offered.keys()):
+        raise ValueError(f"{what} {named!r}: its file has {wrong}, which is nearly the hook {meant}: rename it")
     if missing:
-        raise ValueError(f"{name!r} is no {WORD.get(kind, kind)}: its file has no {' and no '.join(missing)}")
-    return module
+        raise ValueError(f"{named!r} is no {what}: its file has no {' and no '.join(missing)}")
+    for hook, value in offered.items():
+        if not hook.isupper() and not callable(value) and not isinstance(value, dict):
+            raise ValueError(f"{what} {named!r}: its {hook} is {value!r:.60}, and must be a function")
+        if isinstance(known[hook].default, tuple) and (isinstance(value, str) or not isinstance(value, Iterable)):
+            raise ValueError(f"{what} {named!r}: its {hook} is {value!r:.60}: write a tuple of names, such as ('a',)")
+    values = {known[hook].name: value for hook, value in offered.items()}
+    return kind(name=named, module=module.__name__, about=(module.__doc__ or "").strip(), **values)
+
+
+def _misspelt(module: ModuleType, absent: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Names that the module defines and that are nearly those of hooks it does not have: constants for constants,
+    functions for functions."""
+    known = list(absent)
+    for name, value in vars(module).items():
+        if name.startswith("_") or isinstance(value, ModuleType):
+            continue
+        own = getattr(value, "__module__", module.__name__) == module.__name__
+        for hook in known if own else ():
+            if callable(value) != hook.isupper() and _near(name, hook):
+                yield name, hook
+
+
+def _near(name: str, hook: str) -> bool:
+    """One of the two in other letters, or spelt with a slip."""
+    if name.lower() == hook.lower():
+        return True
+    if abs(len(name) - len(hook)) > 2 or name.isupper() != hook.isupper() or name[0] != hook[0]:
+        return False
+    return SequenceMatcher(None, name, hook).ratio() > 0.85
+
+
+def _again(kind: type[File], module: str, name: str) -> File:
+    return read(importlib.import_module(module), kind, name)
 
 
 def _import(kind: str, name: str) -> ModuleType:
+    word = KINDS[kind].word
     for point in entry_points(group=f"agentrl.{kind}"):
         if point.name == name:
             module: ModuleType = point.load()
             return module
     if name in names(kind):
-        return importlib.import_module(f"{CATALOGUES[kind]}.{name}")
+        return importlib.import_module(f"{KINDS[kind].package}.{name}")
     if "." in name or _is_module(name):
         try:
             return importlib.import_module(name)
         except (ImportError, TypeError, ValueError) as error:  # the latter two: "." alone, "../file", "a..b"
-            raise ValueError(f"{WORD.get(kind, kind)} {name!r} cannot be imported: {error}") from None
-    raise ValueError(f"unknown {WORD.get(kind, kind)} {name!r}{nearest(name, names(kind))}")
+            raise ValueError(f"{word} {name!r} cannot be imported: {error}") from None
+    raise ValueError(f"unknown {word} {name!r}{nearest(name, names(kind))}")
 
 
 def _is_module(name: str) -> bool:

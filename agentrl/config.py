@@ -1,37 +1,28 @@
 """Configuration: one TOML file of typed sections, dotted overrides; unknown keys name the nearest one."""
 
-import importlib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
 
 from agentrl import catalogue
+from agentrl.catalogue import CatalogueFile, File
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class Entry(NamedTuple):
-    """A catalogue entry with its validated options."""
+class Entry(NamedTuple, Generic[File]):
+    """A catalogue entry with its validated options: `entry.hooks.make(entry.config)`."""
 
     name: str
-    module: ModuleType
+    hooks: File
     config: Any
 
     def dump(self) -> dict[str, Any]:
         """The section as it would be written, every default included."""
         return {"name": self.name, **self.config.model_dump(mode="json")}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A module is pickled by its name."""
-        return _entry, (self.name, self.module.__name__, self.config)
-
-
-def _entry(name: str, module: str, config: Any) -> Entry:
-    return Entry(name, importlib.import_module(module), config)
 
 
 def parse_value(text: str) -> Any:
@@ -131,22 +122,31 @@ def _fields(model: Any, path: Sequence[str]) -> Iterable[str]:
     return fields
 
 
-def resolve(kind: str, section: Mapping[str, Any], where: str = "") -> Entry:
+@overload
+def resolve(kind: type[File], section: Mapping[str, Any], where: str = "") -> Entry[File]: ...
+
+
+@overload
+def resolve(kind: str, section: Mapping[str, Any], where: str = "") -> Entry[Any]: ...
+
+
+def resolve(kind: str | type[CatalogueFile], section: Mapping[str, Any], where: str = "") -> Entry[Any]:
     """The catalogue entry a section names, its options validated.
 
     Args:
-        kind: the catalogue.
+        kind: the catalogue, by name or by the class of its entries.
         section: `name` and the entry's options.
-        where: the section's name in error sentences; default: `kind`.
+        where: the section's name in error sentences; default: the catalogue's.
     """
-    options = dict(section)
+    catalogue_name = kind if isinstance(kind, str) else kind.KIND
+    options, place = dict(section), where or catalogue_name
     name = options.pop("name", None)
     if name is None:
         meant = [key for key in options if get_close_matches(key, ["name"])]
         if meant:
-            raise ValueError(f"unknown key {where or kind}.{meant[0]}: did you mean name?")
-        raise ValueError(f"{where or kind}.name is missing{catalogue.nearest('', catalogue.names(kind))}")
+            raise ValueError(f"unknown key {place}.{meant[0]}: did you mean name?")
+        raise ValueError(f"{place}.name is missing{catalogue.nearest('', catalogue.names(catalogue_name))}")
     if not isinstance(name, str):
-        raise ValueError(f"{where or kind}.name = {name!r}: it must be a text, the name of an entry")
-    module = catalogue.load(kind, name)
-    return Entry(name, module, validate(module.Config, options, where or kind, ["name"]))
+        raise ValueError(f"{place}.name = {name!r}: it must be a text, the name of an entry")
+    hooks: CatalogueFile = catalogue.load(kind, name)
+    return Entry(name, hooks, validate(hooks.config, options, place, ["name"]))

@@ -8,11 +8,13 @@ an episode in one call too; on a branched graph, those of each root-to-leaf path
 (`agentrl.trainer.path_weights`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
+
+from agentrl.catalogue import CatalogueFile, hook
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,3 +48,18 @@ class LossOutput(NamedTuple):
 
     per_token: Tensor
     metrics: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss(CatalogueFile):
+    """The file of a policy loss.
+
+    Attributes:
+        loss: see the module.
+        zero_without_credit: it is 0 where positive and negative are 0, so that such steps need no forward pass.
+    """
+
+    KIND: ClassVar[str] = "loss"
+
+    loss: Callable[[LossInputs, Any], LossOutput] = hook(help="(inputs, config) -> LossOutput")
+    zero_without_credit: bool = hook("ZERO_WITHOUT_CREDIT", "0 where a step has no credit: no forward pass", False)

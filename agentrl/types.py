@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -185,3 +185,19 @@ class Request:
 
 class EnvFault(Exception):
     """The environment failed; the message says how. Not the agent's doing."""
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """What keeps something from one iteration to the next; a run stores it in its checkpoints.
+
+    A state is made of dicts, lists, numbers, texts, NumPy arrays and torch tensors.
+    """
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Everything needed to go on from here."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state_dict` was taken."""
+        ...

@@ -7,36 +7,31 @@ belong to what they enclose, and an answer without an action is all action.
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from agentrl.graph import StepGraph
+from agentrl.graph import PolicyReader, StepGraph
 
-FILLS = ("segment_start", "token_level")
 REST, ACTION, SUBGOAL, SWITCH = range(4)  # of a token
 KEEP = "KEEP"
 _TAGS = {name: re.compile(f"<{name}>(.*?)</{name}>", re.DOTALL) for name in ("action", "subgoal", "switch")}
-
-
-class Speaker(Protocol):
-    """Who wrote the answers; a learner is one. (Credit reads this module, and credit knows no learner.)"""
-
-    tokenizer: Any
 
 
 class Subgoals:
     """Fills `segment_start` [N] bool, does the step begin a new sub-goal, and `token_level` [S] int64, what a sampled
     token belongs to: the rest, the action, the sub-goal or the switch."""
 
-    def columns(self, graph: StepGraph, learner: Speaker, max_tokens: int) -> dict[str, np.ndarray]:
+    fills = ("segment_start", "token_level")
+
+    def columns(self, graph: StepGraph, policy: PolicyReader) -> dict[str, np.ndarray]:
         """See the class."""
         assert graph.tokens is not None, "sub-goals are read from tokens"
         tokens = graph.tokens
         start, level = np.zeros(len(graph), bool), np.zeros(len(tokens.ids), np.int64)
         for row, (begin, end) in enumerate(zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True)):
             own = begin + np.flatnonzero(tokens.sampled[begin:end])  # [T]
-            pieces = _pieces(learner.tokenizer, tokens.ids[own])
+            pieces = _pieces(policy.tokenizer, tokens.ids[own])
             start[row] = switches("".join(pieces))
             level[own] = levels(pieces)
         return {"segment_start": start, "token_level": level}

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from agentrl.cli._parser import Parser
 from agentrl.config import override, resolve
-from agentrl.env import hooks as world
-from agentrl.env import panels
+from agentrl.env import EnvironmentFile, panel_tasks, tasks_of
 from agentrl.serve import McpTable, serve_mcp
 
 
@@ -22,8 +21,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--task", help="the first task's key; default: the first task")
     parser.add_argument("--http", metavar="HOST:PORT", help="serve http://HOST:PORT/mcp instead of stdin and stdout")
     given = parser.parse_intermixed_args(words)
-    entry = resolve("envs", override({"name": given.env}, given.options), "env")
-    task = panels.panel(entry, [given.task])[0] if given.task else world.tasks(entry)[0]
+    entry = resolve(EnvironmentFile, override({"name": given.env}, given.options), "env")
+    task = panel_tasks(entry, [given.task])[0] if given.task else tasks_of(entry)[0]
     host, port = address(given.http) if given.http else ("", 0)
     table = McpTable(entry, task)
     try:

@@ -14,7 +14,7 @@ from agentrl import catalogue
 from agentrl.cli._parser import Parser, positive
 from agentrl.config import merge, override, validate
 from agentrl.serve import serve_retriever
-from agentrl.tool import Retriever
+from agentrl.tool import Retriever, ToolFile
 
 
 def main(words: Sequence[str]) -> int:
@@ -48,9 +48,9 @@ def main(words: Sequence[str]) -> int:
 
 def _retriever(corpus: str | None, options: Sequence[str]) -> Retriever:
     """The search tool under some options; the corpus belongs to whichever backend they choose."""
-    module = catalogue.load("tools", "search")
+    search = catalogue.load(ToolFile, "search")
     tables = override({}, options)
     if corpus is not None:
         tables = merge(tables, {str(tables.get("backend", "bm25")): {"corpus": corpus}})
-    retriever: Retriever = module.make(validate(module.Config, tables, "search"))
+    retriever: Retriever = search.make(validate(search.config, tables, "search"))
     return retriever

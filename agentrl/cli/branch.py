@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentrl.cli._parser import Parser, positive, seed, temperature
+from agentrl.env import panel_tasks, pool_within
 from agentrl.evaluate import branch_summary
+from agentrl.run import BRANCH
 
 if TYPE_CHECKING:
     from agentrl.evaluate import Place
     from agentrl.rollout import EpisodeRecord
     from agentrl.settings import Settings
-
-STAGE = 4  # of the noise keys, after those of `agentrl.run.run`
 
 
 def main(words: Sequence[str]) -> int:
@@ -76,19 +76,17 @@ def stored(run: Path, iteration: int | None) -> Path:
 
 def play(given: Any, settings: "Settings", place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
     """The continuations, under the run's environment, limits and context, by whoever is to play them."""
-    from agentrl.env import hooks as world
-    from agentrl.env import panels
     from agentrl.evaluate import play_on
     from agentrl.run import Contestant, Loop
 
     tables, entry = settings.tables, settings.env
     limits = tables.limits
-    (task,) = panels.panel(entry, [place.task_key])
+    (task,) = panel_tasks(entry, [place.task_key])
     contestant = Contestant.of(str(given.run) if exact else given.policy, entry.name)
-    pool = world.pool_within(entry, limits, tables.pool.kind, tables.pool.workers)
+    pool = pool_within(entry, limits, tables.pool.kind, tables.pool.workers)
     try:
         player = contestant.player(entry, pool, seed=given.seed, temperature=given.temperature, limits=limits)
-        player = replace(player, context=settings.context.module, context_config=settings.context.config, stage=STAGE)
+        player = replace(player, context=settings.context, stage=BRANCH)
         with Loop() as loop:
             return loop.run(play_on(place, task, player, given.n, exact=exact))
     finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 from agentrl import catalogue
 from agentrl.cli._parser import Parser, positive, seed
 from agentrl.config import override, resolve
+from agentrl.env import EnvironmentFile
 
 
 def main(words: Sequence[str]) -> int:
@@ -24,15 +25,14 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=seed, default=0)
     given = parser.parse_intermixed_args(words)
     if given.games is not None:
-        module = catalogue.load("envs", given.env)
-        if not hasattr(module, "check"):
+        check = catalogue.load(EnvironmentFile, given.env).check
+        if check is None:
             raise ValueError(f"{given.env} has no reference engine to compare with: leave --games out")
-        code: int = module.check(given.games, given.walks, given.seed)
-        return code
+        return check(given.games, given.walks, given.seed)
     from agentrl.gym import check_env
 
     options = [option.removeprefix("env.") for option in given.options]
-    entry = resolve("envs", override({"name": given.env}, options), "env")
+    entry = resolve(EnvironmentFile, override({"name": given.env}, options), "env")
     findings = check_env(entry, tasks=given.tasks)
     for finding in findings:
         print(finding, file=sys.stderr)

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from pydantic import BaseModel, ValidationError
 from agentrl import catalogue
 from agentrl.cli._compare_credit import table as compared
 from agentrl.cli._parser import Parser, positive
-from agentrl.credit import Credit, agreement, assign
+from agentrl.config import Entry
+from agentrl.credit import Credit, CreditMethod, agreement, assign
 from agentrl.graph import PROBE, StepGraph, read_any
 
 
@@ -22,10 +22,10 @@ def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
     """Print the credit of each line of `steps`, in its order. Exit code: 0, or 2 with one sentence on
     stderr."""
     try:
-        module = catalogue.load("credit", method)
-        config = parse_options(method, module.Config, options)
+        hooks = catalogue.load(CreditMethod, method)
+        entry = Entry(method, hooks, parse_options(method, hooks.config, options))
         graph = read_any(steps)
-        credit = assign(module, graph, config)
+        credit = assign(entry, graph)
     except (ValueError, OSError) as error:
         return complain(error)
     print("\n".join(json_lines(graph, credit)) if as_json else table(graph, credit, method))
@@ -35,18 +35,18 @@ def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
 def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_json: bool, top: int = 5) -> int:
     """Print how far methods agree. Options are `method.key=value`."""
     try:
-        modules = {name: catalogue.load("credit", name) for name in methods}
-        if len(modules) < 2:
+        loaded = {name: catalogue.load(CreditMethod, name) for name in methods}
+        if len(loaded) < 2:
             raise ValueError("--compare needs at least two methods, as --compare grpo,gigpo")
-        given: dict[str, list[str]] = {name: [] for name in modules}
+        given: dict[str, list[str]] = {name: [] for name in loaded}
         for option in options:
             name, dot, rest = option.partition(".")
             if not dot or name not in given:
                 raise ValueError(f"{option!r} is not an option of a compared method: write method.key=value")
             given[name].append(rest)
-        configs = {name: parse_options(name, m.Config, given[name]) for name, m in modules.items()}
+        entries = {name: Entry(name, m, parse_options(name, m.config, given[name])) for name, m in loaded.items()}
         graph = read_any(steps)
-        pairs = agreement(graph, {name: assign(m, graph, configs[name]) for name, m in modules.items()}, top)
+        pairs = agreement(graph, {name: assign(entry, graph) for name, entry in entries.items()}, top)
     except (ValueError, OSError) as error:
         return complain(error)
     print("\n".join(map(json.dumps, pairs)) if as_json else compared(pairs))
@@ -140,10 +140,9 @@ def methods() -> list[Mapping[str, Any]]:
     """Each method with its paper and the columns it needs."""
     found: list[Mapping[str, Any]] = []
     for name in catalogue.names("credit"):
-        module: ModuleType = catalogue.load("credit", name)
-        needs, reads = getattr(module, "NEEDS", ()), getattr(module, "READS", ())
+        method = catalogue.load(CreditMethod, name)
         found.append(
-            {"name": name, "paper": getattr(module, "PAPER", ""), "needs": needs, "may_be_absent_on_steps": reads}
+            {"name": name, "paper": method.paper, "needs": method.needs, "may_be_absent_on_steps": method.reads}
         )
     return found
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 
 from agentrl import catalogue
+from agentrl.env import EnvironmentFile
 
 
 def main(words: Sequence[str]) -> int:
@@ -13,18 +14,16 @@ def main(words: Sequence[str]) -> int:
         return 0
     if not words or words[0].startswith("-"):
         return listing(as_json="--json" in words)
-    module = catalogue.load("envs", words[0])
-    commands = getattr(module, "commands", {})
+    file = catalogue.load(EnvironmentFile, words[0])
+    commands = file.commands
     if len(words) > 1 and words[1] in commands:
-        code: int = commands[words[1]](words[2:])
-        return code
+        return commands[words[1]](words[2:])
     if len(words) > 1 and not words[1].startswith("-") and "=" not in words[1]:
         raise ValueError(f"{words[0]} has no command {words[1]!r}{catalogue.nearest(words[1], filter(None, commands))}")
     if "" in commands:
-        code = commands[""](words[1:])
-        return code
-    print((module.__doc__ or "").strip())
-    print("options: " + ", ".join(module.Config.model_fields))
+        return commands[""](words[1:])
+    print(file.about)
+    print("options: " + ", ".join(file.config.model_fields))
     if commands:
         print("commands: " + ", ".join(sorted(commands)))
     return 0
@@ -35,7 +34,7 @@ def listing(*, as_json: bool) -> int:
     rows = []
     for name in catalogue.names("envs"):
         try:
-            about = (catalogue.load("envs", name).__doc__ or "").strip().splitlines()[0]
+            about = catalogue.load(EnvironmentFile, name).about.splitlines()[0]
         except Exception as error:  # noqa: BLE001  one broken file of somebody's must not hide the others
             about = f"cannot be used here: {error!r}"
         rows.append({"name": name, "about": about})

@@ -16,8 +16,7 @@ from typing import Any
 
 from agentrl.cli._parser import Parser, positive, seed, temperature
 from agentrl.config import Entry, merge, override, resolve
-from agentrl.env import ENDLESS, panels
-from agentrl.env import hooks as world
+from agentrl.env import ENDLESS, EnvironmentFile, make_pool, panel_tasks, read_panel, tasks_of
 from agentrl.types import Task
 
 BUDGET = "limits."  # how a word begins that is no option of the environment
@@ -38,7 +37,7 @@ def main(words: Sequence[str]) -> int:
     from agentrl.run import Loop, Progress
 
     limits = contestant.limits(budgets(given))
-    pool = world.pool(
+    pool = make_pool(
         entry, timeout_s=limits.call_seconds, start_s=limits.start_seconds, output_chars=limits.output_chars
     )
     try:
@@ -100,21 +99,21 @@ def budgets(given: argparse.Namespace) -> dict[str, Any]:
     return found if given.turns is None else {**found, "turns": given.turns}
 
 
-def environment(given: argparse.Namespace, base: dict[str, Any]) -> Entry:
+def environment(given: argparse.Namespace, base: dict[str, Any]) -> Entry[EnvironmentFile]:
     """The environment under the run's options, then the command's."""
     own = [option for option in given.options if not option.startswith(BUDGET)]
     options = override({}, [option.removeprefix("env.") for option in own])
     for key in ("split", "games"):
         if getattr(given, key) is not None:
             options[key] = getattr(given, key)
-    return resolve("envs", merge({"name": given.env, **base}, options), "env")
+    return resolve(EnvironmentFile, merge({"name": given.env, **base}, options), "env")
 
 
-def panel(given: argparse.Namespace, entry: Entry) -> list[Task]:
+def panel(given: argparse.Namespace, entry: Entry[EnvironmentFile]) -> list[Task]:
     """The tasks to play."""
     if given.panel is not None:
-        return panels.panel(entry, panels.read_panel(given.panel))
-    tasks = world.tasks(entry)
+        return panel_tasks(entry, read_panel(given.panel))
+    tasks = tasks_of(entry)
     count = given.tasks or (len(tasks) if len(tasks) <= ENDLESS else 200)
     return [tasks[i] for i in range(min(len(tasks), count))]
 

@@ -15,19 +15,17 @@ from typing import Any
 from agentrl import catalogue
 from agentrl.cli._parser import Parser
 from agentrl.config import Entry, override, resolve
-from agentrl.env import Env, panels
-from agentrl.env import hooks as world
-from agentrl.rollout import ExpertActor, read_actions
+from agentrl.env import Env, EnvironmentFile, make_pool, panel_tasks, tasks_of
+from agentrl.rollout import ContextPolicy, ExpertActor, read_actions
 from agentrl.types import Errand, Observation, Reply, StepResult, Task
 
 
 def main(words: Sequence[str]) -> int:
     """See the module. An environment whose file has `play(words)` plays its own way."""
     if words and not words[0].startswith("-"):
-        module = catalogue.load("envs", words[0])
-        if hasattr(module, "play"):
-            code: int = module.play(words[1:])
-            return code
+        play = catalogue.load(EnvironmentFile, words[0]).play
+        if play is not None:
+            return play(words[1:])
     parser = Parser("agentrl play", __doc__)
     parser.add_argument("env")
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of the environment")
@@ -39,12 +37,12 @@ def main(words: Sequence[str]) -> int:
     options = override({"name": given.env}, [option.removeprefix("env.") for option in given.options])
     if given.game is not None:
         options["games"] = given.game
-    module = catalogue.load("envs", given.env)
-    if given.actions is not None and "max_steps" in module.Config.model_fields:
+    file = catalogue.load(EnvironmentFile, given.env)
+    if given.actions is not None and "max_steps" in file.config.model_fields:
         options = {"max_steps": None, **options}
     actions = None if given.actions is None else read_actions(given.actions)
-    entry = resolve("envs", options, "env")
-    task = panels.panel(entry, [given.task])[0] if given.task else world.tasks(entry)[0]
+    entry = resolve(EnvironmentFile, options, "env")
+    task = panel_tasks(entry, [given.task])[0] if given.task else tasks_of(entry)[0]
     with Table(entry) as env:
         if actions is not None:
             script(env, task, actions, as_json=given.json)
@@ -56,9 +54,9 @@ def main(words: Sequence[str]) -> int:
 class Table:
     """An environment to play, whose called agents are played by their experts."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry[EnvironmentFile]) -> None:
         self.entry = entry
-        self.env: Env = entry.module.make(entry.config)
+        self.env: Env = entry.hooks.make(entry.config)
 
     def __enter__(self) -> "Table":
         return self
@@ -94,10 +92,10 @@ class Table:
         from agentrl.settings import agent_sections, resolve_agents
 
         chosen = agent_sections(self.entry, {})
-        team = resolve_agents(self.entry, resolve("context", {"name": "full"}), Limits(), "expert", chosen)
+        team = resolve_agents(self.entry, resolve(ContextPolicy, {"name": "full"}), Limits(), "expert", chosen)
         if errand.agent not in team:
             raise ValueError(f"the environment calls agent {errand.agent!r} and says nothing of it: it has no `agents`")
-        pools = {name: world.pool(agent.env, "inline") for name, agent in team.items()}
+        pools = {name: make_pool(agent.env, "inline") for name, agent in team.items()}
         crew = Crew(team, pools, admissible=False, seed=0)
         actors = {name: ExpertActor(agent.expert, agent.prompt) for name, agent in team.items()}
         try:

@@ -17,8 +17,7 @@ import numpy as np
 from agentrl.cli._parser import Parser, positive
 from agentrl.config import override
 from agentrl.credit import Ends, ends, rescore, signal, signal_names, totals
-from agentrl.env import hooks as world
-from agentrl.env import panels
+from agentrl.env import panel_tasks, pool_within
 from agentrl.evaluate import Replayed, Stage, replay, task_keys
 from agentrl.files import read_toml
 from agentrl.graph import StepGraph, read_graph
@@ -68,7 +67,7 @@ def played_again(graph: StepGraph, settings: Settings) -> Replayed:
     if "observation" not in graph.texts:
         raise ValueError("the stored graph has no words of observations, so there is nothing to compare")
     wanted = sorted(set(task_keys(graph).values()))
-    tasks = dict(zip(wanted, panels.panel(settings.env, wanted), strict=True))
+    tasks = dict(zip(wanted, panel_tasks(settings.env, wanted), strict=True))
     first, *called = settings.agents.values()
     stages = {agent.name: stage(agent, settings) for agent in (first, *called)}
     pool, limits = stages.pop(first.name)
@@ -83,7 +82,7 @@ def played_again(graph: StepGraph, settings: Settings) -> Replayed:
 def stage(agent: Agent, settings: Settings) -> Stage:
     """Where an agent's chains are played again."""
     where = settings.tables.pool
-    return Stage(world.pool_within(agent.env, agent.limits, where.kind, where.workers), agent.limits)
+    return Stage(pool_within(agent.env, agent.limits, where.kind, where.workers), agent.limits)
 
 
 def summary(result: Replayed) -> dict[str, Any]:

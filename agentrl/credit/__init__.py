@@ -1,12 +1,15 @@
 """From rewards to what each step earned; the primitives that credit methods are written with."""
 
-from agentrl.credit.assignment import assign, name_of, require, where
+from agentrl.credit.assignment import assign, require, where
 from agentrl.credit.compare_methods import agreement
-from agentrl.credit.method import Credit, Options
+from agentrl.credit.gold_answer import GoldAnswer
+from agentrl.credit.method import Credit, CreditMethod, Options
+from agentrl.credit.prompt_values import PromptTracker, PromptValues
 from agentrl.credit.rewards import (
     OWN,
     SIGNAL,
     Ends,
+    RewardTransform,
     ends,
     filled,
     on_ends,
@@ -47,8 +50,13 @@ __all__ = [
     "OWN",
     "SIGNAL",
     "Credit",
+    "CreditMethod",
     "Ends",
+    "GoldAnswer",
     "Options",
+    "PromptTracker",
+    "PromptValues",
+    "RewardTransform",
     "Singleton",
     "Std",
     "StepGraph",
@@ -69,7 +77,6 @@ __all__ = [
     "leave_one_out",
     "mean",
     "moments",
-    "name_of",
     "on_ends",
     "own_reward",
     "require",

@@ -1,16 +1,15 @@
 """How the core applies a credit method to a stored graph."""
 
 from dataclasses import replace
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 
-from agentrl.credit.method import Credit, PathCredit
+from agentrl.config import Entry
+from agentrl.credit.method import Credit, CreditMethod, PathCredit
 from agentrl.graph import CANDIDATE, PLAYED, Paths, StepGraph, expand, forked, keys, moments, paths, select
 
 
-def assign(method: ModuleType, graph: StepGraph, config: Any) -> Credit:
+def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
     """Run a credit method on what it may see, and put the result back on the graph's rows.
 
     Rows that the method does not see, and rollouts that an environment error ended, are not assigned. On a branched
@@ -20,28 +19,23 @@ def assign(method: ModuleType, graph: StepGraph, config: Any) -> Credit:
     Raises:
         ValueError: a column the method needs is missing, or absent on some step.
     """
-    kinds = (PLAYED, CANDIDATE) if getattr(method, "CANDIDATES", False) else (PLAYED,)
+    method, config = entry.hooks, entry.config
+    kinds = (PLAYED, CANDIDATE) if method.candidates else (PLAYED,)
     seen = np.flatnonzero(np.isin(graph.kind, kinds) & ~graph.failed())
     part = graph if len(seen) == len(graph) else select(graph, seen)
     require(method, part)
-    on = getattr(method, "ON", "chains")
-    if on == "nodes" or not forked(part) or (part.kind == CANDIDATE).any():
-        result: Credit = method.credit(part, config)
-    elif on == "chains" and not (getattr(config, "per_token", False) and part.tokens is not None):
+    if method.on == "nodes" or not forked(part) or (part.kind == CANDIDATE).any():
+        result = method.credit(part, config)
+    elif method.on == "chains" and not (method.per_token(config) and part.tokens is not None):
         through = paths(part)
         result = pool(method.credit(expand(part, through), config), through, len(part))
     else:
         raise ValueError(
-            f"{name_of(method)} gives credit per token and these steps branch: "
+            f"{method.label} gives credit per token and these steps branch: "
             "give every path as an episode of its own, or choose a method that works per step"
         )
     result = replace(result, metrics={**describe(part, result), **result.metrics})
     return result if part is graph else scatter(result, seen, graph)
-
-
-def name_of(method: ModuleType) -> str:
-    """The catalogue name of a method's module."""
-    return method.__name__.rpartition(".")[2]
 
 
 def where(graph: StepGraph, row: int) -> str:
@@ -51,10 +45,10 @@ def where(graph: StepGraph, row: int) -> str:
     return f"episode {graph.episode[row]}, turn {graph.turn[row]}"
 
 
-def require(method: ModuleType, graph: StepGraph) -> None:
+def require(method: CreditMethod, graph: StepGraph) -> None:
     """Raise ValueError unless the graph has the columns the method names in NEEDS (on every row) and
     READS."""
-    for name in (*getattr(method, "NEEDS", ()), *getattr(method, "READS", ())):
+    for name in (*method.needs, *method.reads):
         column = graph.columns.get(name)
         known = column is not None
         if column is not None and not name.startswith("token_"):
@@ -63,14 +57,14 @@ def require(method: ModuleType, graph: StepGraph) -> None:
         if not known:
             at = f"{where(graph, 0)}: {name}: " if len(graph) and graph.has("line") else ""
             raise ValueError(
-                f"{at}{name_of(method)} needs the column {name!r}, which these steps do not have: "
+                f"{at}{method.label} needs the column {name!r}, which these steps do not have: "
                 "give it on each step, or choose an annotation that computes it"
             )
         if name.startswith("token_"):
             continue
-        if name in getattr(method, "NEEDS", ()) and absent.any():
+        if name in method.needs and absent.any():
             at = where(graph, int(np.argmax(absent)))
-            raise ValueError(f"{at}: {name}: {name_of(method)} needs it on every step, and here it is missing")
+            raise ValueError(f"{at}: {name}: {method.label} needs it on every step, and here it is missing")
 
 
 def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:

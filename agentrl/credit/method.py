@@ -1,19 +1,14 @@
-"""What a credit method is, and how the core applies one to a stored graph.
+"""What a credit method is: the hooks of its file, its options, and what it returns.
 
 A catalogue file in `algorithms/credit/` offers a frozen pydantic `Config` (an `Options`) and
 
     def credit(graph: StepGraph, config: Config) -> Credit
 
-pure, NumPy only. It may also say `NEEDS` (columns every step must have), `READS` (columns that may be absent on some
-steps), `PAPER` (one line for listings) and `ON`. Methods see chains: on a graph with branch points they get its
-root-to-leaf paths and what they return is pooled; a method written for nodes says `ON = "nodes"`, one that gives credit
-per token and therefore has no pooled form says `ON = "tokens"` (or, where an option decides, `Options.per_token`).
-Methods see the steps that were played; one that compares actions sampled from one state says `CANDIDATES = True` and,
-where a rollout stored some that were not executed, sees every row once, those of `kind` CANDIDATE among them. `CALLS =
-True` says that a run needs agents that are called (`agentrl.settings.requirements`).
+pure, NumPy only. `CreditMethod` lists what else it may say. Methods see chains: on a graph with branch points they get
+its root-to-leaf paths and what they return is pooled (`agentrl.credit.assign`). They see the steps that were played.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -21,7 +16,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, model_validator
 
-from agentrl.graph import Paths
+from agentrl.catalogue import CatalogueFile, hook
+from agentrl.graph import Filler, Paths, StepGraph
 
 
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -113,3 +109,38 @@ class Credit:
             parts=parts or {},
             metrics=metrics or {},
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreditMethod(CatalogueFile):
+    """The file of a credit method.
+
+    Attributes:
+        credit: see the module.
+        needs: columns that every step must have.
+        reads: columns that may be absent on some steps.
+        on: `chains`; `nodes` for a method that is written for branched graphs; `tokens` for one that gives credit per
+            token and therefore has no pooled form (where an option decides: `Options.per_token`).
+        candidates: it compares actions sampled from one state: where a rollout stored some that were not executed, it
+            sees every row once, those of `kind` CANDIDATE among them.
+        called_agents: a run with it needs agents that are called.
+        wraps: it changes the credit of another method.
+        filler: what fills columns that it reads, from a memory or the policy.
+        paper: one line for listings.
+    """
+
+    KIND: ClassVar[str] = "credit"
+
+    credit: Callable[[StepGraph, Any], Credit] = hook(help="(graph, config) -> Credit")
+    needs: tuple[str, ...] = hook("NEEDS", "columns that every step must have", ())
+    reads: tuple[str, ...] = hook("READS", "columns that may be absent on some steps", ())
+    on: Literal["chains", "nodes", "tokens"] = hook("ON", "what it gives credit to: chains, nodes or tokens", "chains")
+    candidates: bool = hook("CANDIDATES", "it sees sampled actions that were not executed", False)
+    called_agents: bool = hook("CALLS", "a run with it needs agents that are called", False)
+    wraps: bool = hook("WRAPS", "it changes the credit of another method", False)
+    filler: Callable[[Any], Filler] | None = hook("", "(config) -> Filler of columns it reads", None)
+    paper: str = hook("PAPER", "one line for listings", "")
+
+    def per_token(self, config: Any) -> bool:
+        """Does it give credit inside steps, under these options, where there are tokens?"""
+        return self.on == "tokens" or bool(getattr(config, "per_token", False))

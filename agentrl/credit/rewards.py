@@ -13,30 +13,40 @@ A catalogue file offers a frozen pydantic `Config` and, pure and in NumPy,
 Letters: N steps, L ends (root-to-leaf paths).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from agentrl.catalogue import nearest
+from agentrl.catalogue import CatalogueFile, hook, nearest
 from agentrl.config import Entry, resolve
 from agentrl.graph import PLAYED, StepGraph, keys, tree_down
 
 SIGNAL, OWN = "signal/", "env_reward"  # prefix of signal columns; what the environment itself paid
 
 
-def resolve_rewards(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Entry, ...]:
+@dataclass(frozen=True, kw_only=True)
+class RewardTransform(CatalogueFile):
+    """The file of a reward transform; see the module."""
+
+    KIND: ClassVar[str] = "reward"
+
+    reward: Callable[[StepGraph, Any], np.ndarray] = hook(help="(graph, config) -> [N] reward of each step")
+
+
+def resolve_rewards(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Entry[RewardTransform], ...]:
     """The catalogue entries of a `[reward]` table, of several, or of none.
 
     Raises:
         ValueError: an entry or an option is unknown.
     """
     if isinstance(section, Mapping):
-        return (resolve("reward", section),) if section else ()
-    return tuple(resolve("reward", table, f"reward.{i}") for i, table in enumerate(section))
+        return (resolve(RewardTransform, section),) if section else ()
+    return tuple(resolve(RewardTransform, table, f"reward.{i}") for i, table in enumerate(section))
 
 
-def rescore(graph: StepGraph, entries: Sequence[Entry]) -> StepGraph:
+def rescore(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> StepGraph:
     """The graph with the reward that these transforms give; pure, and the same however often it is done.
 
     What the environment paid is kept as `env_reward` [N], and its score as `env_score` [N], by which success is judged.
@@ -48,7 +58,7 @@ def rescore(graph: StepGraph, entries: Sequence[Entry]) -> StepGraph:
     if not entries and not graph.has(OWN):
         return graph
     own = own_reward(graph)  # [N]
-    total = np.sum([entry.module.reward(graph, entry.config) for entry in entries], axis=0) if entries else own  # [N]
+    total = np.sum([entry.hooks.reward(graph, entry.config) for entry in entries], axis=0) if entries else own  # [N]
     if not np.isfinite(total).all():
         row = int(np.argmin(np.isfinite(total)))
         raise ValueError(f"the reward of episode {graph.episode[row]}, turn {graph.turn[row]} would be {total[row]}")

@@ -4,16 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrl.engines.hf import HfEngine
+    from agentrl.engines.entry import EngineFile, EngineOptions, Serving
+    from agentrl.engines.hf_engine import HfEngine
     from agentrl.engines.openai import from_word
     from agentrl.engines.policy import Policy, Wordless
     from agentrl.engines.sampling import Sampling, stopping
     from agentrl.engines.support import base_config
 
 __all__ = [
+    "EngineFile",
+    "EngineOptions",
     "HfEngine",
     "Policy",
     "Sampling",
+    "Serving",
     "Wordless",
     "base_config",
     "from_word",
@@ -21,9 +25,12 @@ __all__ = [
 ]
 
 _HOME = {
-    "HfEngine": "agentrl.engines.hf",
+    "EngineFile": "agentrl.engines.entry",
+    "EngineOptions": "agentrl.engines.entry",
+    "HfEngine": "agentrl.engines.hf_engine",
     "Policy": "agentrl.engines.policy",
     "Sampling": "agentrl.engines.sampling",
+    "Serving": "agentrl.engines.entry",
     "Wordless": "agentrl.engines.policy",
     "base_config": "agentrl.engines.support",
     "from_word": "agentrl.engines.openai",

@@ -14,10 +14,11 @@ import random
 import re
 import time
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from agentrl.engines.entry import Serving
 from agentrl.engines.policy import Wordless
 from agentrl.noise import fold
 from agentrl.types import EnvFault, Finish, Generation, Request
@@ -59,6 +60,19 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
     price_in: float | None = Field(None, ge=0)
     price_out: float | None = Field(None, ge=0)
     extra: dict[str, Any] = Field(default_factory=dict)
+
+
+class Config(Endpoint, frozen=True):
+    """An endpoint as a catalogue entry; max_context and actions are those of every engine."""
+
+    max_context: int = Field(32768, ge=8)
+    actions: Literal["free"] = "free"
+
+
+def make(config: Config, serving: Serving) -> "OpenAIPolicy":
+    """The endpoint as a policy; its model, tokenizer and weights are its own."""
+    options = config.model_dump(exclude={"max_context", "actions"})
+    return OpenAIPolicy(Endpoint(**options))
 
 
 def from_word(word: str, *, temperature: float | None = None, max_tokens: int = 512) -> "OpenAIPolicy":

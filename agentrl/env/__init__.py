@@ -1,9 +1,19 @@
 """What an environment is, how it speaks, and where its instances run."""
 
-from agentrl.env import hooks, panels
 from agentrl.env.checked import checked_observation, checked_result
-from agentrl.env.hooks import ENDLESS
+from agentrl.env.hooks import (
+    ENDLESS,
+    EnvironmentFile,
+    benchmark_of,
+    check_expert,
+    facts_of,
+    kind_of,
+    prompt_of,
+    tasks_of,
+)
 from agentrl.env.limits import Limits
+from agentrl.env.panels import panel_hash, panel_tasks, read_panel
+from agentrl.env.places import make_pool, pool_within
 from agentrl.env.pool import Handle, Pool, Slot
 from agentrl.env.prompt import Parsed, Past, Plain, Prompt, Shown, continues, stops
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
@@ -15,6 +25,7 @@ __all__ = [
     "ENDLESS",
     "Delegates",
     "Env",
+    "EnvironmentFile",
     "Errand",
     "Expert",
     "Handle",
@@ -38,11 +49,20 @@ __all__ = [
     "ThreadPool",
     "Verdict",
     "Writes",
+    "benchmark_of",
+    "check_expert",
     "checked_observation",
     "checked_result",
     "continues",
     "deadline",
-    "hooks",
-    "panels",
+    "facts_of",
+    "kind_of",
+    "make_pool",
+    "panel_hash",
+    "panel_tasks",
+    "pool_within",
+    "prompt_of",
+    "read_panel",
     "stops",
+    "tasks_of",
 ]

@@ -1,113 +1,110 @@
-"""An environment entry with what a rollout needs of it: tasks, words, a pool."""
+"""What the file of an environment offers, and what a rollout asks of it: tasks, prompt, labels.
 
-import functools
-from collections.abc import Callable, Sequence
-from types import ModuleType
-from typing import Any
+    class Config(BaseModel, frozen=True, extra="forbid"): ...   # options of this environment
+    def make(config: Config) -> Env
+    def tasks(config: Config) -> Sequence[Task]                 # may be lazy; len() and [i] are enough
 
-from agentrl import catalogue
+Every other hook of `EnvironmentFile` is optional.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from agentrl.catalogue import CatalogueFile, hook, nearest
 from agentrl.config import Entry
-from agentrl.env.inline import InlinePool
-from agentrl.env.limits import START_S, Limits
-from agentrl.env.pool import Pool
-from agentrl.env.processes import WorkerPool
 from agentrl.env.prompt import Plain, Prompt
 from agentrl.env.protocol import Env
-from agentrl.env.threads import ThreadPool
 from agentrl.types import Task
 
+ENDLESS = 100_000  # a longer list of tasks is drawn from at random, never shuffled or searched
 
-def words(entry: Entry) -> Prompt:
+
+@runtime_checkable
+class Waiting(Protocol):
+    """A `make` that knows whether the steps of its instances wait, such as that of a tool environment."""
+
+    waits: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentFile(CatalogueFile):
+    """The file of an environment. Each hook's help says what it is; see also `agentrl.env.Env`."""
+
+    KIND: ClassVar[str] = "envs"
+
+    make: Callable[[Any], Env] = hook(help="(config) -> Env, one instance")
+    tasks: Callable[[Any], Sequence[Task]] = hook(help="(config) -> its tasks; len() and [i] are enough")
+    prompt: Callable[[Any], Prompt] | None = hook("", "(config) -> how it speaks to a model; default: Plain", None)
+    find: Callable[[Any, str], Task] | None = hook("", "(config, key) -> the task of a key; default: a search", None)
+    expert: Callable[[Env, str, int], Any] | None = hook("", "(env, name, seed) -> Expert of this instance", None)
+    experts: tuple[str, ...] | None = hook("EXPERTS", "the names `expert` takes, best known first", None)
+    heavy: bool = hook("HEAVY", "its episodes run in worker processes", False)
+    waits: bool | Callable[[Any], bool] | None = hook(
+        "WAITS",
+        "its steps wait (network, processes): they run in threads; or a function of the configuration. Default: False, "
+        "but True for tool environments that are not made with waits=False",
+        None,
+    )
+    gold: Callable[[Task], str] | None = hook("", "(task) -> the action that gives the right answer, for credit", None)
+    kind: Callable[[Task], str] | None = hook("", "(task) -> label for tables per type", None)
+    benchmark: Callable[[Any], str] | None = hook("", "(config) -> the name results are reported under", None)
+    facts: Callable[[Any], Mapping[str, str]] | None = hook(
+        "", "(config) -> what reports must say besides, such as which sandbox ran code", None
+    )
+    measures: tuple[str, ...] = hook("MEASURES", "numeric entries of the last info that reports average", ())
+    agents: Callable[[Any], Mapping[str, Any]] | None = hook(
+        "", "(config) -> sections [agents.NAME] of the agents it may call", None
+    )
+    entities: Callable[[Any], Sequence[str]] | None = hook(
+        "", "(config) -> names that a new word tokenizer keeps as one token", None
+    )
+    commands: Mapping[str, Callable[..., int]] = hook("", "verbs of `agentrl envs NAME ...`", dict)
+    play: Callable[..., int] | None = hook("", "(words) -> its own `agentrl play NAME ...`", None)
+    check: Callable[..., int] | None = hook("", "its own `agentrl check NAME --games ...`: a reference engine", None)
+    gymnasium_ids: Mapping[str, Mapping[str, Any]] = hook(
+        "GYMNASIUM_IDS", "Gymnasium id -> arguments of its Config", dict
+    )
+
+    def waits_under(self, config: Any) -> bool:
+        """Do the environment's steps wait under this configuration?"""
+        if self.waits is None:
+            return isinstance(self.make, Waiting) and self.make.waits
+        return bool(self.waits(config) if callable(self.waits) else self.waits)
+
+
+def prompt_of(entry: Entry[EnvironmentFile]) -> Prompt:
     """How the environment speaks to a model."""
-    prompt: Prompt = entry.module.prompt(entry.config) if hasattr(entry.module, "prompt") else Plain()
-    return prompt
+    return Plain() if entry.hooks.prompt is None else entry.hooks.prompt(entry.config)
 
 
-def tasks(entry: Entry) -> Sequence[Task]:
+def tasks_of(entry: Entry[EnvironmentFile]) -> Sequence[Task]:
     """The environment's tasks under its configuration; ValueError if there are none."""
-    found: Sequence[Task] = entry.module.tasks(entry.config)
+    found = entry.hooks.tasks(entry.config)
     if not len(found):
         raise ValueError(f"environment {entry.name} has no tasks under this configuration: check its data and split")
     return found
 
 
-def kind(entry: Entry, task: Task) -> str:
+def kind_of(entry: Entry[EnvironmentFile], task: Task) -> str:
     """The label a task is tabled under."""
-    return str(entry.module.kind(task)) if hasattr(entry.module, "kind") else entry.name
+    return entry.name if entry.hooks.kind is None else str(entry.hooks.kind(task))
 
 
-def benchmark(entry: Entry) -> str:
+def benchmark_of(entry: Entry[EnvironmentFile]) -> str:
     """The name results are reported under."""
-    return str(entry.module.benchmark(entry.config)) if hasattr(entry.module, "benchmark") else entry.name
+    return entry.name if entry.hooks.benchmark is None else str(entry.hooks.benchmark(entry.config))
 
 
-def facts(entry: Entry) -> dict[str, str]:
+def facts_of(entry: Entry[EnvironmentFile]) -> dict[str, str]:
     """What reports say of how the environment ran, besides its name."""
-    hook = getattr(entry.module, "facts", None)
-    return dict(hook(entry.config)) if callable(hook) else {}  # ALFWorld has a module of that name
+    return {} if entry.hooks.facts is None else dict(entry.hooks.facts(entry.config))
 
 
-@functools.cache
-def _module(entry_name: str) -> ModuleType:
-    """The environment's module, found once a process: an expert is made for every episode."""
-    return catalogue.load("envs", entry_name)
-
-
-def check_expert(entry: Entry, name: str, where: str) -> None:
+def check_expert(entry: Entry[EnvironmentFile], name: str, where: str) -> None:
     """ValueError if the environment has no expert of this name (what follows a colon are the expert's own words)."""
-    if not hasattr(entry.module, "expert"):
+    if entry.hooks.expert is None:
         raise ValueError(f"{where} = {name!r}: environment {entry.name} has no experts, its file has no expert(...)")
-    known = getattr(entry.module, "EXPERTS", None)
+    known = entry.hooks.experts
     if known is not None and name.partition(":")[0] not in known:
-        raise ValueError(
-            f"{where} = {name!r} is no expert of {entry.name}{catalogue.nearest(name.partition(':')[0], known)}"
-        )
-
-
-def _make(entry_name: str, config: Any) -> Env:
-    env: Env = _module(entry_name).make(config)
-    return env
-
-
-def _expert(entry_name: str, env: Env, name: str, seed: int) -> Any:
-    return _module(entry_name).expert(env, name, seed)
-
-
-def pool(
-    entry: Entry,
-    where: str = "auto",
-    workers: int = 0,
-    timeout_s: float = 60.0,
-    start_s: float = START_S,
-    output_chars: int | None = None,
-) -> Pool:
-    """Instances of the environment: in this process, in its threads or in workers (`where` = auto, inline, threads,
-    processes; auto goes by the module's `HEAVY` and `WAITS`).
-
-    timeout_s, start_s: seconds that a call, and the making of an instance, may take. output_chars: see `Limits`.
-    """
-    make: Callable[[], Env] = functools.partial(_make, entry.name, entry.config)
-    expert = functools.partial(_expert, entry.name) if hasattr(entry.module, "expert") else None
-    heavy = where == "processes" or (where == "auto" and bool(getattr(entry.module, "HEAVY", False)))
-    if heavy:
-        return WorkerPool(make, expert, timeout_s, workers, start_s, output_chars)
-    if where == "threads" or (where == "auto" and waits(entry)):
-        return ThreadPool(make, expert, timeout_s, start_s, output_chars)
-    return InlinePool(make, expert, timeout_s, start_s, output_chars)
-
-
-def pool_within(entry: Entry, limits: Limits, where: str = "auto", workers: int = 0) -> Pool:
-    """`pool`, with the times and lengths of these limits."""
-    return pool(entry, where, workers, limits.call_seconds, limits.start_seconds, limits.output_chars)
-
-
-def waits(entry: Entry) -> bool:
-    """Do the environment's steps wait? Its file says so (`WAITS`); a tool environment's tools may unless it says no."""
-    said = getattr(entry.module, "WAITS", None)
-    if said is None:
-        setup = getattr(getattr(entry.module, "make", None), "__self__", None)
-        return bool(getattr(setup, "waits", False))
-    return bool(said(entry.config) if callable(said) else said)
-
-
-ENDLESS = 100_000  # a longer list of tasks is drawn from at random, never shuffled or searched
+        raise ValueError(f"{where} = {name!r} is no expert of {entry.name}{nearest(name.partition(':')[0], known)}")

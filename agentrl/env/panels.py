@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentrl.config import Entry
-from agentrl.env.hooks import ENDLESS, tasks
+from agentrl.env.hooks import ENDLESS, EnvironmentFile, tasks_of
 from agentrl.files import read_text
 from agentrl.types import Task
 
@@ -34,12 +34,12 @@ def _json_keys(path: Path, text: str) -> list[str]:
     return keys
 
 
-def panel(entry: Entry, keys: Sequence[str]) -> list[Task]:
+def panel_tasks(entry: Entry[EnvironmentFile], keys: Sequence[str]) -> list[Task]:
     """The tasks of some keys; the environment's `find(config, key)` where it has one, else a search of its
     tasks."""
-    if hasattr(entry.module, "find"):
-        return [entry.module.find(entry.config, key) for key in keys]
-    every = tasks(entry)
+    if entry.hooks.find is not None:
+        return [entry.hooks.find(entry.config, key) for key in keys]
+    every = tasks_of(entry)
     if len(every) > ENDLESS:
         raise ValueError(
             f"environment {entry.name} has {len(every)} tasks, too many to search for {keys[0]!r}: give its file a "

@@ -1,29 +1,6 @@
-"""What an environment is. A catalogue file in `envs/` offers `Config`, `make`, `tasks`; hooks are optional.
+"""What an environment is: one episode at a time, in text, synchronous; and what it may be able to do besides.
 
-    class Config(BaseModel, frozen=True, extra="forbid"): ...   # options of this environment
-    def make(config: Config) -> Env
-    def tasks(config: Config) -> Sequence[Task]                 # may be lazy; len() and [i] are enough
-
-Optional hooks, called by name:
-
-    def prompt(config: Config) -> Prompt           # how it speaks to a model; default: `agentrl.env.prompt.Plain`
-    def find(config: Config, key: str) -> Task     # the task of a key; without it all tasks are searched
-    def expert(env: Env, name: str, seed: int) -> Expert   # baseline or demonstrator of this instance
-    EXPERTS: tuple[str, ...]                       # the names `expert` takes, best known first
-    HEAVY: bool                                    # True: episodes run in worker processes
-    WAITS: bool                                    # True: its steps wait (network, processes): they run in threads;
-                                                   # or a function of the configuration that says so; tool environments
-                                                   # (`agentrl.tool_env`) do unless they are made with waits=False
-    def gold(task: Task) -> str                    # the action that gives the right answer, for credit that asks for it
-    def kind(task: Task) -> str                    # label for per-type tables
-    def benchmark(config: Config) -> str           # the name results are reported under
-    def facts(config: Config) -> Mapping[str, str] # what a report must say besides, such as which sandbox ran code
-    MEASURES: tuple[str, ...]                      # numeric entries of the last `info` that reports average
-    def agents(config: Config) -> Mapping[str, Mapping] # sections [agents.NAME] of the agents it may call
-    commands: Mapping[str, Callable]               # verbs of `agentrl envs NAME ...`
-    play: Callable                                 # its own `agentrl play NAME ...`
-    check: Callable                                # `agentrl check NAME --games ...`: against a reference engine
-    GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] # Gymnasium id -> Config arguments
+What the file of an environment offers (`Config`, `make`, `tasks` and the optional hooks) stands in `agentrl.env.hooks`.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from agentrl.config import Entry
-from agentrl.credit import OWN, rescore
+from agentrl.credit import OWN, RewardTransform, rescore
 from agentrl.evaluate.continuations import Place
 from agentrl.graph import StepGraph, Tokens
 from agentrl.rollout import EpisodeRecord, build_graph
@@ -54,7 +54,9 @@ def mark_row(graph: StepGraph, row: int, **values: float) -> StepGraph:
     return graph.with_columns(**columns)
 
 
-def with_run_rewards(graph: StepGraph, records: Sequence[EpisodeRecord], entries: Sequence[Entry]) -> StepGraph:
+def with_run_rewards(
+    graph: StepGraph, records: Sequence[EpisodeRecord], entries: Sequence[Entry[RewardTransform]]
+) -> StepGraph:
     """A grafted graph under the reward of the run, as its stored steps have it; the records' steps get it too.
 
     The new rows are probes, so what the stored rows get does not change.

@@ -82,20 +82,21 @@ async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exa
     Raises:
         ValueError: what is seen is not what is stored.
     """
-    graph = place.graph
+    graph, context = place.graph, player.context
     seen = await handle.reset(task)
     history = History(chat=player.actor.chat, first=seen, now=seen)
     steps: list[StepRecord] = []
     for row in place.before:
         agree(graph, row, history.now)
-        ask: Ask = player.context.ask(player.context_config, player.prompt, history)
+        ask = context.hooks.ask(context.config, player.prompt, history)
         step = recorded(graph, row, history.now, ask, exact=exact)
         steps.append(step)
         history.messages = [*ask.messages, Message("assistant", step.generation.text)]
         answer = step.generation.token_ids if exact else said(player, step.generation.text)
         history.path = np.concatenate([ask.token_ids, answer])
         if ask.rewrites is not None:  # the step was for the model's memory, not for the environment
-            player.context.rewritten(player.context_config, history, step.action)
+            assert context.hooks.rewritten is not None, f"context {context.name} asks for rewrites and takes none"
+            context.hooks.rewritten(context.config, history, step.action)
             continue
         result = await handle.step(step.action)
         history.past.append(Past(history.now, step.action))

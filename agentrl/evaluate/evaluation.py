@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.config import Entry
-from agentrl.env import hooks as world
-from agentrl.env import panels
+from agentrl.env import EnvironmentFile, benchmark_of, facts_of, kind_of, panel_hash
 from agentrl.evaluate.stats import wilson
 from agentrl.rollout import EpisodeRecord, Player, play
 from agentrl.types import Status, Task
@@ -142,7 +141,7 @@ def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> O
 
 async def evaluate(
     player: Player,
-    entry: Entry,
+    entry: Entry[EnvironmentFile],
     tasks: Sequence[Task],
     policy: Mapping[str, object],
     *,
@@ -159,9 +158,9 @@ async def evaluate(
     """
     records = await play(player, tasks, copies=1, iteration=iteration, on_episode=on_episode)
     return Report(
-        benchmark=world.benchmark(entry),
+        benchmark=benchmark_of(entry),
         policy=policy,
-        outcomes=[outcome(r, world.kind(entry, r.task), getattr(entry.module, "MEASURES", ())) for r in records],
-        panel=panels.panel_hash([task.key for task in tasks]),
-        facts=world.facts(entry),
+        outcomes=[outcome(r, kind_of(entry, r.task), entry.hooks.measures) for r in records],
+        panel=panel_hash([task.key for task in tasks]),
+        facts=facts_of(entry),
     )

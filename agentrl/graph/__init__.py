@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentrl.graph.converters import from_messages, from_verl
     from agentrl.graph.export import KINDS, to_json, to_networkx, word
+    from agentrl.graph.filler import Filler, PolicyReader
     from agentrl.graph.jsonl import read_steps, steps_graph
     from agentrl.graph.merged_values import graph_values
     from agentrl.graph.root_paths import Paths, expand, forked, paths, select
@@ -50,7 +51,9 @@ __all__ = [
     "KINDS",
     "PLAYED",
     "PROBE",
+    "Filler",
     "Paths",
+    "PolicyReader",
     "Singleton",
     "Std",
     "StepGraph",
@@ -100,10 +103,12 @@ __all__ = [
 _HOME = {
     "CANDIDATE": "agentrl.graph.step_graph",
     "COLUMNS": "agentrl.graph.step_graph",
+    "Filler": "agentrl.graph.filler",
     "KINDS": "agentrl.graph.export",
     "PLAYED": "agentrl.graph.step_graph",
     "PROBE": "agentrl.graph.step_graph",
     "Paths": "agentrl.graph.root_paths",
+    "PolicyReader": "agentrl.graph.filler",
     "Singleton": "agentrl.graph.segments",
     "Std": "agentrl.graph.segments",
     "StepGraph": "agentrl.graph.step_graph",

@@ -5,6 +5,7 @@ Random walks over some tasks; every broken promise becomes one sentence. It back
 """
 
 import copy
+import functools
 import json
 import pickle
 import random
@@ -17,9 +18,19 @@ from typing import Any
 import numpy as np
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
+from agentrl import catalogue
 from agentrl.config import Entry, resolve
-from agentrl.env import Env, Past, Snapshots, checked_observation, checked_result, deadline
-from agentrl.env import hooks as world
+from agentrl.env import (
+    Env,
+    EnvironmentFile,
+    Past,
+    Snapshots,
+    checked_observation,
+    checked_result,
+    deadline,
+    prompt_of,
+    tasks_of,
+)
 from agentrl.gym.environment import GymEnv
 from agentrl.tool import random_action
 from agentrl.types import EnvFault, Observation, Status, StepResult, Task
@@ -39,7 +50,12 @@ GARBAGE = (
 
 
 def check_env(
-    entry: Entry | ModuleType | str, config: Any = None, *, tasks: int = 4, steps: int = 60, seed: int = 0
+    entry: Entry[EnvironmentFile] | ModuleType | str,
+    config: Any = None,
+    *,
+    tasks: int = 4,
+    steps: int = 60,
+    seed: int = 0,
 ) -> list[str]:
     """The promises an environment breaks, one sentence each; empty if it keeps them all.
 
@@ -54,7 +70,7 @@ def check_env(
     findings = list(_guarded("the task list", lambda: _check_list(subject)))
     if findings:
         return findings
-    listed = world.tasks(subject)
+    listed = tasks_of(subject)
     chosen = sorted({round(i * (min(len(listed), 1 << 20) - 1) / max(1, tasks - 1)) for i in range(tasks)})
     for task in [listed[i] for i in chosen]:
         for check in (
@@ -72,13 +88,14 @@ def check_env(
     return list(dict.fromkeys(findings))
 
 
-def _entry(entry: Entry | ModuleType | str, config: Any) -> Entry:
+def _entry(entry: Entry[EnvironmentFile] | ModuleType | str, config: Any) -> Entry[EnvironmentFile]:
     if isinstance(entry, Entry):
         return entry
     if isinstance(entry, str):
-        named = resolve("envs", {"name": entry})
+        named = resolve(EnvironmentFile, {"name": entry})
         return named if config is None else named._replace(config=config)
-    return Entry(entry.__name__, entry, entry.Config() if config is None else config)
+    file = catalogue.read(entry, EnvironmentFile)
+    return Entry(entry.__name__, file, file.config() if config is None else config)
 
 
 def _guarded(where: str, check: Callable[[], Iterator[str]]) -> Iterator[str]:
@@ -102,7 +119,7 @@ def timed(call: Callable[[], Any]) -> Any:
 class Walk:
     """A random walk of one task, the same for the same seed."""
 
-    entry: Entry
+    entry: Entry[EnvironmentFile]
     task: Task
     seed: int
     steps: int
@@ -112,7 +129,7 @@ class Walk:
     results: list[StepResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.env = timed(lambda: self.entry.module.make(self.entry.config))
+        self.env = timed(lambda: self.entry.hooks.make(self.entry.config))
 
     def reset(self) -> Observation:
         """Start the task."""
@@ -168,9 +185,9 @@ def difference(a: Sequence[str], b: Sequence[str]) -> str:
     return f"at step {step}: ...{x[max(0, at - 20) : at + 40]!r} and ...{y[max(0, at - 20) : at + 40]!r}"
 
 
-def _check_list(entry: Entry) -> Iterator[str]:
+def _check_list(entry: Entry[EnvironmentFile]) -> Iterator[str]:
     """Tasks: there are some, the same ones twice, with keys of their own that find them, picklable."""
-    first, second = world.tasks(entry), entry.module.tasks(entry.config)
+    first, second = tasks_of(entry), entry.hooks.tasks(entry.config)
     some = [first[i] for i in range(min(len(first), 200))]
     if len(first) != len(second) or some != [second[i] for i in range(len(some))]:
         yield "tasks(config) gives another list the second time"
@@ -179,9 +196,9 @@ def _check_list(entry: Entry) -> Iterator[str]:
         yield f"two tasks have the key {next(k for k in keys if keys.count(k) > 1)!r}: keys must be unique"
     if pickle.loads(pickle.dumps(some[0])) != some[0] or json.loads(json.dumps(dict(some[0].params))) is None:
         yield "a task does not survive pickling"
-    if hasattr(entry.module, "find") and entry.module.find(entry.config, keys[-1]) != some[-1]:
+    if entry.hooks.find is not None and entry.hooks.find(entry.config, keys[-1]) != some[-1]:
         yield f"find(config, {keys[-1]!r}) gives another task"
-    if hasattr(entry.module, "kind") and not isinstance(entry.module.kind(some[0]), str):
+    if entry.hooks.kind is not None and not isinstance(entry.hooks.kind(some[0]), str):
         yield "kind(task) is no text"
 
 
@@ -256,7 +273,7 @@ def _check_pickle(walk: Walk) -> Iterator[str]:
 
 def _check_words(walk: Walk) -> Iterator[str]:
     """Prompts are texts; every listed action survives answer and parse; no answer makes parse raise."""
-    prompt = world.words(walk.entry)
+    prompt = prompt_of(walk.entry)
     walk.run()
     past = [Past(o, a) for o, a in zip(walk.seen[:-1], walk.actions, strict=True)]
     texts = [prompt.first(walk.seen[0])]
@@ -287,12 +304,15 @@ def _check_garbage(walk: Walk) -> Iterator[str]:
             yield f"the action {action[:40]!r} raised {type(error).__name__}: {error}; answer in words"
 
 
-def _check_experts(entry: Entry, task: Task, steps: int) -> Iterator[str]:
+def _check_experts(entry: Entry[EnvironmentFile], task: Task, steps: int) -> Iterator[str]:
     """Every expert of the list plays."""
-    for name in getattr(entry.module, "EXPERTS", ()):
+    make = entry.hooks.expert
+    if make is None:
+        return
+    for name in entry.hooks.experts or ():
         walk = Walk(entry, task, 0, steps)
         observation = walk.reset()
-        player = timed(lambda walk=walk, name=name: entry.module.expert(walk.env, name, 0))  # type: ignore[misc]
+        player = timed(functools.partial(make, walk.env, name, 0))
         player.reset(task)
         for _ in range(min(steps, 10)):
             move = timed(lambda player=player, seen=observation: player.act(seen))  # type: ignore[misc]
@@ -304,7 +324,7 @@ def _check_experts(entry: Entry, task: Task, steps: int) -> Iterator[str]:
             observation = result.observation
 
 
-def _check_gymnasium(entry: Entry) -> Iterator[str]:
+def _check_gymnasium(entry: Entry[EnvironmentFile]) -> Iterator[str]:
     """What Gymnasium's own checker finds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice on boxes and rendering

@@ -14,8 +14,7 @@ import gymnasium
 
 from agentrl import catalogue
 from agentrl.config import Entry, resolve
-from agentrl.env import Env, checked_observation, checked_result, panels
-from agentrl.env import hooks as world
+from agentrl.env import Env, EnvironmentFile, checked_observation, checked_result, panel_tasks, tasks_of
 from agentrl.gym.text_space import UnicodeText
 from agentrl.types import Observation, Task
 
@@ -40,7 +39,7 @@ class GymEnv(gymnasium.Env[str, str]):
 
     def __init__(
         self,
-        env: str | Entry,
+        env: str | Entry[EnvironmentFile],
         *,
         render_mode: str | None = None,
         observation_chars: int = OBSERVATION_CHARS,
@@ -59,8 +58,8 @@ class GymEnv(gymnasium.Env[str, str]):
         Raises:
             ValueError: no such environment or option.
         """
-        self._entry = env if isinstance(env, Entry) else resolve("envs", {"name": env, **options}, "env")
-        self.core: Env = self._entry.module.make(self._entry.config)
+        self._entry = env if isinstance(env, Entry) else resolve(EnvironmentFile, {"name": env, **options}, "env")
+        self.core: Env = self._entry.hooks.make(self._entry.config)
         self.render_mode = render_mode
         self.observation_space = UnicodeText(observation_chars)
         self.action_space = UnicodeText(action_chars)
@@ -75,7 +74,7 @@ class GymEnv(gymnasium.Env[str, str]):
         if unknown:
             raise ValueError(f"reset has no option {unknown[0]!r}: give {{'task': key}}")
         key = (options or {}).get("task")
-        self.task = self._draw() if key is None else panels.panel(self._entry, [key])[0]
+        self.task = self._draw() if key is None else panel_tasks(self._entry, [key])[0]
         observation = checked_observation(self.core.reset(self.task))
         return self._text(observation), self._info(observation, {})
 
@@ -97,7 +96,7 @@ class GymEnv(gymnasium.Env[str, str]):
 
     def _draw(self) -> Task:
         if self._tasks is None:
-            self._tasks = world.tasks(self._entry)
+            self._tasks = tasks_of(self._entry)
         return self._tasks[int(self.np_random.integers(len(self._tasks)))]
 
     def _text(self, observation: Observation) -> str:
@@ -133,11 +132,11 @@ def register() -> None:
         if getattr(half, "_initializing", False):
             continue  # the environment that imports Gymnasium, and so brought us here: not ready, and it adds no id
         try:
-            module = catalogue.load("envs", name)
+            file = catalogue.load(EnvironmentFile, name)
         except Exception as error:  # noqa: BLE001  one broken package must not take the other environments with it
             warnings.warn(f"environment {name} is not registered with Gymnasium: {error!r}", stacklevel=2)
             continue
-        for gymnasium_id, options in getattr(module, "GYMNASIUM_IDS", {}).items():
+        for gymnasium_id, options in file.gymnasium_ids.items():
             if gymnasium_id not in gymnasium.registry:
                 gymnasium.register(gymnasium_id, "agentrl.gym:GymEnv", kwargs={"env": name, **options})
 

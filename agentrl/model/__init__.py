@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from agentrl.model.logprobs import EntropyMode, TokenStats, token_stats
     from agentrl.model.packing import Batch, Sharing, microbatches, pack
     from agentrl.model.sections import Lora, ModelConfig, NewModel
+    from agentrl.model.weights import Weights
 
 __all__ = [
     "Batch",
@@ -21,6 +22,7 @@ __all__ = [
     "NewModel",
     "Sharing",
     "TokenStats",
+    "Weights",
     "check_shape",
     "load_model",
     "microbatches",
@@ -42,6 +44,7 @@ _HOME = {
     "NewModel": "agentrl.model.sections",
     "Sharing": "agentrl.model.packing",
     "TokenStats": "agentrl.model.logprobs",
+    "Weights": "agentrl.model.weights",
     "check_shape": "agentrl.model.loading",
     "load_model": "agentrl.model.loading",
     "microbatches": "agentrl.model.packing",

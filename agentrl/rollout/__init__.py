@@ -6,13 +6,13 @@ from agentrl.rollout.agents import Agent, Crew, rows_of
 from agentrl.rollout.baselines import ExpertActor, Random, Scripted, read_actions
 from agentrl.rollout.batches import Budget, Collected, collect
 from agentrl.rollout.branch import Point, StateMismatch
-from agentrl.rollout.context import Ask, History, appended, continued, fresh
+from agentrl.rollout.context import Ask, ContextPolicy, History, appended, continued, fresh
 from agentrl.rollout.episode import joined, play, play_starts
-from agentrl.rollout.expansion import Branch, Expansion, adopt, lost
+from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, adopt, lost
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
-from agentrl.rollout.sampler import Sampler
+from agentrl.rollout.sampler import Sampler, SamplerFile
 
 __all__ = [
     "Actor",
@@ -21,6 +21,7 @@ __all__ = [
     "Branch",
     "Budget",
     "Collected",
+    "ContextPolicy",
     "Crew",
     "EpisodeRecord",
     "Expansion",
@@ -30,7 +31,9 @@ __all__ = [
     "Point",
     "PolicyActor",
     "Random",
+    "RolloutMethod",
     "Sampler",
+    "SamplerFile",
     "Scripted",
     "Start",
     "StateMismatch",

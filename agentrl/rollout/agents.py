@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentrl.config import Entry
-from agentrl.env import Limits, Pool, Prompt
+from agentrl.env import EnvironmentFile, Limits, Pool, Prompt
 from agentrl.graph import StepGraph
 from agentrl.rollout.actor import Actor
+from agentrl.rollout.context import ContextPolicy
 from agentrl.rollout.player import Player
 
 
@@ -23,9 +24,9 @@ class Agent:
     name: str
     policy: str
     trained: bool
-    env: Entry
+    env: Entry[EnvironmentFile]
     prompt: Prompt
-    context: Entry
+    context: Entry[ContextPolicy]
     limits: Limits
     expert: str
 
@@ -51,8 +52,7 @@ class Crew:
                 actor=actors[agent.name],
                 pool=self._pools[agent.name],
                 prompt=agent.prompt,
-                context=agent.context.module,
-                context_config=agent.context.config,
+                context=agent.context,
                 limits=agent.limits,
                 admissible=self._admissible,
                 seed=self._seed,

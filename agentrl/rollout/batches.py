@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentrl.config import Entry, resolve
-from agentrl.credit import rescore, with_signals
+from agentrl.credit import RewardTransform, rescore, with_signals
 from agentrl.graph import PLAYED, StepGraph, expand, forked, paths
-from agentrl.rollout.expansion import Expansion, lost
+from agentrl.rollout.expansion import Expansion, RolloutMethod, lost
 from agentrl.rollout.player import Player
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord
-from agentrl.rollout.sampler import Sampler
+from agentrl.rollout.sampler import Sampler, SamplerFile
 
 FIRST_WAVE = 4  # under a budget the first wave is this fraction of the groups; it tells what a group costs
 
@@ -78,14 +78,14 @@ class Spent:
 async def collect(
     player: Player,
     sampler: Sampler,
-    entry: Entry,
+    entry: Entry[SamplerFile],
     *,
     tasks: int,
     copies: int,
     iteration: int,
-    rollout: Entry | None = None,
+    rollout: Entry[RolloutMethod] | None = None,
     budget: Budget = NO_BUDGET,
-    rewards: Sequence[Entry] = (),
+    rewards: Sequence[Entry[RewardTransform]] = (),
     reported: Sequence[str] = (),
     on_episode: Any = None,
 ) -> Collected:
@@ -107,8 +107,8 @@ async def collect(
         reported: signals of earlier batches; they are known, and NaN, where no step of this one reports them.
         on_episode: called with each finished record (progress).
     """
-    rollout = rollout or resolve("rollout", {"name": "chain"})
-    keep = getattr(entry.module, "keep", None)
+    rollout = rollout or resolve(RolloutMethod, {"name": "chain"})
+    keep = entry.hooks.keep
     rounds = entry.config.max_tries if keep else 1
     chosen: list[list[EpisodeRecord]] = []
     spare: list[list[EpisodeRecord]] = []
@@ -118,7 +118,7 @@ async def collect(
         while size := spent.room(budget, tasks - len(groups)):
             drawn, number = sampler.draw(size), iteration * rounds + attempt
             batch = Expansion(player, drawn, iteration=number, first=len(groups), on_episode=on_episode)
-            records = await rollout.module.rollout(rollout.config, batch, copies)
+            records = await rollout.hooks.rollout(rollout.config, batch, copies)
             batch.finish()
             groups += [[r for r in records if r.group == group] for group in batch.groups]
             spent.add(batch)
@@ -149,7 +149,9 @@ class Leaves(NamedTuple):
 
 
 def leaf_episodes(
-    groups: Sequence[Sequence[EpisodeRecord]], rewards: Sequence[Entry] = (), reported: Sequence[str] = ()
+    groups: Sequence[Sequence[EpisodeRecord]],
+    rewards: Sequence[Entry[RewardTransform]] = (),
+    reported: Sequence[str] = (),
 ) -> Leaves:
     """What a sampler may see: no candidates, no probes, no episode that the environment failed in."""
     scored = [[r for r in group if r.kind == PLAYED and r.own and not lost(r)] for group in groups]

@@ -1,25 +1,20 @@
 """What a context policy is: history -> prompt. A file in `algorithms/context/` offers a frozen `Config` and
 
-def ask(config: Config, prompt: Prompt, history: History) -> Ask
+    def ask(config: Config, prompt: Prompt, history: History) -> Ask
 
-One that has the model rewrite what it knows (`Ask.rewrites`) also offers
-
-    def rewritten(config: Config, history: History, text: str) -> None   # takes the model's text into the history
-    def words(config: Config) -> Sequence[str]                           # its own words, for a tokenizer made anew
-
-One that wants more in an answer than the environment's action puts its words around the environment's:
-
-    def speak(config: Config, prompt: Prompt) -> Prompt
+`ContextPolicy` lists what else a file may offer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from agentrl.catalogue import CatalogueFile, hook
 from agentrl.chat import Chat
 from agentrl.env import Past, Prompt, Shown
+from agentrl.graph import Filler
 from agentrl.types import Message, Observation, Rewrite
 
 
@@ -66,6 +61,31 @@ class Ask(NamedTuple):
     added: int
     rewrites: Rewrite | None = None
     max_tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextPolicy(CatalogueFile):
+    """The file of a context policy.
+
+    Attributes:
+        ask: see the module.
+        rewritten: takes the model's text into the history, where the model rewrites what it knows (`Ask.rewrites`).
+        words: the policy's own words, for a tokenizer made anew.
+        speak: puts words around the environment's, for a policy that wants more in an answer than the action.
+        filler: what reads columns out of such answers.
+        paper: one line for listings.
+    """
+
+    KIND: ClassVar[str] = "context"
+
+    ask: Callable[[Any, Prompt, History], Ask] = hook(help="(config, prompt, history) -> Ask")
+    rewritten: Callable[[Any, History, str], None] | None = hook(
+        "", "(config, history, text): the model's rewritten memory goes into the history", None
+    )
+    words: Callable[[Any], Sequence[str]] | None = hook("", "(config) -> its own words, for a new tokenizer", None)
+    speak: Callable[[Any, Prompt], Prompt] | None = hook("", "(config, prompt) -> the prompt with its words", None)
+    filler: Callable[[Any], Filler] | None = hook("", "(config) -> Filler of columns found in answers", None)
+    paper: str = hook("PAPER", "one line for listings", "")
 
 
 def fresh(prompt: Prompt, history: History, user: str | Sequence[Message]) -> Ask:

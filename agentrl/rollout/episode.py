@@ -196,8 +196,8 @@ class _Episode:
 
     def ask(self, history: History) -> Ask:
         """The prompt of this turn."""
-        ask: Ask = self.player.context.ask(self.player.context_config, self.player.prompt, history)
-        return ask
+        context = self.player.context
+        return context.hooks.ask(context.config, self.player.prompt, history)
 
     def room(self, ask: Ask) -> int:
         """Tokens this turn may sample."""
@@ -261,7 +261,9 @@ class _Episode:
         )
         self.record.steps.append(step)
         if ask.rewrites is not None:
-            self.player.context.rewritten(self.player.context_config, history, parsed.action)
+            context = self.player.context
+            assert context.hooks.rewritten is not None, f"context {context.name} asks for rewrites and takes none"
+            context.hooks.rewritten(context.config, history, parsed.action)
             return self.ended(step)
         cut_off = generation.finish == "length"
         if cut_off and self.limits.cut_turn == "end":

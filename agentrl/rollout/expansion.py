@@ -4,20 +4,44 @@ frozen `Config` and
     async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]
     def leaves(config: Config, copies: int) -> int    # scored episodes that each task gets
 
-`copies` is `batch.copies` of the recipe. It may also say `FILLS` (columns its graphs have beyond the usual, `tree` for
-one whose trees have several leaves) and `ENTROPY = True` (it reads `Generation.entropy`).
+`copies` is `batch.copies` of the recipe. The core hands the batch out and the file decides who is expanded;
+`RolloutMethod` lists what else a file may say.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from agentrl.catalogue import CatalogueFile, hook
 from agentrl.graph import PLAYED
 from agentrl.rollout.episode import play_starts, stop_on_faults
 from agentrl.rollout.player import Player, Start
 from agentrl.rollout.records import EpisodeRecord
 from agentrl.types import Status, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutMethod(CatalogueFile):
+    """The file of a rollout method.
+
+    Attributes:
+        rollout, leaves: see the module.
+        fills: columns that its graphs have beyond the usual ones, `tree` where trees have several leaves.
+        entropy: it reads `Generation.entropy`.
+        paper: one line for listings.
+    """
+
+    KIND: ClassVar[str] = "rollout"
+
+    rollout: Callable[[Any, "Expansion", int], Awaitable[list[EpisodeRecord]]] = hook(
+        help="async (config, batch, copies) -> the records of the batch"
+    )
+    leaves: Callable[[Any, int], int] = hook(help="(config, copies) -> scored episodes that each task gets")
+    fills: tuple[str, ...] = hook("FILLS", "columns that its graphs have beyond the usual ones", ())
+    entropy: bool = hook("ENTROPY", "it reads the entropy of generations", False)
+    paper: str = hook("PAPER", "one line for listings", "")
 
 
 class Branch(NamedTuple):

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
-from typing import Any
 
+from agentrl.config import Entry
 from agentrl.env import Limits, Pool, Prompt
 from agentrl.graph import PLAYED
 from agentrl.rollout.actor import Actor
 from agentrl.rollout.branch import Point
+from agentrl.rollout.context import ContextPolicy
 from agentrl.rollout.records import StepRecord
 from agentrl.types import Task
 
@@ -25,8 +25,7 @@ class Player:
     actor: Actor
     pool: Pool
     prompt: Prompt
-    context: ModuleType
-    context_config: Any
+    context: Entry[ContextPolicy]
     limits: Limits
     admissible: bool = False
     seed: int = 0

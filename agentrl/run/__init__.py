@@ -8,37 +8,55 @@ if TYPE_CHECKING:
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import RunFolder, versions
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
+    from agentrl.run.policies import Policies
     from agentrl.run.progress import Progress
-    from agentrl.run.run import Run
+    from agentrl.run.rollouts import Rollouts
+    from agentrl.run.run import Run, open_run
+    from agentrl.run.stages import BRANCH
     from agentrl.run.training import train
+    from agentrl.run.vocabulary import read_vocabularies, vocabularies, write_vocabularies
     from agentrl.settings.recipe import Settings
 
 __all__ = [
+    "BRANCH",
     "Contestant",
     "Loop",
     "Metrics",
+    "Policies",
     "Progress",
+    "Rollouts",
     "Run",
     "RunFolder",
     "Settings",
     "Stopwatch",
+    "open_run",
     "read_metrics",
+    "read_vocabularies",
     "train",
     "versions",
+    "vocabularies",
+    "write_vocabularies",
 ]
 
 _HOME = {
+    "BRANCH": "agentrl.run.stages",
     "Contestant": "agentrl.run.evaluated_policy",
     "Loop": "agentrl.run.event_loop",
     "Metrics": "agentrl.run.metrics",
+    "Policies": "agentrl.run.policies",
     "Progress": "agentrl.run.progress",
+    "Rollouts": "agentrl.run.rollouts",
     "Run": "agentrl.run.run",
     "RunFolder": "agentrl.run.folder",
     "Settings": "agentrl.settings.recipe",
     "Stopwatch": "agentrl.run.metrics",
+    "open_run": "agentrl.run.run",
     "read_metrics": "agentrl.run.metrics",
+    "read_vocabularies": "agentrl.run.vocabulary",
     "train": "agentrl.run.training",
     "versions": "agentrl.run.folder",
+    "vocabularies": "agentrl.run.vocabulary",
+    "write_vocabularies": "agentrl.run.vocabulary",
 }
 
 

@@ -1,21 +1,29 @@
-"""Checkpoints: weights in the HF layout, optimiser, sampler, and where the run stood."""
+"""Checkpoints: weights in the HF layout, optimisers, the state of everything that has one, and where the run stood.
+
+A checkpoint of policy P holds the folder `P` (weights, tokenizer), `P.optimiser.pt` (optimiser, schedule, critic,
+reference), `state.pt` (the state of samplers, fillers and regularizers: every `Stateful` of the run) and
+`progress.json`, which names the format.
+"""
 
 import json
 import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from pickle import UnpicklingError
-from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from agentrl.model import Loaded, save_model
 from agentrl.run.folder import RunFolder
 from agentrl.trainer import Learner
+
+FORMAT = 2
+ARRAY = "numpy array"  # key of an array in a stored state, which holds tensors only
 
 
 @dataclass(kw_only=True)
@@ -25,32 +33,30 @@ class Progress:
     Attributes:
         stage: "warmup" or "train".
         step: the next step of that stage.
-        sampler: the sampler's state.
-        warmup_sampler: the state of the sampler that feeds the warm-up.
         metric_lines, timing_lines: lines of the metrics files that belong to the steps done.
         evaluated: names of evaluations done.
         tokens, calls: what training rollouts have sampled and carried out so far.
-        signals: names of the rewards' signals that some step has reported.
     """
 
     stage: str = "warmup"
     step: int = 0
-    sampler: Mapping[str, Any] = field(default_factory=dict)
-    warmup_sampler: Mapping[str, Any] = field(default_factory=dict)
     metric_lines: int = 0
     timing_lines: int = 0
     evaluated: list[str] = field(default_factory=list)
     tokens: int = 0
     calls: int = 0
-    signals: list[str] = field(default_factory=list)
+
+    def count(self, metrics: Mapping[str, float]) -> None:
+        """Add what a batch of rollouts has cost."""
+        self.tokens += int(metrics["generated_tokens"])
+        self.calls += int(metrics["calls"])
 
 
-class Stateful(Protocol):
-    """What else a run keeps from one iteration to the next."""
+class Stored(NamedTuple):
+    """What a checkpoint says: where the run stood, and the state of each part."""
 
-    def state_dict(self) -> Mapping[str, Any]: ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+    progress: Progress
+    parts: Mapping[str, Any]
 
 
 def write(
@@ -59,7 +65,7 @@ def write(
     learners: Mapping[str, Learner],
     progress: Progress,
     keep: int,
-    others: Mapping[str, Stateful] = MappingProxyType({}),
+    parts: Mapping[str, Any],
 ) -> None:
     """Store everything the run needs to go on; the checkpoint appears complete or not at all."""
     part = folder.begin_checkpoint()
@@ -67,9 +73,8 @@ def write(
         for policy, learner in learners.items():
             save_model(Loaded(learner.model, learner.tokenizer), part / policy)
             torch.save(learner.state_dict(), part / f"{policy}.optimiser.pt")
-        for other, kept in others.items():
-            torch.save(kept.state_dict(), part / f"{other}.pt")
-        (part / "progress.json").write_text(json.dumps(asdict(progress)))
+        torch.save(_packed(parts), part / "state.pt")
+        (part / "progress.json").write_text(json.dumps({"format": FORMAT, **asdict(progress)}))
     except (OSError, RuntimeError) as error:
         shutil.rmtree(part, ignore_errors=True)
         raise ValueError(
@@ -82,8 +87,8 @@ def write(
 def _why(error: Exception) -> str:
     """Why a file could not be written, in words of one kind for every writer."""
     text = str(error)
-    told = re.search(r"os error (\d+)", text)  # safetensors and tokenizers
-    number = int(told[1]) if told else getattr(error, "errno", None)
+    numbered = re.search(r"os error (\d+)", text)  # safetensors and tokenizers
+    number = int(numbered[1]) if numbered else getattr(error, "errno", None)
     if number:
         return os.strerror(number)
     if "inline_container" in text or "PytorchStreamWriter" in text:  # torch does not say what the system said
@@ -91,20 +96,63 @@ def _why(error: Exception) -> str:
     return text
 
 
-def read_progress(path: Path) -> Progress:
-    """Where the run of a checkpoint stood."""
+def read(path: Path, learners: Mapping[str, Learner]) -> Stored:
+    """Bring learners, built from the same configuration, to the state of a checkpoint; the rest of its state.
+
+    Raises:
+        ValueError: it is no checkpoint of this run, it is damaged, or of a later format.
+    """
     try:
-        return Progress(**json.loads((path / "progress.json").read_text()))
-    except (OSError, TypeError, json.JSONDecodeError) as error:
+        table = json.loads((path / "progress.json").read_text())
+        version = table.pop("format", 1)
+    except (OSError, AttributeError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not a checkpoint of this version: {error}") from None
+    if version not in (1, FORMAT):
+        raise ValueError(f"{path} is a checkpoint of format {version}, this agentrl reads {FORMAT}: use a newer one")
+    states = {name: _state(path, f"{name}.optimiser.pt") for name in learners}
+    parts = _unpacked(_state(path, "state.pt")) if version == FORMAT else _parts_of_format_1(path, table, states)
+    for name, learner in learners.items():
+        learner.load_state_dict(states[name])
+    known = {one.name for one in fields(Progress)}
+    try:
+        return Stored(Progress(**{name: value for name, value in table.items() if name in known}), parts)
+    except TypeError as error:
         raise ValueError(f"{path} is not a checkpoint of this version: {error}") from None
 
 
-def restore(path: Path, learners: Mapping[str, Learner], others: Mapping[str, Stateful] = MappingProxyType({})) -> None:
-    """Bring learners, built from the same configuration, and what else the run keeps to the state of a checkpoint."""
-    for name, learner in learners.items():
-        learner.load_state_dict(_state(path, f"{name}.optimiser.pt"))
-    for name, kept in others.items():
-        kept.load_state_dict(_state(path, f"{name}.pt"))
+def _parts_of_format_1(path: Path, table: Mapping[str, Any], states: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a checkpoint of version 0.1.0: samplers stood in progress.json, the values of prompts in stream.pt,
+    the history of entropies in the learner's state."""
+    rollouts = {name: table.get(name, {}) for name in ("sampler", "warmup_sampler")}
+    fillers = {"credit/single_stream": _unpacked(_state(path, "stream.pt"))} if (path / "stream.pt").is_file() else {}
+    for answers in (one.get("answers", {}) for one in fillers.values()):
+        for arrays in answers.values():
+            arrays.update({name: np.asarray(array) for name, array in arrays.items()})
+    regularizers = {
+        policy: {"0-entropy_band": state["past_entropy"]} for policy, state in states.items() if "past_entropy" in state
+    }
+    return {
+        "rollouts": {**rollouts, "signals": table.get("signals", [])},
+        "policies": {"fillers": fillers, "regularizers": regularizers},
+    }
+
+
+def _packed(state: Any) -> Any:
+    """A state with every NumPy array as a tensor, which `torch.load(weights_only=True)` reads."""
+    if isinstance(state, np.ndarray):
+        return {ARRAY: torch.from_numpy(state)}
+    if isinstance(state, Mapping):
+        return {key: _packed(value) for key, value in state.items()}
+    return [_packed(value) for value in state] if isinstance(state, list | tuple) else state
+
+
+def _unpacked(state: Any) -> Any:
+    """The counterpart of `_packed`."""
+    if isinstance(state, Mapping):
+        if set(state) == {ARRAY}:
+            return state[ARRAY].numpy()
+        return {key: _unpacked(value) for key, value in state.items()}
+    return [_unpacked(value) for value in state] if isinstance(state, list | tuple) else state
 
 
 def _state(path: Path, name: str) -> Any:

@@ -10,7 +10,7 @@ from agentrl.types import Task
 def leaves_report(settings: Settings) -> str:
     """How many episodes a task gets, where the rollout method does not take it from batch.copies; empty if it does."""
     copies = settings.tables.batch.copies
-    leaves = settings.rollout.module.leaves(settings.rollout.config, copies)
+    leaves = settings.rollout.hooks.leaves(settings.rollout.config, copies)
     if leaves == copies:
         return ""
     return f"rollout.name={settings.rollout.name} scores {leaves} episodes a task; batch.copies={copies} is not used"

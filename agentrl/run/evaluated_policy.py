@@ -8,11 +8,21 @@ from typing import Any
 
 from agentrl import catalogue
 from agentrl.config import Entry, merge, resolve, validate
-from agentrl.engines import stopping
-from agentrl.env import Limits, Pool
-from agentrl.env import hooks as world
+from agentrl.engines import EngineFile, Serving, stopping
+from agentrl.env import EnvironmentFile, Limits, Pool, pool_within
 from agentrl.files import read_toml
-from agentrl.rollout import Actor, Agent, Crew, ExpertActor, Player, PolicyActor, Random, Scripted, read_actions
+from agentrl.rollout import (
+    Actor,
+    Agent,
+    ContextPolicy,
+    Crew,
+    ExpertActor,
+    Player,
+    PolicyActor,
+    Random,
+    Scripted,
+    read_actions,
+)
 from agentrl.settings import POLICY, agent_sections, resolve_agents
 
 CONTEXT = 4096  # most tokens of context for a model folder, which has no recipe to say
@@ -47,7 +57,7 @@ class Contestant:
             return cls(word=word, kind="scripted")
         if word == "random":
             return cls(word=word, kind="random")
-        experts = tuple(getattr(catalogue.load("envs", env), "EXPERTS", ()))
+        experts = catalogue.load(EnvironmentFile, env).experts or ()
         if word in experts or word.partition(":")[0] in experts:
             return cls(word=word, kind="expert")
         path = Path(word)
@@ -80,17 +90,19 @@ class Contestant:
         """The run's own limits, else the usual ones; those given replace theirs."""
         return validate(Limits, merge(self.tables.get("limits", {}), given), "limits")
 
-    def crew(self, entry: Entry, pool: Pool, *, seed: int, limits: Limits) -> Crew:
+    def crew(self, entry: Entry[EnvironmentFile], pool: Pool, *, seed: int, limits: Limits) -> Crew:
         """The agents that take part: the one that plays `pool`, and those that the environment or the run adds."""
         chosen = agent_sections(entry, self.tables.get("agents", {}) if self.env_options else {})
-        context = resolve("context", self.tables.get("context", {"name": "full"}))
+        context = resolve(ContextPolicy, self.tables.get("context", {"name": "full"}))
         agents = resolve_agents(entry, context, limits, self.word, chosen)
         main, *called = agents
-        pools = {name: self._pool(agents[name]) for name in called}
+        pools = {name: pool_within(agents[name].env, agents[name].limits) for name in called}
         self.opened += pools.values()
         return Crew(agents, {main: pool, **pools}, admissible=self._admissible(), seed=seed)
 
-    def player(self, entry: Entry, pool: Pool, *, seed: int, temperature: float | None, limits: Limits) -> Player:
+    def player(
+        self, entry: Entry[EnvironmentFile], pool: Pool, *, seed: int, temperature: float | None, limits: Limits
+    ) -> Player:
         """How it plays the environment."""
         crew = self.crew(entry, pool, seed=seed, limits=limits)
         models: dict[str, PolicyActor] = {}  # by policy, so that agents that share one share its engine
@@ -100,10 +112,6 @@ class Contestant:
         """Close the pools of agents that were called."""
         for pool in self.opened:
             pool.close()
-
-    def _pool(self, agent: Agent) -> Pool:
-        limits = agent.limits
-        return world.pool(agent.env, "auto", 0, limits.call_seconds, limits.start_seconds, limits.output_chars)
 
     def _admissible(self) -> bool:
         return bool(self.tables) and self.tables["engine"]["actions"] == "admissible"
@@ -139,7 +147,7 @@ class Contestant:
         import torch
 
         from agentrl.chat import Chat
-        from agentrl.engines import HfEngine, Sampling, base_config
+        from agentrl.engines import Sampling, base_config
         from agentrl.model import load_model, sections
         from agentrl.run.folder import RunFolder
 
@@ -152,15 +160,14 @@ class Contestant:
             torch.set_num_threads(self.tables["run"]["threads"])
         loaded = load_model(sections.ModelConfig(path=str(path)), 0)
         positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
-        context = self.tables["engine"]["max_context"] if run else min(CONTEXT, positions)
-        engine = HfEngine(
-            loaded.model,
-            loaded.tokenizer,
-            stopping(sampling, *(agent.prompt for agent in agents)),
-            max_slots=self.tables["engine"]["max_slots"] if run else 64,
-            max_context=context,
-            actions="admissible" if self._admissible() else "free",
+        plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
+        entry = resolve(EngineFile, self.tables["engine"] if run else plain)
+        serving = Serving(
+            model=loaded.model,
+            tokenizer=loaded.tokenizer,
+            sampling=stopping(sampling, *(agent.prompt for agent in agents)),
             deterministic=True,
         )
+        engine = entry.hooks.make(entry.config, serving)
         self.said = self.said or engine.describe()
-        return PolicyActor(engine, Chat(loaded.tokenizer), context)
+        return PolicyActor(engine, Chat(loaded.tokenizer), entry.config.max_context)

@@ -1,16 +1,108 @@
-"""The vocabulary of a new model: the words of expert episodes in its agents' environments."""
+"""The vocabulary of a new model: the words of expert episodes in its agents' environments.
+
+It is made before anything else of a run: what rolls out needs the tokenizer, what learns needs the number of words.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from agentrl.chat import CHAT_TEMPLATE
-from agentrl.env import Prompt, Shown
+from agentrl.env import Prompt, Shown, pool_within, tasks_of
+from agentrl.files import write_atomically
+from agentrl.rollout import Agent, Crew, EpisodeRecord, ExpertActor, play
+from agentrl.run.event_loop import Loop
+from agentrl.run.stages import VOCABULARY
+from agentrl.settings import Settings
 from agentrl.types import Observation
+
+EPISODES = 200  # expert episodes whose words a new model knows
+FILE = "vocabulary.json"
+
+
+class Vocabulary(NamedTuple):
+    """Texts whose words become tokens, and entity names that become one token each."""
+
+    texts: tuple[str, ...]
+    entities: tuple[str, ...]
+
+
+def vocabularies(settings: Settings) -> dict[str, Vocabulary]:
+    """The vocabulary of every policy whose model is made anew; empty if there is none. The same seed gives the same."""
+    if all(plan.model.new is None for plan in settings.policies.values()):
+        return {}
+    records = _expert_episodes(settings)
+    return {
+        policy: _vocabulary(settings, policy, records)
+        for policy, plan in settings.policies.items()
+        if plan.model.new is not None
+    }
+
+
+def write_vocabularies(found: Mapping[str, Vocabulary], folder: Path) -> None:
+    """Store vocabularies for processes that build a half of the run (`read_vocabularies`)."""
+    write_atomically(folder / FILE, json.dumps({name: one._asdict() for name, one in found.items()}).encode())
+
+
+def read_vocabularies(folder: Path) -> dict[str, Vocabulary]:
+    """What `write_vocabularies` stored; empty where it stored nothing."""
+    if not (folder / FILE).is_file():
+        return {}
+    tables = json.loads((folder / FILE).read_text("utf-8"))
+    return {name: Vocabulary(tuple(one["texts"]), tuple(one["entities"])) for name, one in tables.items()}
+
+
+def _expert_episodes(settings: Settings) -> list[EpisodeRecord]:
+    tables, agents = settings.tables, settings.agents
+    tasks = tasks_of(settings.env)
+    sampler = settings.sampler.hooks.make(settings.sampler.config, tasks, tables.run.seed + 2)
+    pools = {
+        name: pool_within(agent.env, agent.limits, tables.pool.kind, tables.pool.workers)
+        for name, agent in agents.items()
+    }
+    admissible = settings.engine.config.actions == "admissible"
+    crew = Crew(agents, pools, admissible=admissible, seed=tables.run.seed)
+    actors = {name: ExpertActor(agent.expert, agent.prompt) for name, agent in agents.items()}
+    try:
+        with Loop() as loop:
+            return loop.run(play(crew.player(actors, VOCABULARY), sampler.draw(min(EPISODES, len(tasks)))))
+    finally:
+        for pool in pools.values():
+            pool.close()
+
+
+def _vocabulary(settings: Settings, policy: str, records: list[EpisodeRecord]) -> Vocabulary:
+    agents = {name: agent for name, agent in settings.agents.items() if agent.policy == policy}
+    texts = {*_spoken(agents, records)}
+    entities: list[str] = []
+    for agent in agents.values():
+        if agent.env.hooks.entities is not None:
+            entities += agent.env.hooks.entities(agent.env.config)
+        if agent.context.hooks.words is not None:
+            texts |= {*agent.context.hooks.words(agent.context.config)}
+    texts |= {f" {name}" for name in entities}
+    new = settings.policies[policy].model.new
+    kept = dict.fromkeys(entities) if new is not None and new.entity_pattern else ()
+    return Vocabulary(tuple(sorted(texts)), tuple(kept))
+
+
+def _spoken(agents: Mapping[str, Agent], records: list[EpisodeRecord]) -> Iterator[str]:
+    """Every text of the agents' episodes: what they read, what they could answer, what they answered."""
+    for chain in (chain for record in records for chain in record.chains() if chain.agent in agents):
+        prompt = agents[chain.agent].prompt
+        for turn, step in enumerate(chain.steps):
+            yield prompt.turn(step.observation) if turn else opening(prompt, step.observation)
+            yield from map(prompt.answer, step.observation.actions)
+            yield step.generation.text
 
 
 def opening(prompt: Prompt, observation: Observation) -> str:
     """Everything the template may write before an episode's first answer: system message, tools, first message."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    shown = prompt.show(observation, None) if hasattr(prompt, "show") else Shown(prompt.system)
-    tools = list(observation.tools) if shown.system != prompt.system else None
+    shown: Shown = prompt.show(observation, None) if hasattr(prompt, "show") else Shown(prompt.system)
+    tools: Any = list(observation.tools) if shown.system != prompt.system else None
     said = {"system": shown.system, "user": prompt.first(observation)}
     chat = [{"role": role, "content": words} for role, words in said.items() if words]
     rendered, _ = render_jinja_template([chat], tools=tools, chat_template=CHAT_TEMPLATE)

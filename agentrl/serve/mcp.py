@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentrl.config import Entry
-from agentrl.env import Env, Slot, panels
+from agentrl.env import Env, EnvironmentFile, Slot, panel_tasks
 from agentrl.tool import action as tool_action
 from agentrl.tool import function_of
 from agentrl.types import EnvFault, Observation, StepResult, Task
@@ -21,7 +21,7 @@ NEW, ANSWER, ACT = "new_task", "final_answer", "act"
 class McpTable:
     """One instance of an environment, and the episode that is played on it."""
 
-    def __init__(self, entry: Entry, task: Task) -> None:
+    def __init__(self, entry: Entry[EnvironmentFile], task: Task) -> None:
         self.entry, self.task = entry, task
         self._slot = Slot(self._make, None, 600.0)
         try:
@@ -34,7 +34,7 @@ class McpTable:
             raise ValueError(f"{entry.name} has a tool named {min(taken)!r}, as one of this server's: rename it")
 
     def _make(self) -> Env:
-        env: Env = self.entry.module.make(self.entry.config)
+        env: Env = self.entry.hooks.make(self.entry.config)
         return env
 
     def tools(self) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ class McpTable:
 
     def begin(self, key: str | None) -> str:
         """A new episode; its first message."""
-        self.task = panels.panel(self.entry, [key])[0] if key else self.task
+        self.task = panel_tasks(self.entry, [key])[0] if key else self.task
         self.seen, self.over = self._slot.reset(self.task), False
         return self.shown()
 

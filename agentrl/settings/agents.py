@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, Field
 
 from agentrl.config import Entry, merge, resolve, validate
-from agentrl.env import Limits, Prompt
-from agentrl.env import hooks as world
+from agentrl.env import EnvironmentFile, Limits, Prompt, prompt_of
 from agentrl.model.sections import ModelConfig
-from agentrl.rollout import Agent
+from agentrl.rollout import Agent, ContextPolicy
 from agentrl.trainer.sections import OptimConfig
 
 POLICY = "policy"  # whose weights are [model]'s
@@ -51,13 +50,13 @@ class Plan(NamedTuple):
     clone_optim: OptimConfig
 
 
-def agent_sections(env: Entry, given: Mapping[str, Mapping[str, Any]]) -> dict[str, AgentSection]:
+def agent_sections(env: Entry[EnvironmentFile], given: Mapping[str, Mapping[str, Any]]) -> dict[str, AgentSection]:
     """The recipe's sections over those that the environment proposes.
 
     Raises:
         ValueError: a key or value is wrong, or an agent has nothing to play.
     """
-    proposed = env.module.agents(env.config) if hasattr(env.module, "agents") else {}
+    proposed = {} if env.hooks.agents is None else env.hooks.agents(env.config)
     whole = merge(proposed, given)
     found = {name: validate(AgentSection, table, f"agents.{name}") for name, table in whole.items()}
     for name, section in found.items():
@@ -69,7 +68,11 @@ def agent_sections(env: Entry, given: Mapping[str, Mapping[str, Any]]) -> dict[s
 
 
 def resolve_agents(
-    env: Entry, context: Entry, limits: Limits, expert: str, chosen: Mapping[str, AgentSection]
+    env: Entry[EnvironmentFile],
+    context: Entry[ContextPolicy],
+    limits: Limits,
+    expert: str,
+    chosen: Mapping[str, AgentSection],
 ) -> dict[str, Agent]:
     """Every agent by name, the one that tasks are given to first."""
     main = chosen.get(MAIN, AgentSection())
@@ -88,8 +91,8 @@ def resolve_agents(
     }
     for called, section in chosen.items():
         if called != MAIN:
-            own = resolve("envs", section.env, f"agents.{called}.env")
-            chat = resolve("context", section.context, f"agents.{called}.context")
+            own = resolve(EnvironmentFile, section.env, f"agents.{called}.env")
+            chat = resolve(ContextPolicy, section.context, f"agents.{called}.context")
             agents[called] = Agent(
                 name=called,
                 policy=section.policy,
@@ -103,13 +106,10 @@ def resolve_agents(
     return agents
 
 
-def agent_prompt(env: Entry, context: Entry) -> Prompt:
+def agent_prompt(env: Entry[EnvironmentFile], context: Entry[ContextPolicy]) -> Prompt:
     """How an environment speaks to a model under a context policy."""
-    own = world.words(env)
-    if not hasattr(context.module, "speak"):
-        return own
-    spoken: Prompt = context.module.speak(context.config, own)
-    return spoken
+    own = prompt_of(env)
+    return own if context.hooks.speak is None else context.hooks.speak(context.config, own)
 
 
 def policy_plans(

@@ -5,29 +5,43 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.config import Entry, merge, override, resolve, validate
-from agentrl.credit import resolve_rewards
-from agentrl.env import hooks as world
+from agentrl.credit import CreditMethod, RewardTransform, resolve_rewards
+from agentrl.engines import EngineFile
+from agentrl.env import EnvironmentFile, check_expert
 from agentrl.files import read_toml
-from agentrl.settings import agents
-from agentrl.settings import requirements as needs
+from agentrl.loss import Loss
+from agentrl.rollout import ContextPolicy, RolloutMethod, SamplerFile
+from agentrl.settings import agents, old_keys, requirements
 from agentrl.settings.sections import MANY, Tables
+from agentrl.trainer import RegularizerFile
 from agentrl.trainer.sections import OptimConfig
 
 
 class Settings:
-    """A resolved configuration: typed sections, and the catalogue entries that six of them name."""
+    """A resolved configuration: typed sections, and the catalogue entries that they name. No torch is imported.
+
+    Attributes:
+        tables: the typed sections.
+        notes: what a user should know of the configuration, such as keys of an older version.
+    """
 
     def __init__(self, tables: Mapping[str, Any]) -> None:
         """Raises ValueError naming the key, the value and the nearest valid key."""
-        self.tables = validate(Tables, tables)
-        self.env: Entry = resolve("envs", self.tables.env, "env")
-        self.eval_env: Entry = resolve("envs", merge(self.tables.env, self.tables.eval.env), "eval.env")
-        self.context: Entry = resolve("context", self.tables.context)
-        self.sampler: Entry = resolve("sampler", self.tables.sampler)
-        self.rollout: Entry = resolve("rollout", self.tables.rollout)
-        self.reward: tuple[Entry, ...] = resolve_rewards(self.tables.reward)
-        self.credit: Entry = resolve("credit", self.tables.credit)
-        self.loss: Entry = resolve("loss", self.tables.loss)
+        upgraded, self.notes = old_keys.upgrade(tables)
+        self.tables = validate(Tables, upgraded)
+        self.env = resolve(EnvironmentFile, self.tables.env, "env")
+        self.eval_env = resolve(EnvironmentFile, merge(self.tables.env, self.tables.eval.env), "eval.env")
+        self.engine = resolve(EngineFile, {"name": "hf", **self.tables.engine})
+        self.context = resolve(ContextPolicy, self.tables.context)
+        self.sampler = resolve(SamplerFile, self.tables.sampler)
+        self.rollout = resolve(RolloutMethod, self.tables.rollout)
+        self.reward: tuple[Entry[RewardTransform], ...] = resolve_rewards(self.tables.reward)
+        self.credit = resolve(CreditMethod, self.tables.credit)
+        self.loss = resolve(Loss, self.tables.loss)
+        self.regularizers = tuple(
+            resolve(RegularizerFile, table, f"update.regularizers.{place}")
+            for place, table in enumerate(self.tables.update.regularizers)
+        )
         self.clone_optim: OptimConfig = validate(
             OptimConfig, merge(self.tables.optim.model_dump(), self.tables.warmup.optim), "warmup.optim"
         )
@@ -49,19 +63,25 @@ class Settings:
         if tables.warmup.updates or tables.model.new is not None:
             for name, agent in self.agents.items():
                 where = f"agents.{name}.expert" if name in self.sections and name != agents.MAIN else "warmup.expert"
-                world.check_expert(agent.env, agent.expert, where)
+                check_expert(agent.env, agent.expert, where)
+        if not self.engine.hooks.weights:
+            raise ValueError(
+                f"engine.name={self.engine.name} generates with weights of its own, which a run cannot train: choose "
+                "engine.name=hf (an endpoint is evaluated with agentrl eval ENV --policy openai:MODEL)"
+            )
         if not any(agent.trained for agent in self.agents.values()):
             raise ValueError("no agent is trained: set trained=true for one of [agents]")
         if tables.run.iterations:
-            fillers = (self.env.module, self.rollout.module, self.context.module)
-            needs.check_columns(self.credit.module, tables.critic, *fillers)
-            needs.check_agents(self.credit.module, len(self.agents))
+            own = requirements.fillers(self.credit, self.context, self.env)
+            filled = requirements.filled_columns(tables.critic, self.rollout.hooks, own)
+            requirements.check_columns(self.credit.hooks, filled)
+            requirements.check_agents(self.credit.hooks, len(self.agents))
             self._check_rollout()
 
     def _check_rollout(self) -> None:
         """What the rollout method and other sections must agree on."""
-        tables, fills, name = self.tables, getattr(self.rollout.module, "FILLS", ()), self.rollout.name
-        episodes = tables.batch.tasks * self.rollout.module.leaves(self.rollout.config, tables.batch.copies)
+        tables, fills, name = self.tables, self.rollout.hooks.fills, self.rollout.name
+        episodes = tables.batch.tasks * self.rollout.hooks.leaves(self.rollout.config, tables.batch.copies)
         if episodes > MANY:
             raise ValueError(f"rollout.name={name} makes {episodes} episodes an iteration, at most {MANY}")
         if "value" in fills and tables.critic.model != "none":
@@ -70,7 +90,7 @@ class Settings:
             )
         if "tree" not in fills:
             return
-        if getattr(self.credit.module, "ON", "chains") == "tokens" or getattr(self.credit.config, "per_token", False):
+        if self.credit.hooks.per_token(self.credit.config):
             raise ValueError(
                 f"credit.name={self.credit.name} gives credit per token, and the steps of rollout.name={name} branch: "
                 "choose a credit method that works per step, or rollout.name=chain"
@@ -93,11 +113,12 @@ class Settings:
     def dump(self) -> dict[str, Any]:
         """Every section with every default written out, as plain TOML values (None left out)."""
         values = self.tables.model_dump(mode="json")
-        for name in ("env", "context", "sampler", "rollout", "credit", "loss"):
-            entry: Entry = getattr(self, name)
+        for name in ("env", "engine", "context", "sampler", "rollout", "credit", "loss"):
+            entry: Entry[Any] = getattr(self, name)
             values[name] = entry.dump()
         values["agents"] = {name: section.model_dump(mode="json") for name, section in self.sections.items()}
         reward = [entry.dump() for entry in self.reward]
+        values["update"]["regularizers"] = [entry.dump() for entry in self.regularizers]
         values["reward"] = reward if isinstance(self.tables.reward, list) else dict(*reward)
         plain: dict[str, Any] = _without_none(values)
         return plain

@@ -1,17 +1,17 @@
-"""Which columns a run fills: a credit method that wants another one says so before anything is played.
+"""What a credit method needs of the rest of a recipe, checked before anything is played.
 
-Beyond the columns every step has, a critic fills some, `agentrl.trainer.gold_answer` those of an environment that knows
-its answers, `agentrl.trainer.prompt_values` those of a credit method that keeps a `Tracker`; a rollout method names its
-own in `FILLS`, and so does a context policy in whose answers `agentrl.algorithms._subgoals` finds them.
+Beyond the columns that every step has, a critic fills some, a rollout method names its own in `FILLS`, and the fillers
+of the credit method and of the context policy (`agentrl.graph.Filler`) name theirs; an environment that knows its
+answers (`gold`) has those of `agentrl.credit.GoldAnswer`.
 """
 
 from collections.abc import Iterator
-from types import ModuleType
 
-from agentrl.credit import name_of
-from agentrl.graph import COLUMNS
-from agentrl.trainer import gold_answer as gold
-from agentrl.trainer import prompt_values as stream
+from agentrl.config import Entry
+from agentrl.credit import CreditMethod, GoldAnswer
+from agentrl.env import EnvironmentFile
+from agentrl.graph import COLUMNS, Filler
+from agentrl.rollout import ContextPolicy, RolloutMethod
 from agentrl.trainer.sections import CriticConfig
 
 HOW = {
@@ -25,7 +25,21 @@ HOW = {
 }
 
 
-def filled_columns(critic: CriticConfig, *modules: ModuleType) -> set[str]:
+def fillers(
+    credit: Entry[CreditMethod], context: Entry[ContextPolicy], env: Entry[EnvironmentFile]
+) -> dict[str, Filler]:
+    """The fillers that a run needs, new, by the name under which checkpoints keep their state."""
+    found: dict[str, Filler] = {}
+    if credit.hooks.filler is not None:
+        found[f"credit/{credit.hooks.label}"] = credit.hooks.filler(credit.config)
+    if env.hooks.gold is not None and {*GoldAnswer.fills} & {*wanted_columns(credit.hooks)}:
+        found["gold_answer"] = GoldAnswer()
+    if context.hooks.filler is not None:
+        found[f"context/{context.hooks.label}"] = context.hooks.filler(context.config)
+    return found
+
+
+def filled_columns(critic: CriticConfig, rollout: RolloutMethod, own: dict[str, Filler]) -> set[str]:
     """Names of the columns a run's steps have when credit is given.
 
     Every step has a `tree`, but it tells nothing where each chain is a tree of its own.
@@ -35,38 +49,35 @@ def filled_columns(critic: CriticConfig, *modules: ModuleType) -> set[str]:
         columns |= {"value", "next_value"}
         columns |= {"token_value"} if critic.at == "token" else set()
         columns |= {"value_high"} if critic.high else set()
-    for module in modules:
-        columns |= set(getattr(module, "FILLS", ()))
-        columns |= set(gold.FILLS) if hasattr(module, "gold") else set()
-        columns |= set(stream.FILLS) if hasattr(module, "Tracker") else set()
+    columns |= {*rollout.fills}
+    for filler in own.values():
+        columns |= {*filler.fills}
     return columns
 
 
-def wanted_columns(method: ModuleType) -> Iterator[str]:
+def wanted_columns(method: CreditMethod) -> Iterator[str]:
     """Columns a credit method cannot do without."""
-    yield from getattr(method, "NEEDS", ())
-    yield from getattr(method, "READS", ())
+    yield from method.needs
+    yield from method.reads
 
 
-def check_agents(method: ModuleType, agents: int) -> None:
+def check_agents(method: CreditMethod, agents: int) -> None:
     """Raise ValueError if a run of so many agents trains with a method about agents that are called (`CALLS`)."""
-    if agents == 1 and getattr(method, "CALLS", False):
+    if agents == 1 and method.called_agents:
         raise ValueError(
-            f"credit.name={name_of(method)} is for agents that call others, and this recipe has one agent: take an "
+            f"credit.name={method.label} is for agents that call others, and this recipe has one agent: take an "
             "environment that sends errands, such as deep_research, or credit.name=grpo"
         )
 
 
-def check_columns(method: ModuleType, critic: CriticConfig, *modules: ModuleType) -> None:
+def check_columns(method: CreditMethod, has: set[str]) -> None:
     """Raise ValueError if no part of the run fills a column that its credit method reads.
 
     Args:
         method: the credit method.
-        critic: the run's critic.
-        modules: the other entries that may fill columns: environment, rollout method, context policy.
+        has: see `filled_columns`.
     """
-    has = filled_columns(critic, method, *modules)
     for name in wanted_columns(method):
         if name not in has:
             how = HOW.get(name, "no part of this recipe fills it; `agentrl credit` takes steps that have it")
-            raise ValueError(f"credit.name={name_of(method)} needs the column {name!r}: {how}")
+            raise ValueError(f"credit.name={method.label} needs the column {name!r}: {how}")

@@ -45,16 +45,6 @@ class RunSection(Section):
         return name
 
 
-class EngineSection(Section):
-    """max_slots: sequences whose KV cache is kept. max_context: tokens a sequence may have. actions: free text, or
-    restricted to the admissible actions by a token trie (the masked distribution is the behaviour distribution)."""
-
-    name: Literal["hf"] = "hf"
-    max_slots: int = Field(256, ge=1)
-    max_context: int = Field(1024, ge=8)
-    actions: Literal["free", "admissible"] = "free"
-
-
 class BatchSection(Section):
     """tasks: groups an iteration. copies: chains a group, as [rollout] takes them (`tree` counts its own roots).
 
@@ -126,7 +116,7 @@ class Tables(Section):
     env: dict[str, Any]
     eval: EvalSection = EvalSection()
     model: ModelConfig
-    engine: EngineSection = EngineSection()
+    engine: dict[str, Any] = Field(default_factory=lambda: {"name": "hf"})
     sampling: Sampling = Sampling()
     context: dict[str, Any] = Field(default_factory=lambda: {"name": "full"})
     limits: Limits = Limits()

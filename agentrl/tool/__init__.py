@@ -17,7 +17,7 @@ from agentrl.tool.calls import (
 from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, open_runner, without_infra_error
 from agentrl.tool.code_text import Convention, describe_code, fenced_code, with_print
 from agentrl.tool.coroutines import run_all, settled, shared_loop
-from agentrl.tool.protocol import Tool, Toolbox, ToolError, ToolFault
+from agentrl.tool.protocol import Tool, Toolbox, ToolError, ToolFault, ToolFile
 from agentrl.tool.random_calls import random_action
 from agentrl.tool.retrieval import Form, Passage, Retriever, write_passages
 from agentrl.tool.schema import ToolSpec, as_words, inlined, tool_spec, tool_specs
@@ -38,6 +38,7 @@ __all__ = [
     "Tool",
     "ToolError",
     "ToolFault",
+    "ToolFile",
     "ToolSpec",
     "Toolbox",
     "Turn",

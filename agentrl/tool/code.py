@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from agentrl.config import resolve
-from agentrl.tool.protocol import ToolFault
+from agentrl.tool.protocol import ToolFault, ToolFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +105,10 @@ def open_runner(section: Mapping[str, Any], where: str = "sandbox") -> CodeRunne
     Raises:
         ValueError: no such tool, one that cannot run code, or no sandbox that holds on this machine.
     """
-    entry = resolve("tools", section, where)
-    if not hasattr(entry.module, "runner"):
+    entry = resolve(ToolFile, section, where)
+    if entry.hooks.runner is None:
         raise ValueError(f"{where}.name = {entry.name!r} runs no code: take python_sandbox, e2b or sandbox_fusion")
-    runner: CodeRunner = entry.module.runner(entry.config)
+    runner: CodeRunner = entry.hooks.runner(entry.config)
     return runner
 
 

@@ -1,5 +1,7 @@
 """What a tool is. A catalogue file in `tools/` offers a frozen `Config` and `make(config) -> Tool` (or `Toolbox`).
 
+A file that can run code also offers `runner(config) -> CodeRunner` (`agentrl.tool.code`).
+
 The signature and docstring of `__call__` become the JSON schema a model sees; an exception becomes a message the model
 can read, with status `tool_error`. `async def __call__` is a tool that waits: several of its calls run at once.
 
@@ -8,8 +10,11 @@ begins, closed (`close()`, where it has one) with the instance. A tool without `
 by all its episodes, so it must be safe to call from several threads.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+from agentrl.catalogue import CatalogueFile, hook
 
 if TYPE_CHECKING:
     from agentrl.tool.schema import ToolSpec
@@ -46,3 +51,13 @@ class ToolFault(RuntimeError):
     A `ToolEnv`, and any environment that uses tools, lets it through: the episode is retried, then `env_error`, and is
     never scored. Every other exception of a tool becomes a message the model can read.
     """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolFile(CatalogueFile):
+    """The file of a tool; see the module."""
+
+    KIND: ClassVar[str] = "tools"
+
+    make: Callable[[Any], Any] = hook(help="(config) -> Tool or Toolbox")
+    runner: Callable[[Any], Any] | None = hook("", "(config) -> CodeRunner, of a tool that runs code", None)

@@ -80,7 +80,7 @@ def environment(
         name=name,
     )
     setup.sourced_functions()
-    return Hooks(config, setup.make, setup.tasks, setup.prompt)
+    return Hooks(config, Make(setup), setup.tasks, setup.prompt)
 
 
 def _with_defaults(config: type[ToolConfig], defaults: Mapping[str, Any], module: str) -> type[ToolConfig]:
@@ -122,6 +122,17 @@ class _Environment(Setup):
             keep_text=self.wants_texts,
             show=config.show_tools,
         )
+
+
+class Make:
+    """The hook `make`: makes instances, and holds the setup by which a worker process finds it again."""
+
+    def __init__(self, setup: _Environment) -> None:
+        self.setup, self.waits = setup, setup.waits
+
+    def __call__(self, config: ToolConfig) -> ToolEnv:
+        """One instance."""
+        return self.setup.make(config)
 
 
 def vars_of(setup: Setup) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, field_validator
 
 from agentrl.config import merge, resolve
-from agentrl.tool import Toolbox, ToolSpec, calls, tool_spec, tool_specs
+from agentrl.tool import Toolbox, ToolFile, ToolSpec, calls, tool_spec, tool_specs
 from agentrl.tool_env.rewards import TERMINAL, is_reward, pick, signal_of, takes
 from agentrl.tool_env.rows import Row, read_rows
 from agentrl.tool_env.tasks import RowTasks, Split
@@ -191,7 +191,7 @@ class Setup:
 
 
 def _bound_setup(module: str) -> Setup:
-    setup: Setup = importlib.import_module(module).make.__self__
+    setup: Setup = importlib.import_module(module).make.setup
     return setup
 
 
@@ -223,8 +223,8 @@ def _of_catalogue(source: str | Mapping[str, Any], config: ToolConfig, own: list
     section = merge(section, config.tools.get(str(section.get("name")), {}))
     made = _shared(json.dumps(section, sort_keys=True))
     if hasattr(made, "reset"):
-        entry = resolve("tools", section, f"tool {section.get('name')}")
-        made = entry.module.make(entry.config)
+        entry = resolve(ToolFile, section, f"tool {section.get('name')}")
+        made = entry.hooks.make(entry.config)
         own.append(made)
     return list(made.specs()) if isinstance(made, Toolbox) else [tool_spec(made)]
 
@@ -240,5 +240,5 @@ def _shared(section: str) -> Any:
 @functools.cache
 def _made(section: str) -> Any:
     options = json.loads(section)
-    entry = resolve("tools", options, f"tool {options.get('name')}")
-    return entry.module.make(entry.config)
+    entry = resolve(ToolFile, options, f"tool {options.get('name')}")
+    return entry.hooks.make(entry.config)

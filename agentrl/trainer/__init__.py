@@ -4,24 +4,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrl.trainer.annotation import Annotated, Annotator, annotate
+    from agentrl.trainer.annotation import Annotated, annotate
     from agentrl.trainer.cloning import clone
     from agentrl.trainer.critic import critic_maker, trunk_gradient
-    from agentrl.trainer.gold_answer import Gold
     from agentrl.trainer.kl_reward import charge_kl
     from agentrl.trainer.learner import Learner
     from agentrl.trainer.policy_update import update
-    from agentrl.trainer.prompt_values import Stream
+    from agentrl.trainer.regularizer import Moment, Regularizer, RegularizerFile, Regularizers
     from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
 
 __all__ = [
     "Annotated",
-    "Annotator",
     "CriticConfig",
-    "Gold",
     "Learner",
+    "Moment",
     "OptimConfig",
-    "Stream",
+    "Regularizer",
+    "RegularizerFile",
+    "Regularizers",
     "UpdateConfig",
     "annotate",
     "charge_kl",
@@ -33,12 +33,13 @@ __all__ = [
 
 _HOME = {
     "Annotated": "agentrl.trainer.annotation",
-    "Annotator": "agentrl.trainer.annotation",
     "CriticConfig": "agentrl.trainer.sections",
-    "Gold": "agentrl.trainer.gold_answer",
     "Learner": "agentrl.trainer.learner",
+    "Moment": "agentrl.trainer.regularizer",
     "OptimConfig": "agentrl.trainer.sections",
-    "Stream": "agentrl.trainer.prompt_values",
+    "Regularizer": "agentrl.trainer.regularizer",
+    "RegularizerFile": "agentrl.trainer.regularizer",
+    "Regularizers": "agentrl.trainer.regularizer",
     "UpdateConfig": "agentrl.trainer.sections",
     "annotate": "agentrl.trainer.annotation",
     "charge_kl": "agentrl.trainer.kl_reward",

@@ -6,13 +6,14 @@ from the trainer's, and, where they differ, a truncated importance correction of
 (Espeholt et al., arXiv:1802.01561, cap c of Eq. 1, per token).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from agentrl.graph import PROBE, StepGraph, Tokens, decisions, token_rows
+from agentrl.chat import Chat
+from agentrl.graph import PROBE, Filler, StepGraph, Tokens, decisions, token_rows
 from agentrl.model import Network, microbatches, pack, token_stats
 from agentrl.trainer.learner import Learner
 from agentrl.trainer.sections import UpdateConfig
@@ -27,13 +28,27 @@ class Annotated(NamedTuple):
     metrics: dict[str, float]
 
 
-class Annotator(Protocol):
-    """What fills more columns, such as `agentrl.trainer.gold_answer.Gold` and
-    `agentrl.trainer.prompt_values.Stream`."""
+class Reader:
+    """A learner's policy as fillers see it (`agentrl.graph.PolicyReader`).
 
-    def columns(self, graph: StepGraph, learner: Learner, max_tokens: int) -> Mapping[str, np.ndarray]:
-        """The columns by name, each [N] or [S]."""
-        ...
+    Args:
+        learner: whose policy.
+        temperature: of the sampling.
+        max_tokens: packed tokens of a forward pass.
+    """
+
+    def __init__(self, learner: Learner, temperature: float, max_tokens: int) -> None:
+        self._learner, self._temperature, self._max_tokens = learner, temperature, max_tokens
+        self.tokenizer = learner.tokenizer
+
+    def encode(self, text: str) -> np.ndarray:
+        """[T] int64 ids of a text."""
+        return Chat(self.tokenizer).encode_plain(text)
+
+    def logprobs(self, tokens: Tokens, rows: np.ndarray, *, temperature: float | None = None) -> np.ndarray:
+        """[S] float64 nats under the policy as it is now; NaN off the sampled tokens of `rows`."""
+        chosen = self._temperature if temperature is None else temperature
+        return logprobs(self._learner.network, tokens, rows, temperature=chosen, max_tokens=self._max_tokens)
 
 
 def annotate(
@@ -41,11 +56,11 @@ def annotate(
     learner: Learner,
     config: UpdateConfig,
     temperature: float,
-    annotators: Sequence[Annotator] = (),
+    fillers: Sequence[Filler] = (),
     mine: np.ndarray | None = None,
 ) -> Annotated:
     """Add `old_logprob`, `importance` and, with a KL term, `ref_logprob`: each [S] float64; and a critic's values,
-    and what the `annotators` fill.
+    and what the `fillers` fill.
 
     Rows that cannot be trained (probes, ended by an environment error) keep the engine's log-probs. At
     temperature 0 (greedy) log-probs are those of temperature 1, as the engine's are.
@@ -55,7 +70,7 @@ def annotate(
         learner: the policy of the steps `mine`.
         config: of the update.
         temperature: of the sampling.
-        annotators: what else to fill.
+        fillers: what else to fill.
         mine: [N] bool; with several policies each annotates its own steps, and what others filled stays.
     """
     assert graph.tokens is not None, "annotation needs tokens"
@@ -85,8 +100,9 @@ def annotate(
     if mine is not None:
         columns = {name: _mine(graph, mine, name, column) for name, column in columns.items()}
     graph = graph.with_columns(**columns)
-    for annotator in annotators:
-        graph = graph.with_columns(**annotator.columns(graph, learner, config.max_tokens))
+    for filler in fillers:
+        reader = Reader(learner, temperature, config.max_tokens)
+        graph = graph.with_columns(**filler.columns(graph, reader))
     return Annotated(graph, metrics)
 
 

@@ -23,8 +23,8 @@ from agentrl.graph import StepGraph, Tokens, first_sampled, forked, token_rows
 from agentrl.model import Batch, Network, load_model, microbatches, network, pack
 from agentrl.model.sections import ModelConfig
 from agentrl.trainer.float32_masters import HALF
+from agentrl.trainer.loss_terms import value_loss
 from agentrl.trainer.minibatch import split
-from agentrl.trainer.regularizers import value_loss
 from agentrl.trainer.sections import CriticConfig
 from agentrl.trainer.values import Targets, with_tails
 

@@ -5,7 +5,7 @@ import torch
 
 from agentrl.graph import StepGraph, decisions, token_rows, tree_down
 from agentrl.trainer.annotation import Annotated, trained_rows
-from agentrl.trainer.regularizers import kl_term
+from agentrl.trainer.loss_terms import kl_term
 from agentrl.trainer.sections import UpdateConfig
 
 

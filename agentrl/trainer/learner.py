@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from agentrl.model import Network, Sharing, network
 from agentrl.trainer.critic import Critic
-from agentrl.trainer.entropy_band import PastEntropy
 from agentrl.trainer.float32_masters import Masters
 from agentrl.trainer.sections import OptimConfig
 
@@ -87,7 +86,6 @@ class Learner:
         With an adapter the reference stays the model below it.
         """
         self.optim, self.total_updates, self.updates, self.spent = optim, updates, 0, 0.0
-        self.past_entropy = PastEntropy()
         if self._masters is not None:
             self._masters.close()
         self._masters = Masters(self.network.model)
@@ -149,7 +147,6 @@ class Learner:
             "optim": self.optim.model_dump(mode="json"),
             "updates": self.updates,
             "total_updates": self.total_updates,
-            "past_entropy": self.past_entropy.state_dict(),
             "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "masters": self._masters.state() if self._masters else [],
             "reference": None if self._reference is None else self._reference.model.state_dict(),
@@ -164,7 +161,6 @@ class Learner:
         """
         self.restart(OptimConfig.model_validate(state["optim"]), state["total_updates"])
         self.updates = state["updates"]
-        self.past_entropy.load_state_dict(state.get("past_entropy", {}))
         try:
             for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
                 optimiser.load_state_dict(saved)

@@ -1,5 +1,4 @@
-"""The policy update and behaviour cloning: packed forward passes, one loss a token, sums over the whole
-mini-batch.
+"""The policy update: packed forward passes, one loss per token, sums over the whole mini-batch.
 
 The loss of a mini-batch is sum over decisions of a * (P * l(u, +1) + M * l(u, -1) + W * (KL - entropy bonus)), where a
 is the aggregation weight over the whole mini-batch (`agentrl.trainer.path_weights.aggregation_weights`) and P, M, W are
@@ -8,23 +7,22 @@ branched graph, ratios and means over whole episodes are taken path by path (`ag
 tree's paths after one forward pass.
 """
 
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from agentrl.config import Entry
 from agentrl.credit import Credit
 from agentrl.graph import StepGraph
-from agentrl.loss import LossInputs, LossOutput
+from agentrl.loss import Loss, LossInputs, LossOutput
 from agentrl.model import TokenStats
 from agentrl.trainer.descent import Terms, Work, column_like, counted_copies, descend
-from agentrl.trainer.entropy_band import EpoTerm
 from agentrl.trainer.learner import Learner
+from agentrl.trainer.loss_terms import kl_term
 from agentrl.trainer.path_weights import Copies, Spread, roots
-from agentrl.trainer.regularizers import kl_term, likelihood_guard
+from agentrl.trainer.regularizer import Moment, Regularizers, Term
 from agentrl.trainer.sections import UpdateConfig
 from agentrl.types import Status
 
@@ -34,21 +32,21 @@ def update(
     graph: StepGraph,
     credit: Credit,
     config: UpdateConfig,
-    loss: ModuleType,
-    loss_config: Any,
+    loss: Entry[Loss],
     *,
     temperature: float,
     seed: int = 0,
+    regularizers: Regularizers | None = None,
     beside: Callable[[np.ndarray], None] | None = None,
 ) -> dict[str, float]:
     """Policy-gradient update of the learner on an annotated graph.
 
     Args:
-        loss: a file of `algorithms/loss`.
-        loss_config: its configuration; one with a true `whole_episodes` gets an episode's tokens in one
-            micro-batch.
+        loss: an entry of `algorithms/loss`; one whose configuration has a true `whole_episodes` gets an episode's
+            tokens in one micro-batch.
         temperature: of the sampling; 0 (greedy) counts as 1, as in the engine.
         seed: of the order of mini-batches and of dropout.
+        regularizers: terms beside the policy loss; None for none.
         beside: called with a mini-batch's rows before its optimiser step, to add a gradient of its own (a critic on
             the policy's trunk).
 
@@ -58,25 +56,24 @@ def update(
     trained = credit.assigned & (graph.valid | config.train_invalid)  # [N]
     if not config.train_unfinished:
         trained = trained & ~unfinished(graph)
-    whole_episodes = getattr(loss_config, "whole_episodes", False)
+    whole_episodes = getattr(loss.config, "whole_episodes", False)
+    regularizers = regularizers or Regularizers()
     copies = counted_copies(graph, credit, graph.weight * trained, config, whole_episodes)
-    epo = None
-    if config.epo.coef:
-        epo = EpoTerm(config.epo, learner.past_entropy, graph.turn[copies.row], learner.updates, learner.total_updates)
+    added = regularizers.begin(Moment(graph.turn[copies.row], learner.updates, learner.total_updates))
     work = Work(
         graph=graph,
         rows=np.flatnonzero(graph.weight * credit.weight * trained > 0),
-        active=_active(graph, credit, config, loss),
+        active=_active(graph, credit, config, loss, len(regularizers) > 0),
         copies=copies,
-        terms=_policy_terms(graph, credit, config, loss, loss_config, epo),
-        entropy="gradient" if config.entropy_coef or config.epo.coef else "value",
+        terms=_policy_terms(graph, credit, config, loss, added),
+        entropy="gradient" if config.entropy_coef or regularizers.entropy else "value",
         temperature=temperature or 1.0,
         whole=roots(graph.parent) if whole_episodes else None,
         beside=beside,
     )
     metrics = descend(learner, work, config, config.epochs, config.minibatches, seed)
-    if epo is not None:
-        epo.remember()
+    for term in added:
+        term.finish()
     idle = float((~work.active[work.rows]).sum())
     return {**metrics, "dropped_rows": float(len(graph) - len(work.rows)), "idle_rows": idle}
 
@@ -88,15 +85,13 @@ def unfinished(graph: StepGraph) -> np.ndarray:
     return rows
 
 
-def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: ModuleType) -> np.ndarray:
-    """[N] bool, rows that can have a gradient: where no other term asks for them, steps without credit need
-    no pass.
+def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: Entry[Loss], regularized: bool) -> np.ndarray:
+    """[N] bool, rows that can have a gradient: where no other term asks for them, steps without credit need no pass.
 
-    They still count in every denominator. A loss file says `ZERO_WITHOUT_CREDIT = True` if it is 0 at P = M =
-    0.
+    They still count in every denominator. A loss file says `ZERO_WITHOUT_CREDIT = True` if it is 0 at P = M = 0.
     """
-    others = config.kl_loss_coef or config.entropy_coef or config.epo.coef or config.llds.coef
-    idle_allowed = getattr(loss, "ZERO_WITHOUT_CREDIT", False) and not others
+    others = config.kl_loss_coef or config.entropy_coef or regularized
+    idle_allowed = loss.hooks.zero_without_credit and not others
     if not idle_allowed or credit.token_advantage is not None:
         return np.ones(len(graph), bool)
     return (credit.positive > 0) | (credit.negative > 0)
@@ -106,9 +101,8 @@ def _policy_terms(
     graph: StepGraph,
     credit: Credit,
     config: UpdateConfig,
-    loss: ModuleType,
-    loss_config: Any,
-    epo: EpoTerm | None,
+    loss: Entry[Loss],
+    added: Sequence[Term],
 ) -> Callable[[TokenStats, np.ndarray, Spread, Copies], Terms]:
     """The loss of each target from its log-prob: policy gradient and regularisers."""
     importance = graph.columns.get("importance")  # [S]
@@ -139,14 +133,13 @@ def _policy_terms(
             step=torch.from_numpy(on.copy).to(stats.logprob.device),
             path=torch.from_numpy(copies.path[on.copy]).to(stats.logprob.device),
         )
-        policy: LossOutput = loss.loss(inputs, loss_config)
-        return _with_penalties(inputs, policy, config, epo)
+        return _with_penalties(inputs, loss.hooks.loss(inputs, loss.config), config, added)
 
     return terms
 
 
-def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig, epo: EpoTerm | None) -> Terms:
-    """Add KL, entropy bonus and the other regularisers, which the step's W multiplies."""
+def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig, added: Sequence[Term]) -> Terms:
+    """Add KL, entropy bonus and the regularizers, which the step's W multiplies."""
     per_token, logged = policy.per_token, dict(policy.metrics)
     if inputs.ref_logprob is not None:
         kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [K]
@@ -154,12 +147,8 @@ def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig
         logged["kl_ref"] = kl.detach()
     if config.entropy_coef and inputs.entropy is not None:
         per_token = per_token - config.entropy_coef * inputs.weight * inputs.entropy
-    if epo is not None:
-        term = epo(inputs)
-        per_token = per_token + term.per_token
-        logged["epo_band"] = term.band
-    if config.llds.coef:
-        fell = likelihood_guard(inputs.logprob, inputs.old_logprob, inputs.positive, inputs.negative, inputs.step)
-        per_token = per_token + config.llds.coef * inputs.weight * fell
-        logged["llds"] = fell.detach()
+    for term in added:
+        output = term(inputs)
+        per_token = per_token + output.per_token
+        logged |= output.metrics
     return Terms(per_token, logged)

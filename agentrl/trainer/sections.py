@@ -1,6 +1,6 @@
 """The sections of a recipe that say how a learner learns; no torch is imported here."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -75,36 +75,7 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     grad_clip: float = Field(1.0, ge=0)
 
 
-class EpoConfig(BaseModel, frozen=True, extra="forbid"):
-    """The loss gains -coef * (entropy - weight * w * band), with `entropy_band` and w from `band_weight`.
-
-    Attributes:
-        coef: of entropy bonus and band together, beside update.entropy_coef; 0 turns both off. The paper's 0.001.
-        weight: of the band inside the term.
-        low, high: the band, as multiples of the mean entropy of past updates at the same turn.
-        penalty: of a token outside the band, or with `differentiable` of a nat outside it.
-        mode: judge each token's entropy, or each step's mean.
-        decay: let w fall over the stage's updates, else w = 1.
-        differentiable: the paper's reading with a gradient; as released the band is a constant.
-    """
-
-    coef: float = Field(0.0, ge=0)
-    weight: float = Field(1.0, ge=0)
-    low: float = Field(0.8, ge=0)
-    high: float = Field(1.2, ge=0)
-    penalty: float = Field(0.1, ge=0)
-    mode: Literal["token", "step"] = "token"
-    decay: bool = True
-    differentiable: bool = False
-
-
 KlForm = Literal["k1", "abs", "k2", "k3"]
-
-
-class LldsConfig(BaseModel, frozen=True, extra="forbid"):
-    """coef: of `likelihood_guard`; 0 turns it off, the paper's is about 0.1."""
-
-    coef: float = Field(0.0, ge=0)
 
 
 Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
@@ -131,7 +102,7 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         importance_cap: cap of the correction for tokens sampled under other log-probs than the trainer's; 0
             for none.
         mismatch_tolerance: nats; below it engine and trainer count as equal and nothing is corrected.
-        epo: EPO's entropy band. llds: LLDS's guard of the likelihood of good answers. Both are off by default.
+        regularizers: entries of `algorithms/regularizer/` with their options, terms beside the policy loss.
     """
 
     kl_coef: float = Field(0.0, ge=0)
@@ -150,8 +121,7 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     old_logprob: Literal["trainer", "engine"] = "trainer"
     importance_cap: float = Field(2.0, ge=0)
     mismatch_tolerance: float = Field(1e-3, ge=0)
-    epo: EpoConfig = EpoConfig()
-    llds: LldsConfig = LldsConfig()
+    regularizers: tuple[dict[str, Any], ...] = ()
 
     @property
     def kl_loss_coef(self) -> float:

@@ -14,7 +14,6 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from agentrl.algorithms._subgoals import FILLS as FILLS
 from agentrl.algorithms._subgoals import Subgoals
 from agentrl.algorithms.context import full
 from agentrl.env import Parsed, Past, Prompt

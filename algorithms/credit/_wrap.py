@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator
 
 from agentrl import catalogue
 from agentrl.config import validate
-from agentrl.credit import Credit, require
+from agentrl.credit import Credit, CreditMethod, require
 from agentrl.graph import StepGraph
 
 
@@ -29,14 +28,13 @@ Numbers = Annotated[tuple[float, ...], BeforeValidator(_split)]
 class Inner(NamedTuple):
     """A method with its options."""
 
-    module: ModuleType
+    method: CreditMethod
     config: Any
 
     def credit(self, graph: StepGraph) -> Credit:
         """The method's credit of chains."""
-        require(self.module, graph)
-        result: Credit = self.module.credit(graph, self.config)
-        return result
+        require(self.method, graph)
+        return self.method.credit(graph, self.config)
 
 
 def inner(name: str, options: Mapping[str, Any]) -> Inner:
@@ -45,12 +43,12 @@ def inner(name: str, options: Mapping[str, Any]) -> Inner:
     Raises:
         ValueError: there is no such method, it does not take these options, or it is not one for chains.
     """
-    module = catalogue.load("credit", name)
-    if getattr(module, "ON", "chains") != "chains":
-        raise ValueError(f"{name} gives credit to {module.ON}, which cannot be combined with credit of chains")
-    config = validate(module.Config, options, name)
-    if getattr(config, "per_token", False):
+    method = catalogue.load(CreditMethod, name)
+    if method.on != "chains":
+        raise ValueError(f"{name} gives credit to {method.on}, which cannot be combined with credit of chains")
+    config = validate(method.config, options, name)
+    if method.per_token(config):
         raise ValueError(
             f"{name} with these options gives credit to tokens, which cannot be combined with that of chains"
         )
-    return Inner(module, config)
+    return Inner(method, config)

@@ -5,14 +5,14 @@ episode's first row is the tracker's estimate *before* the update; A = whiten(sc
 batch of episodes (sample std, (x - mean) / sqrt(variance + 1e-8)); no groups. `Tracker` is the one piece of
 state of the catalogue, and stays outside of credit, which is pure.
 
-A training run keeps the tracker and fills `value` from it (`agentrl.trainer.prompt_values`).
+A training run keeps the tracker and fills `value` from it (`filler`).
 """
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from agentrl.credit import Credit, Options, where
+from agentrl.credit import Credit, Options, PromptValues, where
 from agentrl.graph import StepGraph, whiten
 
 PAPER = "SPO (single stream), arXiv:2509.13232"
@@ -84,3 +84,8 @@ class Tracker:
     def load_state_dict(self, counts: Mapping[str, tuple[float, float]]) -> None:
         """The counterpart of `state_dict`."""
         self._counts = {prompt: (float(alpha), float(beta)) for prompt, (alpha, beta) in counts.items()}
+
+
+def filler(config: Config) -> PromptValues:
+    """What fills `value` and `policy_kl` in a training run, and keeps the counts from one iteration to the next."""
+    return PromptValues(Tracker())

@@ -6,6 +6,7 @@ lists without end work too; a list without such keys is one bin, and then this i
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -63,14 +64,14 @@ class Sampler:
             counts = self._counts.setdefault(bin_of(graph.names["group"][graph.group[row]]), [0.0, 0.0])
             counts[0 if won[row] else 1] += 1.0
 
-    def state(self) -> Mapping[str, object]:
+    def state_dict(self) -> Mapping[str, Any]:
         """For a checkpoint."""
         return {"batch": self._batch, "counts": {k: list(v) for k, v in sorted(self._counts.items())}}
 
-    def restore(self, state: Mapping[str, object]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self._batch = int(state["batch"])  # type: ignore[call-overload]
-        self._counts = {k: list(v) for k, v in state["counts"].items()}  # type: ignore[attr-defined]
+        self._batch = int(state["batch"])
+        self._counts = {k: list(v) for k, v in state["counts"].items()}
 
 
 def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler:

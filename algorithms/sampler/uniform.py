@@ -1,6 +1,7 @@
 """Tasks drawn without replacement, epoch after epoch; from a list without end, simply at random."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -39,13 +40,13 @@ class Sampler:
     def observe(self, graph: StepGraph) -> None:
         """Nothing to learn."""
 
-    def state(self) -> Mapping[str, object]:
+    def state_dict(self) -> Mapping[str, Any]:
         """For a checkpoint."""
         return {"drawn": self._drawn}
 
-    def restore(self, state: Mapping[str, object]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self._drawn = int(state["drawn"])  # type: ignore[call-overload]
+        self._drawn = int(state["drawn"])
 
 
 def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler:

@@ -45,7 +45,7 @@ class Config(ToolConfig, frozen=True):
 def _tool(options: str) -> Callable[[str], str]:
     """The catalogue's calculator, one a process: it keeps no state."""
     entry = resolve("tools", {"name": "calculator", **json.loads(options)}, "env.tools.calculator")
-    made: Callable[[str], str] = entry.module.make(entry.config)
+    made: Callable[[str], str] = entry.hooks.make(entry.config)
     return made
 
 

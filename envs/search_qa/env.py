@@ -182,7 +182,7 @@ _making = threading.Lock()  # threads that ask at once must not each build an in
 @functools.lru_cache(maxsize=8)
 def _tool(options: str) -> Retriever:
     entry = resolve("tools", json.loads(options), "retriever")
-    made = entry.module.make(entry.config)
+    made = entry.hooks.make(entry.config)
     if not isinstance(made, Retriever):
         raise ValueError(f"env.retriever.name = {entry.name!r} is no retriever: it has no search(queries, k)")
     return made

@@ -13,8 +13,7 @@ import pytest
 
 from agentrl.engines import from_word
 from agentrl.engines.openai import Endpoint, EndpointLost, OpenAIPolicy
-from agentrl.env import Limits
-from agentrl.env import hooks as world
+from agentrl.env import Limits, make_pool, tasks_of
 from agentrl.evaluate import evaluate
 from agentrl.evaluate.evaluation import outcome
 from agentrl.rollout import TooManyFaults
@@ -248,21 +247,21 @@ def test_episodes_lost_with_the_endpoint_are_reported_never_scored(serve):
     """Episodes of walk/0 take one turn; the server dies for good after two answers."""
     server = serve(OK, OK, refusal(500))
     on = entry(count=6, goal=1)
-    by = player(on, world.pool(on, "inline"), policy=server.policy(max_retries=0, concurrency=1))
-    report = asyncio.run(evaluate(by, on, world.tasks(on), {}))
+    by = player(on, make_pool(on, "inline"), policy=server.policy(max_retries=0, concurrency=1))
+    report = asyncio.run(evaluate(by, on, tasks_of(on), {}))
     assert [o.ending for o in report.outcomes].count("env_error") == 4
     assert report.summary()["episodes"] == 2 and report.summary()["success_rate"] == 1.0
     assert report.summary()["usage"]["prompt_tokens"] == 20
-    strict = player(on, world.pool(on, "inline"), policy=server.policy(max_retries=0), limits=Limits(fault_share=0.5))
+    strict = player(on, make_pool(on, "inline"), policy=server.policy(max_retries=0), limits=Limits(fault_share=0.5))
     with pytest.raises(TooManyFaults, match=r"on task walk/.*openai:m gave no answer"):
-        play_all(strict, world.tasks(on))
+        play_all(strict, tasks_of(on))
 
 
 def test_an_episode_is_tried_again_after_a_lost_answer(serve):
     server = serve(OK, refusal(500), OK)
     on = entry(count=1, goal=2)
-    by = player(on, world.pool(on, "inline"), policy=server.policy(max_retries=0), limits=Limits(retries=1))
-    (record,) = play_all(by, world.tasks(on))
+    by = player(on, make_pool(on, "inline"), policy=server.policy(max_retries=0), limits=Limits(retries=1))
+    (record,) = play_all(by, tasks_of(on))
     assert (record.ending, record.attempts, len(record.steps)) == (Status.DONE, 2, 2)
     # one answer before the loss and two after it, each of 10 prompt and 2 completion tokens: all three are paid for
     assert (record.usage["prompt_tokens"], record.usage["completion_tokens"]) == (30, 6)

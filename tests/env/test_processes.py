@@ -8,8 +8,7 @@ import signal
 
 import pytest
 
-from agentrl.env import Limits
-from agentrl.env import hooks as world
+from agentrl.env import Limits, make_pool, tasks_of
 from agentrl.env import processes as workers
 from agentrl.env.inline import InlinePool
 from agentrl.env.processes import WorkerPool
@@ -33,7 +32,7 @@ def pool(monkeypatch):
 
 def calm():
     """What the tasks 0..5 look like when nothing fails."""
-    by = player(ON, world.pool(ON, "inline"), limits=LIMITS)
+    by = player(ON, make_pool(ON, "inline"), limits=LIMITS)
     return [script(record) for record in play_all(by, [faulty.task(i) for i in range(6)])]
 
 
@@ -151,11 +150,11 @@ def test_closing_ends_the_processes_even_with_calls_on_their_way(pool):
 
 def test_world_pool_makes_environments_in_workers_from_their_name():
     on = entry(WALK, count=3)
-    heavy = world.pool(on, "processes", workers=1)
+    heavy = make_pool(on, "processes", workers=1)
     try:
         by = player(on, heavy, actor=PolicyActor(Random(player(on, heavy).prompt), None, None))
-        light = player(on, world.pool(on, "inline"))
-        tasks = world.tasks(on)
+        light = player(on, make_pool(on, "inline"))
+        tasks = tasks_of(on)
         assert [script(r) for r in play_all(by, tasks)] == [script(r) for r in play_all(light, tasks)]
         assert isinstance(light.pool, InlinePool) and isinstance(heavy, WorkerPool)
     finally:

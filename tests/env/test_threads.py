@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from agentrl.env import Limits, ThreadPool
-from agentrl.env import hooks as world
+from agentrl.env import Limits, ThreadPool, make_pool, tasks_of
 from agentrl.env.inline import InlinePool
 from agentrl.env.threads import Thread
 from agentrl.graph.store import to_bytes
@@ -26,8 +25,8 @@ ON = entry(FAULTY)
 
 def graph(where: str):
     texts = [written("add", a=1, b=2), written("wait", seconds=0.01, words="w") * 2, "<tool_call>{", "3"]
-    by = player(SUMS, world.pool(SUMS, where), policy=Scripted(texts))
-    return build_graph(play_all(by, [world.tasks(SUMS)[i] for i in range(6)], copies=3))
+    by = player(SUMS, make_pool(SUMS, where), policy=Scripted(texts))
+    return build_graph(play_all(by, [tasks_of(SUMS)[i] for i in range(6)], copies=3))
 
 
 def test_threads_give_the_same_bytes_as_this_process():
@@ -41,7 +40,7 @@ def test_a_fault_in_a_thread_costs_one_episode(fault):
     by = player(ON, pool, policy=right(), limits=Limits(turns=5, retries=0, fault_share=1.0))
     first, broken, last = play_all(by, tasks)
     assert broken.ending == Status.ENV_ERROR and broken.fault
-    inline = player(ON, world.pool(ON, "inline"), policy=right())
+    inline = player(ON, make_pool(ON, "inline"), policy=right())
     assert [script(r) for r in (first, last)] == [script(r) for r in play_all(inline, [tasks[0], tasks[2]])]
     pool.close()
 
@@ -55,9 +54,9 @@ def test_a_hung_call_is_told_and_retried_in_another_instance(tmp_path):
 
 def test_waiting_overlaps():
     texts = [written("wait", seconds=0.3, words="w"), "3"]
-    tasks = [world.tasks(SUMS)[i] for i in range(20)]
+    tasks = [tasks_of(SUMS)[i] for i in range(20)]
     started = time.monotonic()
-    play_all(player(SUMS, world.pool(SUMS, "threads"), policy=Scripted(texts)), tasks)
+    play_all(player(SUMS, make_pool(SUMS, "threads"), policy=Scripted(texts)), tasks)
     assert time.monotonic() - started < 3.0  # one after the other: 6 s
 
 
@@ -65,8 +64,8 @@ def test_modules_that_wait_get_threads_by_themselves():
     class Waits:
         WAITS, make = True, staticmethod(SUMS.module.make)
 
-    assert isinstance(world.pool(SUMS._replace(module=Waits)), ThreadPool)
-    assert not isinstance(world.pool(ON), ThreadPool)
+    assert isinstance(make_pool(SUMS._replace(module=Waits)), ThreadPool)
+    assert not isinstance(make_pool(ON), ThreadPool)
 
 
 def test_tool_environments_get_threads_unless_they_say_that_nothing_waits():
@@ -76,9 +75,9 @@ def test_tool_environments_get_threads_unless_they_say_that_nothing_waits():
     class Quick:
         make = staticmethod(environment(sums.Sums, waits=False, module=sums.__name__).make)
 
-    assert isinstance(world.pool(SUMS), ThreadPool)
+    assert isinstance(make_pool(SUMS), ThreadPool)
     for module in (Says, Quick):
-        assert isinstance(world.pool(SUMS._replace(module=module)), InlinePool)
+        assert isinstance(make_pool(SUMS._replace(module=module)), InlinePool)
 
 
 class Runaway:

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from agentrl.env import Limits, panels
-from agentrl.env import hooks as world
+from agentrl.env import Limits, make_pool, panel_hash, panel_tasks, prompt_of, read_panel, tasks_of
 from agentrl.evaluate import evaluate, wilson
 from agentrl.rollout import ExpertActor
 from tests.rollout.playing import FAULTY, WALK, entry, player, right
@@ -16,7 +15,7 @@ from tests.toys import faulty
 def report(tasks, *, turns: int = 2, name: str = FAULTY, actor=None, policy=None):
     on = entry(name)
     limits = Limits(turns=turns, fault_share=1.0, retries=0)
-    by = player(on, world.pool(on, "inline"), actor=actor, policy=policy, limits=limits)
+    by = player(on, make_pool(on, "inline"), actor=actor, policy=policy, limits=limits)
     return asyncio.run(evaluate(by, on, tasks, {"policy": "right"}))
 
 
@@ -50,34 +49,34 @@ def test_nothing_scored_is_no_crash():
 
 def test_an_expert_wins_and_outcomes_come_in_panel_order():
     on = entry()
-    tasks = list(reversed(world.tasks(on)))
-    made = report(tasks, name=WALK, turns=9, actor=ExpertActor("straight", world.words(on)))
+    tasks = list(reversed(tasks_of(on)))
+    made = report(tasks, name=WALK, turns=9, actor=ExpertActor("straight", prompt_of(on)))
     assert [o.task for o in made.outcomes] == [t.key for t in tasks] and made.success().tolist() == [1.0] * 4
-    assert made.panel == panels.panel_hash([t.key for t in tasks]) and made.benchmark == WALK
+    assert made.panel == panel_hash([t.key for t in tasks]) and made.benchmark == WALK
 
 
 def test_panels(tmp_path):
     on = entry()
     path = tmp_path / "panel.txt"
     path.write_text("walk/2  # the far one\n\n# a remark\nwalk/0\n")
-    assert panels.read_panel(path) == ["walk/2", "walk/0"]
-    assert [t.key for t in panels.panel(on, panels.read_panel(path))] == ["walk/2", "walk/0"]
+    assert read_panel(path) == ["walk/2", "walk/0"]
+    assert [t.key for t in panel_tasks(on, read_panel(path))] == ["walk/2", "walk/0"]
     (tmp_path / "panel.json").write_text('["walk/1"]')
-    assert panels.read_panel(tmp_path / "panel.json") == ["walk/1"]
-    assert panels.panel_hash(["a", "b"]) != panels.panel_hash(["b", "a"])
+    assert read_panel(tmp_path / "panel.json") == ["walk/1"]
+    assert panel_hash(["a", "b"]) != panel_hash(["b", "a"])
     with pytest.raises(ValueError, match=r"1 of 2 panel tasks are unknown to .*'walk/9'"):
-        panels.panel(on, ["walk/0", "walk/9"])
+        panel_tasks(on, ["walk/0", "walk/9"])
     with pytest.raises(ValueError, match="no such panel"):
-        panels.read_panel(tmp_path / "absent")
+        read_panel(tmp_path / "absent")
     path.write_text("a\na\n")
     with pytest.raises(ValueError, match="lists a task twice"):
-        panels.read_panel(path)
+        read_panel(path)
     path.write_text("# nothing\n")
     with pytest.raises(ValueError, match="is empty"):
-        panels.read_panel(path)
+        read_panel(path)
     (tmp_path / "panel.json").write_text('{"not": "a list"}')
     with pytest.raises(ValueError, match="JSON list of task keys"):
-        panels.read_panel(tmp_path / "panel.json")
+        read_panel(tmp_path / "panel.json")
     (tmp_path / "panel.json").write_text("[1, ")
     with pytest.raises(ValueError, match="JSON list of task keys"):
-        panels.read_panel(tmp_path / "panel.json")
+        read_panel(tmp_path / "panel.json")

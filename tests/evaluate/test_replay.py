@@ -9,8 +9,7 @@ import pytest
 import tomli_w
 
 from agentrl.cli import main
-from agentrl.env import Limits
-from agentrl.env import hooks as world
+from agentrl.env import Limits, make_pool, prompt_of, tasks_of
 from agentrl.evaluate import Stage, replay, task_keys
 from agentrl.graph import PROBE, write_graph
 from agentrl.rollout import Random, build_graph
@@ -27,8 +26,8 @@ LIMITS = Limits(turns=3, calls=2, fault_share=1.0)
 
 def played(limits: Limits, ending: Status):
     """Random episodes: answered, given up, spoiled, or ended by the limit."""
-    by = player(ON, world.pool(ON, "inline", timeout_s=1), policy=Random(world.words(ON)), limits=limits, seed=4)
-    records = play_all(by, [world.tasks(ON)[i] for i in range(12)], copies=4)
+    by = player(ON, make_pool(ON, "inline", timeout_s=1), policy=Random(prompt_of(ON)), limits=limits, seed=4)
+    records = play_all(by, [tasks_of(ON)[i] for i in range(12)], copies=4)
     assert {Status.DONE, ending} <= {r.ending for r in records}
     return build_graph(records)
 
@@ -39,8 +38,8 @@ def graph():
 
 
 def again(graph, on=ON, limits=LIMITS):
-    pool = world.pool(on, "inline", timeout_s=1)
-    tasks = {task.key: task for task in world.tasks(on)}
+    pool = make_pool(on, "inline", timeout_s=1)
+    tasks = {task.key: task for task in tasks_of(on)}
     return asyncio.run(replay(graph, pool, tasks, limits))
 
 
@@ -80,8 +79,8 @@ def with_errands(graph):
     """A boss's run replayed, called agents on stages of their own."""
     names = {"walker": WALK, "faulty": FAULTY, "boss": BOSS}
     limits = Limits(turns=4, depth=2)
-    stages = {name: Stage(world.pool(entry(on), "inline"), limits) for name, on in names.items()}
-    tasks = {task.key: task for task in world.tasks(entry(BOSS))}
+    stages = {name: Stage(make_pool(entry(on), "inline"), limits) for name, on in names.items()}
+    tasks = {task.key: task for task in tasks_of(entry(BOSS))}
     return asyncio.run(replay(graph, stages["boss"].pool, tasks, limits, stages))
 
 

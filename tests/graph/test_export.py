@@ -9,8 +9,7 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.credit import Credit
-from agentrl.env import Limits
-from agentrl.env import hooks as world
+from agentrl.env import Limits, make_pool, tasks_of
 from agentrl.graph import PROBE, to_json, to_networkx, write_graph
 from agentrl.rollout import build_graph
 from tests.rollout.playing import entry, play_all, player
@@ -19,8 +18,8 @@ from tests.rollout.playing import entry, play_all, player
 @pytest.fixture(scope="module")
 def graph():
     on = entry()
-    by = player(on, world.pool(on, "inline"), limits=Limits(turns=6), seed=3)
-    return build_graph(play_all(by, world.tasks(on)[1:3], copies=4))
+    by = player(on, make_pool(on, "inline"), limits=Limits(turns=6), seed=3)
+    return build_graph(play_all(by, tasks_of(on)[1:3], copies=4))
 
 
 def test_a_group_is_its_states_and_steps(graph):

@@ -11,8 +11,7 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.config import resolve
-from agentrl.env import Limits
-from agentrl.env import hooks as world
+from agentrl.env import Limits, tasks_of
 from agentrl.gym import check_env
 from agentrl.tool import format_names, tool_spec
 
@@ -55,8 +54,8 @@ def test_functions_and_rows(tmp_path, monkeypatch):
     module(tmp_path, monkeypatch, "units", "to_metres")
     entry = resolve("envs", {"name": "tools_page.units", "tools": {"calculator": {"digits": 3}}})
     assert check_env(entry) == []
-    env = entry.module.make(entry.config)
-    assert env.reset(world.tasks(entry)[9]).text == "How many metres are 10 feet?"
+    env = entry.hooks.make(entry.config)
+    assert env.reset(tasks_of(entry)[9]).text == "How many metres are 10 feet?"
     assert env.step("to_metres(10.0)").observation.text == "3.048"
     assert env.step('calculator("1/3")').observation.text == "0.333"
     last = env.step("3.048")

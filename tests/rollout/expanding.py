@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentrl.config import resolve
-from agentrl.env import hooks as world
+from agentrl.env import make_pool, tasks_of
 from agentrl.rollout import EpisodeRecord, Expansion
 from agentrl.types import Task
 from tests.rollout.playing import WALK, entry, player
@@ -21,8 +21,8 @@ def walks(count: int, goal: int | None = None) -> list[Task]:
 def expansion(name: str = WALK, tasks: Sequence[Task] | None = None, *, where: str = "inline", **options: Any):
     """A batch on all tasks of the environment, played at random."""
     on = entry(name)
-    pool = options.pop("pool", None) or world.pool(on, where, 2)
-    return Expansion(player(on, pool, **options), tasks or world.tasks(on))
+    pool = options.pop("pool", None) or make_pool(on, where, 2)
+    return Expansion(player(on, pool, **options), tasks or tasks_of(on))
 
 
 def expand(name: str, batch: Expansion, copies: int = 1, **options: Any) -> list[EpisodeRecord]:

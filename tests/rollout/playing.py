@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentrl.config import Entry, resolve
-from agentrl.env import Limits, Pool
-from agentrl.env import hooks as world
+from agentrl.env import Limits, Pool, prompt_of
 from agentrl.rollout import EpisodeRecord, Player, PolicyActor, Random, Scripted, play
 from agentrl.types import Task
 
@@ -28,7 +27,7 @@ def player(
     seed: int = 0,
 ) -> Player:
     """Without a policy or actor: `Random`."""
-    prompt = world.words(on)
+    prompt = prompt_of(on)
     chosen = resolve("context", {"name": context})
     return Player(
         actor=actor or PolicyActor(policy or Random(prompt), None, None),

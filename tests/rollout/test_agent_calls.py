@@ -10,8 +10,7 @@ import pytest
 from agentrl.chat import Chat
 from agentrl.config import resolve
 from agentrl.engines import HfEngine, Sampling
-from agentrl.env import Limits, Past
-from agentrl.env import hooks as world
+from agentrl.env import Limits, Past, make_pool, prompt_of, tasks_of
 from agentrl.model import ModelConfig, load_model
 from agentrl.model.sections import NewModel
 from agentrl.rollout import Ask, History, Player, Point, PolicyActor, Random, Scripted, TooManyFaults, build_graph, play
@@ -36,8 +35,8 @@ def crew(
         on = entry(SUM[name])
         return Player(
             actor=actor(on) if actor else PolicyActor(Scripted(texts), None, None),
-            pool=world.pool(on, where, 1),
-            prompt=world.words(on),
+            pool=make_pool(on, where, 1),
+            prompt=prompt_of(on),
             context=context.module,
             context_config=context.config,
             limits=given,
@@ -53,7 +52,7 @@ def crew(
 def run(player: Player, copies: int = 1, tasks: int = 1):
     """The records of some tasks."""
     try:
-        return asyncio.run(play(player, world.tasks(entry(BOSS))[:tasks], copies=copies))
+        return asyncio.run(play(player, tasks_of(entry(BOSS))[:tasks], copies=copies))
     finally:
         for one in player.agents.values():
             one.pool.close()
@@ -151,7 +150,7 @@ def test_an_environment_that_cannot_hear_replies_is_at_fault(monkeypatch):
 
 def test_the_same_seed_gives_the_same_calls():
     def once():
-        records = run(crew([], actor=lambda on: PolicyActor(Random(world.words(on)), None, None)), copies=3, tasks=2)
+        records = run(crew([], actor=lambda on: PolicyActor(Random(prompt_of(on)), None, None)), copies=3, tasks=2)
         return build_graph(records)
 
     first, second = once(), once()
@@ -165,7 +164,7 @@ def test_replies_are_replayed_on_the_way_back_to_a_branch_point():
 
     async def there_and_back() -> str:
         handle = player.pool.acquire()
-        task = world.tasks(entry(BOSS))[0]
+        task = tasks_of(entry(BOSS))[0]
         first = await handle.reset(task)
         reply = Reply("right", Status.DONE, 1.0)
         await handle.step("walk")

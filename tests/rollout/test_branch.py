@@ -5,8 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from agentrl.env import Limits, Past, Slot
-from agentrl.env import hooks as world
+from agentrl.env import Limits, Past, Slot, make_pool, tasks_of
 from agentrl.env.inline import InlinePool
 from agentrl.rollout import Branch, History, Point, StateMismatch
 from agentrl.rollout.branch import go_back, own_copy
@@ -32,7 +31,7 @@ def branched(name, tasks, *, where="inline", copies=2, turns=(0, 1, 3), **option
 
 def liars(lie):
     on = entry(LIAR, lie=lie, goal=9)
-    return world.tasks(on)[:1], world.pool(on, "inline")
+    return tasks_of(on)[:1], make_pool(on, "inline")
 
 
 @pytest.mark.parametrize("where", ["inline", "processes"])

@@ -9,8 +9,7 @@ import pytest
 
 from agentrl.chat import Chat
 from agentrl.engines import Wordless
-from agentrl.env import Limits
-from agentrl.env import hooks as world
+from agentrl.env import Limits, make_pool, prompt_of, tasks_of
 from agentrl.env.inline import InlinePool
 from agentrl.rollout import ExpertActor, PolicyActor, Random, TooManyFaults, build_graph, play
 from agentrl.types import Generation, Status, Task
@@ -47,15 +46,15 @@ def speaking(limits: Limits, *, text: str = "left", context: str = "full", conte
     words = chat("plain")
     speaker = Speaker(words, text)
     actor = PolicyActor(speaker, words, context_limit)
-    return player(ON, world.pool(ON, "inline"), actor=actor, limits=limits, context=context), speaker
+    return player(ON, make_pool(ON, "inline"), actor=actor, limits=limits, context=context), speaker
 
 
 def tasks(count: int = 4):
-    return world.tasks(entry(count=count))
+    return tasks_of(entry(count=count))
 
 
 def test_winning_is_done():
-    (record,) = play_all(player(ON, world.pool(ON, "inline"), policy=right()), tasks(1))
+    (record,) = play_all(player(ON, make_pool(ON, "inline"), policy=right()), tasks(1))
     assert (record.ending, record.success, len(record.steps)) == (Status.DONE, True, 1)
     assert record.steps[0].terminated and not record.steps[0].truncated
     assert record.final.text == "You are at 1, the goal is 1."
@@ -70,7 +69,7 @@ def test_the_turn_limit_truncates():
 
 def test_the_environments_own_truncation_is_a_turn_limit():
     on = entry("tests.toys.faulty")
-    by = player(on, world.pool(on, "inline"), policy=right())
+    by = player(on, make_pool(on, "inline"), policy=right())
     task = faulty.task(2, "truncates", 1)
     (record,) = play_all(by, [task])
     assert record.ending == Status.TURN_LIMIT and record.steps[-1].truncated and not record.steps[-1].terminated
@@ -115,7 +114,7 @@ def test_the_time_limit(monkeypatch):
             clock.now += 60.0
             return Generation(text="left")
 
-    by = player(ON, world.pool(ON, "inline"), policy=Slow(world.words(ON)), limits=Limits(turns=50, seconds=100.0))
+    by = player(ON, make_pool(ON, "inline"), policy=Slow(prompt_of(ON)), limits=Limits(turns=50, seconds=100.0))
     (record,) = play_all(by, tasks(1))
     assert record.ending == Status.TIME_LIMIT and len(record.steps) == 2 and record.steps[-1].truncated
 
@@ -126,7 +125,7 @@ def test_a_fault_costs_its_own_episode_only(fault, at):
     on = entry(FAULTY)
     limits = Limits(turns=4, fault_share=1.0)
     some = [faulty.task(i, fault if i == 2 else "", at) for i in range(4)]
-    by = player(on, world.pool(on, "inline"), limits=limits)
+    by = player(on, make_pool(on, "inline"), limits=limits)
     records = play_all(by, some, copies=2)
     calm = play_all(by, [faulty.task(i) for i in range(4)], copies=2)
     for record, undisturbed in zip(records, calm, strict=True):
@@ -147,7 +146,7 @@ def test_a_fault_that_passes_is_retried_with_other_noise(tmp_path):
             keys.append(request.noise_key)
             return Generation(text="right")
 
-    by = player(on, world.pool(on, "inline"), policy=Watched(world.words(on)), seed=5)
+    by = player(on, make_pool(on, "inline"), policy=Watched(prompt_of(on)), seed=5)
     (record,) = play_all(by, [faulty.task(2, "raise", 1, str(tmp_path / "struck"))], iteration=3)
     assert record.attempts == 2 and record.ending == Status.DONE and len(record.steps) == 3
     # (seed, stage, iteration, group, copy, attempt, turn)
@@ -157,9 +156,9 @@ def test_a_fault_that_passes_is_retried_with_other_noise(tmp_path):
 def test_too_many_faults_stop_the_run_and_say_why():
     on = entry(FAULTY)
     some = [faulty.task(i, "raise" if i < 2 else "", 0) for i in range(4)]
-    by = player(on, world.pool(on, "inline"), limits=Limits(turns=2, fault_share=0.5))
+    by = player(on, make_pool(on, "inline"), limits=Limits(turns=2, fault_share=0.5))
     assert len(play_all(by, some)) == 4  # half is what is allowed
-    by = player(on, world.pool(on, "inline"), limits=Limits(turns=2, fault_share=0.4))
+    by = player(on, make_pool(on, "inline"), limits=Limits(turns=2, fault_share=0.4))
     with pytest.raises(TooManyFaults, match=r"2 of 4 rollouts .* 40% .*faulty/1: KeyError: 'lost'"):
         play_all(by, some)
 
@@ -176,18 +175,18 @@ def test_records_come_in_task_order_whatever_finishes_first():
             return Generation(text="right")
 
     finished = []
-    by = player(ON, world.pool(ON, "inline"), policy=Backwards(world.words(ON)), limits=Limits(turns=1))
+    by = player(ON, make_pool(ON, "inline"), policy=Backwards(prompt_of(ON)), limits=Limits(turns=1))
     records = play_all(by, tasks(), copies=2, on_episode=lambda r: finished.append(r.task.key))
     assert [(r.task.key, r.copy) for r in records] == [(f"walk/{i}", c) for i in range(4) for c in range(2)]
     assert finished[0] == "walk/3" and finished[-1] == "walk/0"
 
 
 def test_copies_draw_different_noise_and_seeds_repeat():
-    by = player(ON, world.pool(ON, "inline"), seed=1, limits=Limits(turns=8))
+    by = player(ON, make_pool(ON, "inline"), seed=1, limits=Limits(turns=8))
     twice = [[script(r) for r in play_all(by, tasks(), copies=3)] for _ in range(2)]
     assert twice[0] == twice[1]
     assert len({str(s) for s in twice[0][3:6]}) > 1
-    other = player(ON, world.pool(ON, "inline"), seed=2, limits=Limits(turns=8))
+    other = player(ON, make_pool(ON, "inline"), seed=2, limits=Limits(turns=8))
     assert [script(r) for r in play_all(other, tasks(), copies=3)] != twice[0]
 
 
@@ -208,7 +207,7 @@ def test_concurrency_bounds_the_episodes_in_flight():
             await asyncio.sleep(0.001)
             return Generation(text="left")
 
-    by = player(ON, world.pool(ON, "inline"), policy=Counting(world.words(ON)), limits=Limits(turns=2, concurrency=3))
+    by = player(ON, make_pool(ON, "inline"), policy=Counting(prompt_of(ON)), limits=Limits(turns=2, concurrency=3))
     play_all(by, tasks(), copies=4)
     assert most == 3 and flying == 0
 
@@ -226,7 +225,7 @@ def test_a_fault_of_the_engine_stops_all_episodes_and_returns_every_instance():
     acquire, release = pool.acquire, pool.release
     pool.acquire = lambda: lent.append(1) or acquire()
     pool.release = lambda handle, broken: lent.pop() and release(handle, broken=broken)
-    by = player(ON, pool, policy=Broken(world.words(ON)), limits=Limits(turns=50))
+    by = player(ON, pool, policy=Broken(prompt_of(ON)), limits=Limits(turns=50))
 
     async def run():
         with pytest.raises(RuntimeError, match="out of memory"):
@@ -255,7 +254,7 @@ def test_the_stored_path_is_what_the_model_saw(context):
 
 def test_an_expert_is_played_and_its_answers_are_tokens():
     words = chat("plain")
-    by = player(ON, world.pool(ON, "inline"), actor=ExpertActor("straight", world.words(ON), words))
+    by = player(ON, make_pool(ON, "inline"), actor=ExpertActor("straight", prompt_of(ON), words))
     (record,) = play_all(by, [Task(key="walk/1", env="walk", seed=1)])
     assert record.success and [step.action for step in record.steps] == ["right", "right"]
     np.testing.assert_array_equal(record.steps[0].generation.token_ids, words.answer("right"))
@@ -264,7 +263,7 @@ def test_an_expert_is_played_and_its_answers_are_tokens():
 def test_admissible_answers_are_offered_as_token_sequences():
     words = chat("plain")
     speaker = Speaker(words)
-    by = player(ON, world.pool(ON, "inline"), actor=PolicyActor(speaker, words, None), limits=Limits(turns=1))
+    by = player(ON, make_pool(ON, "inline"), actor=PolicyActor(speaker, words, None), limits=Limits(turns=1))
     play_all(replace(by, admissible=True), tasks(1))
     (request,) = speaker.requests
     assert request.choice_texts == ("left", "right")

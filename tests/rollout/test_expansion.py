@@ -7,8 +7,7 @@ import pytest
 
 from agentrl.config import resolve
 from agentrl.credit import resolve_rewards
-from agentrl.env import Limits
-from agentrl.env import hooks as world
+from agentrl.env import Limits, make_pool
 from agentrl.graph import CANDIDATE, PROBE
 from agentrl.rollout import Budget, build_graph, collect
 from agentrl.rollout.batches import Spent, batch_metrics, leaf_episodes
@@ -79,7 +78,7 @@ def gather(rollout, *, tasks=12, budget=None, sampler="uniform", seed=3, **optio
     some = [Task(key=f"walk/{i}", env="walk", seed=i, params={"goal": 9}) for i in range(40)]
     found = resolve("sampler", {"name": sampler})
     draws = found.module.make(found.config, some, 0)
-    by = player(on, world.pool(on, "inline"), limits=Limits(turns=4, fault_share=1.0), seed=seed)
+    by = player(on, make_pool(on, "inline"), limits=Limits(turns=4, fault_share=1.0), seed=seed)
     more = options if budget is None else {"budget": budget, **options}
     entry_ = resolve("rollout", rollout)
     return asyncio.run(collect(by, draws, found, tasks=tasks, copies=4, iteration=1, rollout=entry_, **more))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from agentrl.config import resolve
-from agentrl.env import Limits
-from agentrl.env import hooks as world
+from agentrl.env import Limits, make_pool, tasks_of
 from agentrl.rollout import build_graph, collect
 from agentrl.rollout.batches import batch_metrics
 from agentrl.types import Status, Task
@@ -118,7 +117,7 @@ def test_the_curriculum_restores_what_it_learnt():
 def test_dynamic_keeps_groups_whose_scores_vary():
     on = entry(FAULTY)
     some = [faulty.task(0), faulty.task(2, "raise", 1), faulty.task(2)]
-    by = player(on, world.pool(on, "inline"), limits=Limits(turns=2, fault_share=1), seed=11)
+    by = player(on, make_pool(on, "inline"), limits=Limits(turns=2, fault_share=1), seed=11)
     graph = build_graph(play_all(by, some, copies=8))
     found, _ = sampler("dynamic")
     kept = found.module.keep(found.config, graph)
@@ -129,12 +128,12 @@ def test_dynamic_keeps_groups_whose_scores_vary():
 def gather(name: str, tasks, *, wanted: int, policy=None, turns: int = 2, **options):
     on = entry()
     found, draws = sampler(name, tasks, **options)
-    by = player(on, world.pool(on, "inline"), policy=policy, limits=Limits(turns=turns), seed=2)
+    by = player(on, make_pool(on, "inline"), policy=policy, limits=Limits(turns=turns), seed=2)
     return asyncio.run(collect(by, draws, found, tasks=wanted, copies=4, iteration=5)), draws
 
 
 def test_a_batch_without_a_filter_is_what_was_drawn():
-    batch, _ = gather("uniform", world.tasks(entry()), wanted=3)
+    batch, _ = gather("uniform", tasks_of(entry()), wanted=3)
     assert sorted(set(batch.graph.group)) == [0, 1, 2] and len(batch.records) == 12
     assert (
         batch.metrics["groups_played"],
@@ -160,7 +159,7 @@ def test_dynamic_batches_keep_their_size_and_are_counted():
 
 
 def test_a_batch_that_never_varies_is_filled_after_the_last_try():
-    batch, _ = gather("dynamic", world.tasks(entry(goal=9)), wanted=3, policy=right(), max_tries=4)
+    batch, _ = gather("dynamic", tasks_of(entry(goal=9)), wanted=3, policy=right(), max_tries=4)
     metrics = batch.metrics
     assert len(batch.records) == 12
     assert (metrics["groups_played"], metrics["groups_dropped"], metrics["groups_filled"]) == (12, 9, 3)
@@ -177,7 +176,7 @@ def test_the_same_seed_collects_the_same_batch():
 def test_metrics_of_a_batch_leave_spoiled_rollouts_out():
     on = entry(FAULTY)
     some = [faulty.task(0), faulty.task(1, "raise", 0), faulty.task(2)]
-    by = player(on, world.pool(on, "inline"), policy=right(), limits=Limits(turns=2, fault_share=1))
+    by = player(on, make_pool(on, "inline"), policy=right(), limits=Limits(turns=2, fault_share=1))
     metrics = batch_metrics(play_all(by, some, copies=2))
     # task 0 is won in 1 step, task 2 not in 2; the two rollouts of task 1 are lost
     assert metrics["success"] == 0.5 and metrics["steps"] == 1.5 and metrics["episodes"] == 4

@@ -9,11 +9,10 @@ from safetensors.numpy import load_file
 
 from agentrl.cli import main
 from agentrl.config import override
-from agentrl.env import hooks as world
 from agentrl.files import read_toml
 from agentrl.graph import read_graph
 from agentrl.rollout import rows_of
-from agentrl.run import Progress, train
+from agentrl.run import Progress, rollouts, train
 from agentrl.settings import Settings
 
 RECIPE = """
@@ -171,12 +170,12 @@ def test_mistakes_are_named_before_anything_is_written(tmp_path, word, said, cap
 
 
 def test_each_agents_environment_keeps_to_its_agents_own_times(tmp_path, monkeypatch):
-    made, own = [], world.pool_within
+    made, own = [], rollouts.pool_within
 
-    def pool_within(entry, limits, *where):
+    def watched(entry, limits, *where):
         made.append((entry.name, limits.call_seconds))
         return own(entry, limits, *where)
 
-    monkeypatch.setattr(world, "pool_within", pool_within)
+    monkeypatch.setattr(rollouts, "pool_within", watched)
     run(tmp_path, "run.iterations=0", "warmup.updates=0", "eval.tasks=1", "agents.walker.limits.call_seconds=7")
     assert made == [("tests.toys.foreman", 60.0), ("tests.toys.walk", 7.0), ("tests.toys.foreman", 60.0)]

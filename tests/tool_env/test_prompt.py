@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.chat import Chat
-from agentrl.env import hooks as world
+from agentrl.env import make_pool, prompt_of, tasks_of
 from agentrl.rollout import ExpertActor
 from agentrl.tool_env import environment
 from agentrl.types import Message
@@ -41,14 +41,14 @@ PLAIN = (
 def prompts(template: str) -> str:
     """Everything a model saw and said in an episode of two tool turns, decoded from the stored tokens."""
     chat = Chat(tokenizer(template))
-    actor = ExpertActor("expert", world.words(ON), chat)
-    (record,) = play_all(player(ON, world.pool(ON, "inline"), actor=actor), [world.tasks(ON)[7]])
+    actor = ExpertActor("expert", prompt_of(ON), chat)
+    (record,) = play_all(player(ON, make_pool(ON, "inline"), actor=actor), [tasks_of(ON)[7]])
     ids = [i for s in record.steps for i in (*s.added.tolist(), *s.generation.token_ids.tolist())]
     return str(chat.tokenizer.decode(ids))
 
 
 def test_the_template_writes_tools_and_their_answers_where_it_can():
-    schema = world.words(ON).schemas[0]
+    schema = prompt_of(ON).schemas[0]
     text = prompts(QWEN)
     assert json.dumps(schema, ensure_ascii=False) in text and "# Tools" not in text
     call = written("add", a=1, b=2)
@@ -73,8 +73,8 @@ def test_the_word_tokenizer_speaks_tools():
     from agentrl.chat import build_word_tokenizer
     from agentrl.run import vocabulary
 
-    words = world.words(ON)
-    seen = sums.make(sums.Config()).reset(world.tasks(ON)[7])
+    words = prompt_of(ON)
+    seen = sums.make(sums.Config()).reset(tasks_of(ON)[7])
     built = build_word_tokenizer([vocabulary.opening(words, seen), "\n3", written("add", a=1, b=2)])
     chat = Chat(built)
     assert words.show(seen, chat).tools == words.schemas

@@ -3,8 +3,7 @@
 import pytest
 
 from agentrl.chat import Chat, build_word_tokenizer
-from agentrl.env import Plain
-from agentrl.env import hooks as world
+from agentrl.env import Plain, prompt_of
 from agentrl.tool import load_format
 from agentrl.tool_env import template_fit
 from agentrl.tool_env.prompt import ToolWords
@@ -12,7 +11,7 @@ from agentrl.tool_env.template_check import broken_turn, conversation
 from tests.chat.chats import TEMPLATES, tokenizer
 from tests.tool_env.test_prompt import ON, PLAIN, QWEN
 
-SCHEMAS = world.words(ON).schemas
+SCHEMAS = prompt_of(ON).schemas
 
 
 def words(name: str) -> ToolWords:

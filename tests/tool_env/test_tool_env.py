@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from agentrl.env import Limits, Past
-from agentrl.env import hooks as world
+from agentrl.env import Limits, Past, make_pool, prompt_of, tasks_of
 from agentrl.env.inline import InlinePool
 from agentrl.evaluate.evaluation import outcome
 from agentrl.gym import check_env
@@ -38,8 +37,8 @@ def written(name: str, **arguments: Any) -> str:
 
 
 def played(texts: list[str], limits: Limits | None = None, on: Any = ON, number: int = 7, **pool: Any) -> Any:
-    by = player(on, world.pool(on, "inline", **pool), policy=Scripted(texts), limits=limits)
-    (record,) = play_all(by, [world.tasks(on)[number]])  # row 7: a=1, b=2
+    by = player(on, make_pool(on, "inline", **pool), policy=Scripted(texts), limits=limits)
+    (record,) = play_all(by, [tasks_of(on)[number]])  # row 7: a=1, b=2
     return record
 
 
@@ -83,8 +82,8 @@ def test_a_lost_service_is_an_environment_fault_that_leaves_siblings_untouched()
             return (await Scripted(answers).generate(request)) if request.noise_key[-1] < 2 else None
 
     limits = Limits(turns=4, retries=0, fault_share=1.0)
-    by = player(ON, world.pool(ON, "inline", timeout_s=0.3), policy=PerTask(["x"]), limits=limits)
-    lost, hung, fine = play_all(by, [world.tasks(ON)[7]] * 3)
+    by = player(ON, make_pool(ON, "inline", timeout_s=0.3), policy=PerTask(["x"]), limits=limits)
+    lost, hung, fine = play_all(by, [tasks_of(ON)[7]] * 3)
     assert (lost.ending, hung.ending, fine.ending) == (Status.ENV_ERROR, Status.ENV_ERROR, Status.DONE)
     assert "ToolFault: no service" in lost.fault and "no answer in 0.3 s" in hung.fault
     assert [s.observation.text for s in fine.steps] == ["What is 1 + 2?", "3"] and fine.success
@@ -133,16 +132,16 @@ def test_long_outputs_keep_head_and_tail():
 
 def test_each_episode_has_an_object_of_its_own():
     env = sums.make(sums.Config())
-    env.reset(world.tasks(ON)[7])
+    env.reset(tasks_of(ON)[7])
     first = env.instance
     env.step(tool_action.call("add", a=1, b=1))
-    env.reset(world.tasks(ON)[7])
+    env.reset(tasks_of(ON)[7])
     assert env.instance is not first and env.instance.seen == 0
 
 
 def test_what_people_type_is_understood():
     env = sums.make(sums.Config())
-    env.reset(world.tasks(ON)[7])
+    env.reset(tasks_of(ON)[7])
     assert env.step("add(1, b=5)").observation.text == "6"
     assert env.step("add(1, b=").observation.text.startswith("it is no call")
     done = env.step(" 3 ")
@@ -151,7 +150,7 @@ def test_what_people_type_is_understood():
 
 def test_the_state_is_what_was_done_and_seen():
     env = sums.make(sums.Config())
-    task = world.tasks(ON)[7]
+    task = tasks_of(ON)[7]
     keys = [env.reset(task).state_key, env.step("add(1, 2)").observation.state_key]
     assert [env.reset(task).state_key, env.step("add(b=2, a=1)").observation.state_key] == keys[:1] + keys[1:]
     env.reset(task)
@@ -163,22 +162,22 @@ def test_an_environment_of_tools_keeps_every_promise():
 
 
 def test_chance_and_expert_play_and_their_answers_are_read_back():
-    words = world.words(ON)
-    by = player(ON, world.pool(ON, "inline", timeout_s=1), policy=Random(words), limits=Limits(turns=6, fault_share=1))
-    for record in play_all(by, [world.tasks(ON)[i] for i in range(6)]):
+    words = prompt_of(ON)
+    by = player(ON, make_pool(ON, "inline", timeout_s=1), policy=Random(words), limits=Limits(turns=6, fault_share=1))
+    for record in play_all(by, [tasks_of(ON)[i] for i in range(6)]):
         for step in record.steps:
             assert words.parse(words.answer(step.action), step.observation).action == step.action
-    by = player(ON, world.pool(ON, "inline"), actor=ExpertActor("expert", words))
-    assert all(r.success and len(r.steps) == 2 for r in play_all(by, [world.tasks(ON)[i] for i in range(6)]))
+    by = player(ON, make_pool(ON, "inline"), actor=ExpertActor("expert", words))
+    assert all(r.success and len(r.steps) == 2 for r in play_all(by, [tasks_of(ON)[i] for i in range(6)]))
 
 
 @pytest.mark.parametrize("context", ["full", "last_k"])
 def test_the_same_run_in_worker_processes_gives_the_same_graph(context):
-    tasks = [world.tasks(ON)[i] for i in range(3)]
+    tasks = [tasks_of(ON)[i] for i in range(3)]
     texts = [written("add", a=1, b=2), written("fail"), "<tool_call>{", "3"]
     graphs = []
     for where in ("inline", "processes"):
-        pool = world.pool(ON, where, 1)
+        pool = make_pool(ON, where, 1)
         graphs.append(build_graph(play_all(player(ON, pool, policy=Scripted(texts), context=context), tasks)))
         pool.close()
     a, b = graphs
@@ -188,7 +187,7 @@ def test_the_same_run_in_worker_processes_gives_the_same_graph(context):
 
 def test_an_instance_can_be_pickled_at_any_moment():
     env = sums.make(sums.Config())
-    env.reset(world.tasks(ON)[7])
+    env.reset(tasks_of(ON)[7])
     env.step("add(1, 2)")
     copy = pickle.loads(pickle.dumps(env))
     assert copy.setup is env.setup and copy.step("3") == env.step("3")
@@ -267,7 +266,7 @@ class Dataset:
 
 def test_a_dataset_with_chat_messages_and_arrays():
     hooks = environment(tools=[double], reward=exact, rows=Dataset(), module=__name__)  # type: ignore[arg-type]
-    task = hooks.tasks(hooks.Config())[1]
+    task = tasks_of(hooks.Config())[1]
     assert json.loads(json.dumps(task.params)) == {"prompt": [{"role": "user", "content": "Twice 1?"}], "target": 2}
     env = hooks.make(hooks.Config())
     seen = env.reset(task)
@@ -277,7 +276,7 @@ def test_a_dataset_with_chat_messages_and_arrays():
 def test_rows_as_they_come():
     def listed(rows: Any, **options: Any) -> list[Task]:
         hooks = environment(tools=[double], reward=exact, rows=rows, module=__name__)
-        return list(hooks.tasks(hooks.Config(**options)))
+        return list(tasks_of(hooks.Config(**options)))
 
     start = {"prompt": "Twice 1?", "target": 2}
     mine = "tests.tool_env.test_tool_env"
@@ -428,8 +427,8 @@ def test_own_options_nudges_success_state_and_texts():
     hooks = environment(Count, config=Own, no_call="nudge", module=__name__)
     config = hooks.Config(top=2)
     env, words = hooks.make(config), hooks.prompt(config)
-    seen = env.reset(hooks.tasks(config)[5])
-    assert seen.text == "Say 2 (5)." and seen.state_key == "done False" and len(hooks.tasks(config)) == 1000
+    seen = env.reset(tasks_of(config)[5])
+    assert seen.text == "Say 2 (5)." and seen.state_key == "done False" and len(tasks_of(config)) == 1000
     nudged = words.parse("I do not know, please", seen)
     assert nudged.status == Status.PARSE_ERROR and not nudged.valid
     assert "no tool was called" in env.step(nudged.action).observation.text
@@ -478,8 +477,8 @@ def test_catalogue_tools_with_state_are_reset_with_the_episode(tmp_path, monkeyp
     hooks = environment(tools=["diary_tool"], reward=exact, rows=ROWS, module=__name__)
     env, other = hooks.make(hooks.Config()), hooks.make(hooks.Config())
     for _ in range(2):
-        env.reset(hooks.tasks(hooks.Config())[0])
-        other.reset(hooks.tasks(hooks.Config())[0])
+        env.reset(tasks_of(hooks.Config())[0])
+        other.reset(tasks_of(hooks.Config())[0])
         assert [env.step("note('x')").observation.text for _ in range(2)] == ["1", "2"]
         assert other.step("note('y')").observation.text == "1"
     before = Diary.closed
@@ -494,7 +493,7 @@ def test_a_branch_does_not_share_a_tools_state_with_its_trunk(tmp_path, monkeypa
     pool = InlinePool(lambda: hooks.make(hooks.Config()))
 
     async def branch() -> list[str]:
-        trunk, task = pool.acquire(), hooks.tasks(hooks.Config())[0]
+        trunk, task = pool.acquire(), tasks_of(hooks.Config())[0]
         history = History(chat=None, first=await trunk.reset(task), now=await trunk.reset(task))
         said = await trunk.step("note('x')")
         history.past.append(Past(history.now, "note('x')", ()))
@@ -514,7 +513,7 @@ def test_a_branch_does_not_share_a_tools_state_with_its_trunk(tmp_path, monkeypa
 def test_snapshots_go_back_where_the_class_can_be_copied():
     hooks = environment(sums.Sums, rows=[{"a": 1, "b": 2}], snapshots=True, module=__name__)
     env: Any = hooks.make(hooks.Config())
-    env.reset(hooks.tasks(hooks.Config())[0])
+    env.reset(tasks_of(hooks.Config())[0])
     env.step("add(1,2)")
     kept = env.snapshot()
     after = [env.step("add(2,2)"), env.step("3")]
@@ -524,4 +523,4 @@ def test_snapshots_go_back_where_the_class_can_be_copied():
 
 
 def test_a_task_survives_without_a_pool():
-    assert isinstance(world.tasks(ON)[0], Task)
+    assert isinstance(tasks_of(ON)[0], Task)

@@ -12,8 +12,7 @@ from transformers import Qwen3Config
 from agentrl.chat import Chat
 from agentrl.credit import Credit
 from agentrl.engines import Wordless
-from agentrl.env import Limits
-from agentrl.env import hooks as world
+from agentrl.env import Limits, make_pool, tasks_of
 from agentrl.model import Network
 from agentrl.rollout import EpisodeRecord, PolicyActor, build_graph
 from agentrl.trainer import Learner, clone, update
@@ -99,12 +98,12 @@ def test_the_gradient_of_every_observation_token_is_exactly_zero(monkeypatch, se
     chat = Chat(tokenizer(template))
     by = player(
         ON,
-        world.pool(ON, "inline"),
+        make_pool(ON, "inline"),
         actor=PolicyActor(Babbler(chat, seed), chat, None),
         limits=Limits(turns=4, calls=6, fault_share=1.0),
         context=context,
     )
-    records = play_all(by, [world.tasks(ON)[i] for i in range(3)], copies=2)
+    records = play_all(by, [tasks_of(ON)[i] for i in range(3)], copies=2)
     graph = build_graph(records)
     mine = written_by_the_model(records)
     np.testing.assert_array_equal(graph.tokens.sampled, mine)

@@ -10,8 +10,7 @@ from agentrl.cli import main
 from agentrl.config import Entry, resolve
 from agentrl.credit import assign
 from agentrl.engines import HfEngine, Sampling
-from agentrl.env import Limits, Plain, panels
-from agentrl.env import hooks as world
+from agentrl.env import Limits, Plain, make_pool, panel_tasks, prompt_of, tasks_of
 from agentrl.envs.notes import KEYS, NotesEnv, make_notes, tasks
 from agentrl.evaluate import replay
 from agentrl.gym import check_env
@@ -30,7 +29,7 @@ def loaded():
     """A tiny model whose words are those of the notes."""
     on = resolve("envs", {"name": "notes", **TERSE})
     texts = ["Page 1 2 3 4 5 6 of", "so far", "sum up nothing Memory: Section: Nothing yet. ? next", *KEYS]
-    texts += [world.words(on).first(NotesEnv(on.config).reset(task)) for task in world.tasks(on)[:40]]
+    texts += [prompt_of(on).first(NotesEnv(on.config).reset(task)) for task in tasks_of(on)[:40]]
     new = NewModel(layers=1, hidden=16, heads=2, kv_heads=1, intermediate=16, max_positions=1024)
     return load_model(ModelConfig(new=new), 0, texts=texts)
 
@@ -42,17 +41,17 @@ CHAT = Chat(MODEL.tokenizer)
 def played(on: Entry, context: dict, actor, count: int = 4, **limits):
     """Records of some notes."""
     chosen = resolve("context", context)
-    pool = world.pool(on, "inline")
+    pool = make_pool(on, "inline")
     player = Player(
         actor=actor,
         pool=pool,
-        prompt=world.words(on),
+        prompt=prompt_of(on),
         context=chosen.module,
         context_config=chosen.config,
         limits=Limits(**{"turns": 40, "turn_tokens": 16, **limits}),
         admissible=True,
     )
-    return asyncio.run(play(player, world.tasks(on)[:count]))
+    return asyncio.run(play(player, tasks_of(on)[:count]))
 
 
 def expert(limit: int, name: str = "expert") -> ExpertActor:
@@ -82,7 +81,7 @@ def test_a_replay_sends_no_summary_to_the_environment(monkeypatch):
     own, sent = NotesEnv.step, []
     monkeypatch.setattr(NotesEnv, "step", lambda env, action: sent.append(action) or own(env, action))
     tasks_by_key = {record.task.key: record.task}
-    again = asyncio.run(replay(build_graph([record]), world.pool(on, "inline"), tasks_by_key, Limits(turns=40)))
+    again = asyncio.run(replay(build_graph([record]), make_pool(on, "inline"), tasks_by_key, Limits(turns=40)))
     assert again.differences == [] and again.steps == len(record.steps)
     assert sent == [step.action for step in record.steps if step.action in ("next", *KEYS)] != []
 
@@ -225,13 +224,13 @@ def test_notes_keep_the_promises_of_an_environment(show):
 
 def test_notes_are_found_by_their_keys_in_a_list_without_end(monkeypatch):
     on = resolve("envs", {"name": "notes", "split": "test", **TERSE})
-    some = [world.tasks(on)[i] for i in (0, 7, 10**12)]
-    assert panels.panel(on, [task.key for task in some]) == some
+    some = [tasks_of(on)[i] for i in (0, 7, 10**12)]
+    assert panel_tasks(on, [task.key for task in some]) == some
     with pytest.raises(ValueError, match="names no notes"):
-        panels.panel(on, ["notes-gen/6x6/test"])
+        panel_tasks(on, ["notes-gen/6x6/test"])
     monkeypatch.delattr(on.module, "find")
     with pytest.raises(ValueError, match=r"too many to search for 'notes-gen.*find"):
-        panels.panel(on, [some[0].key])
+        panel_tasks(on, [some[0].key])
 
 
 def test_splits_share_no_notes_and_a_key_names_them_for_good():

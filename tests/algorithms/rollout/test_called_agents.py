@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agentrl.config import resolve
-from agentrl.env import hooks as world
+from agentrl.env import tasks_of
 from agentrl.graph import PLAYED
 from agentrl.rollout import Expansion, build_graph
 from tests.rollout.playing import entry
@@ -24,7 +24,7 @@ from tests.rollout.test_agent_calls import BOSS, crew
 )
 def test_each_walk_has_its_walker(options):
     boss = crew(["walk", "walk", "walk", "done"])
-    batch = Expansion(boss, world.tasks(entry(BOSS))[:1])
+    batch = Expansion(boss, tasks_of(entry(BOSS))[:1])
     found = resolve("rollout", options)
 
     async def run():

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agentrl.env import Limits
-from agentrl.env import hooks as world
+from agentrl.env import Limits, prompt_of
 from agentrl.rollout import Random, build_graph
 from tests.rollout.expanding import expand, expansion, walks
 from tests.rollout.playing import entry
@@ -16,7 +15,7 @@ class Unsure(Random):
     """Random answers of 25 tokens; token i of turn t has entropy `rise[t]` for i < 20, 9 beyond."""
 
     def __init__(self, rise):
-        super().__init__(world.words(entry()))
+        super().__init__(prompt_of(entry()))
         self.rise = rise
 
     async def generate(self, request):

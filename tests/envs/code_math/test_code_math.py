@@ -7,7 +7,7 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.config import Entry, validate
-from agentrl.env import hooks as world
+from agentrl.env import kind_of, tasks_of
 from agentrl.envs import code_math
 from agentrl.envs.code_math import Config, problem
 from agentrl.envs.code_math.answers import boxed, final_answer, same
@@ -289,4 +289,4 @@ def test_a_lost_sandbox_is_an_environment_error(monkeypatch):
 def test_kinds_name_the_level():
     config = Config(level=0, count=3)
     entry = Entry("code_math", code_math, config)
-    assert len(world.tasks(entry)) == 12 and world.kind(entry, world.tasks(entry)[11]).startswith("level 4, ")
+    assert len(tasks_of(entry)) == 12 and kind_of(entry, tasks_of(entry)[11]).startswith("level 4, ")

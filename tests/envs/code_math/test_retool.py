@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.env import hooks as world
+from agentrl.env import tasks_of
 from agentrl.files import read_toml
 from agentrl.graph import read_graph
 from agentrl.settings import Settings
@@ -93,7 +93,7 @@ def settings(words):
 )
 def test_a_call_is_answered_in_the_recipes_words(settings, code, told):
     env = settings.env.module.make(settings.env.config)
-    env.reset(world.tasks(settings.env)[0])
+    env.reset(tasks_of(settings.env)[0])
     assert env.step(tool_action.call("code_interpreter", code=code)).observation.text == told
     env.close()
 
@@ -107,7 +107,7 @@ def test_rewards_by_hand(settings):
         ("\\boxed{7}", 7, -0.6),
     ):
         env = settings.env.module.make(settings.env.config)
-        env.reset(world.tasks(settings.env)[0])
+        env.reset(tasks_of(settings.env)[0])
         for _ in range(calls):
             env.step(tool_action.call("code_interpreter", code="print(1)"))
         assert env.step(tool_action.answer(answer)).reward == pytest.approx(reward)

@@ -10,7 +10,7 @@ import pytest
 from agentrl.cli import main
 from agentrl.config import override, resolve
 from agentrl.credit import assign, rescore
-from agentrl.env import hooks as world
+from agentrl.env import benchmark_of, make_pool, tasks_of
 from agentrl.envs.deep_research import Config, DeepResearch, make, prompt, tasks
 from agentrl.envs.search_qa.questions import ask
 from agentrl.files import read_toml
@@ -98,7 +98,7 @@ def test_splits_ask_about_different_things():
 
 def test_the_planner_keeps_the_promises_of_an_environment_where_it_does_not_delegate():
     entry = resolve("envs", {"name": "deep_research", "world": "tiny", "max_turns": 1})
-    assert world.benchmark(entry) == "deep-gen tiny-0, train"
+    assert benchmark_of(entry) == "deep-gen tiny-0, train"
     broken = [line for line in check_env(entry, tasks=1, steps=1) if "errand" not in line.lower()]
     assert broken == []
 
@@ -166,10 +166,10 @@ def test_a_planner_whose_searcher_is_lost_is_told_and_scored():
         def close(self):
             pass
 
-    pools = {"main": world.pool(settings.env), "searcher": InlinePool(Lost)}
+    pools = {"main": make_pool(settings.env), "searcher": InlinePool(Lost)}
     crew = Crew(settings.agents, pools, admissible=False, seed=0)
     actors = {name: ExpertActor("expert", agent.prompt) for name, agent in settings.agents.items()}
-    (record,) = asyncio.run(play(crew.player(actors), world.tasks(settings.env)[:1]))
+    (record,) = asyncio.run(play(crew.player(actors), tasks_of(settings.env)[:1]))
     assert record.ending == Status.DONE and record.steps[1].observation.text == "The searcher failed."
     assert all(chain.ending == Status.ENV_ERROR for chain in record.called)
     assert not record.success

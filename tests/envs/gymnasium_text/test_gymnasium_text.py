@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from agentrl.cli import main
 from agentrl.config import resolve
-from agentrl.env import hooks as world
+from agentrl.env import tasks_of
 from agentrl.envs.gymnasium_text import HELD_OUT, in_words
 from agentrl.gym import check_env
 from agentrl.types import Status
@@ -56,7 +56,7 @@ def entry(**options):
 def frozen():
     on = entry(kwargs={"is_slippery": False}, actions=("left", "down", "right", "up"))
     env = on.module.make(on.config)
-    return env, env.reset(world.tasks(on)[0])
+    return env, env.reset(tasks_of(on)[0])
 
 
 @pytest.mark.parametrize("name", ["FrozenLake-v1", "Blackjack-v1", "CartPole-v1", "test/Password-v0"])
@@ -93,7 +93,7 @@ def test_an_unknown_action_is_answered_and_changes_nothing(frozen):
 def test_words_in_and_out():
     on = entry(id="test/Password-v0")
     env = on.module.make(on.config)
-    seen = env.reset(world.tasks(on)[3])
+    seen = env.reset(tasks_of(on)[3])
     word = seen.actions[0]
     assert seen.text == f"The word begins with {word[0]}." and seen.task == "Say the word of the seed."
     assert "characters" in env.step("TOO LOUD").observation.text
@@ -104,7 +104,7 @@ def test_words_in_and_out():
 def test_a_mask_leaves_impossible_actions_out():
     on = entry(id="Taxi-v4", actions=("south", "north", "east", "west", "pickup", "dropoff"))
     env = on.module.make(on.config)
-    listed = [env.reset(task).actions for task in world.tasks(on)[:20]]
+    listed = [env.reset(task).actions for task in tasks_of(on)[:20]]
     assert any(len(actions) < 6 for actions in listed) and all(actions for actions in listed)
 
 
@@ -114,11 +114,11 @@ def test_the_package_that_brings_an_environment_is_imported(tmp_path, monkeypatc
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     on = entry(id="rooms_of_somebody:Rooms-v0", count=2)
-    assert [task.key for task in world.tasks(on)] == ["rooms_of_somebody:Rooms-v0/0", "rooms_of_somebody:Rooms-v0/1"]
+    assert [task.key for task in tasks_of(on)] == ["rooms_of_somebody:Rooms-v0/0", "rooms_of_somebody:Rooms-v0/1"]
 
 
 def test_splits_have_seeds_of_their_own():
-    train, test = (world.tasks(entry(split=split, count=3)) for split in ("train", "test"))
+    train, test = (tasks_of(entry(split=split, count=3)) for split in ("train", "test"))
     assert [t.seed for t in train] == [0, 1, 2] and [t.seed for t in test] == [HELD_OUT, HELD_OUT + 1, HELD_OUT + 2]
 
 
@@ -146,7 +146,7 @@ def test_observations_of_parts():
 )
 def test_mistakes_are_one_sentence(options, sentence):
     with pytest.raises(ValueError, match=sentence) as caught:
-        world.tasks(entry(**options))
+        tasks_of(entry(**options))
     assert "\n" not in str(caught.value)
 
 

@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 from agentrl import catalogue
 from agentrl.config import resolve, validate
-from agentrl.env import hooks as world
+from agentrl.env import prompt_of, tasks_of
 from agentrl.envs.search_qa import Config
 from agentrl.envs.search_qa.data import _texts, rows
 
@@ -113,8 +113,8 @@ def data_env(tmp_path, **options):
 
 def test_questions_of_a_file_are_played_with_a_retriever_of_the_catalogue(tmp_path):
     entry = data_env(tmp_path)
-    listed, words = world.tasks(entry), world.words(entry)
-    env = entry.module.make(entry.config)
+    listed, words = tasks_of(entry), prompt_of(entry)
+    env = entry.hooks.make(entry.config)
     first = env.reset(listed[0])
     assert words.first(first) == PROMPT  # the row's own prompt
     assert words.first(env.reset(listed[1])).endswith(" Question: who wrote it?\n")

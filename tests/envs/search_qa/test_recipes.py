@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.env import hooks as world
+from agentrl.env import tasks_of
 from agentrl.graph import read_graph
 from agentrl.run.checks import check_disjoint
 from agentrl.run.run import panel
@@ -36,7 +36,7 @@ def test_what_is_missing_is_one_sentence(tmp_path, monkeypatch, capsys):
 
 def test_the_small_recipe_holds_out_every_thing_it_is_tested_on():
     settings = Settings.load(RECIPES / "search-cpu.toml")
-    trained, held_out = world.tasks(settings.env), panel(settings)
+    trained, held_out = tasks_of(settings.env), panel(settings)
     assert len(held_out) == 400
     check_disjoint(trained, held_out)
     names = {name for task in trained for name in task.params["path"] if not name.isdigit()}

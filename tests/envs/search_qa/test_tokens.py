@@ -10,8 +10,7 @@ import pytest
 from agentrl.chat import Chat
 from agentrl.config import resolve
 from agentrl.engines import HfEngine, Sampling, Wordless, stopping
-from agentrl.env import Limits
-from agentrl.env import hooks as world
+from agentrl.env import Limits, make_pool, prompt_of, tasks_of
 from agentrl.env.inline import InlinePool
 from agentrl.envs.search_qa.env import retriever
 from agentrl.envs.search_qa.prompts import INVALID, QUESTION
@@ -52,8 +51,8 @@ def player(entry, actor, *, limits=None, admissible=False, context="full", **con
     chosen = resolve("context", {"name": context, **context_options})
     return Player(
         actor=actor,
-        pool=world.pool(entry, "inline"),
-        prompt=world.words(entry),
+        pool=make_pool(entry, "inline"),
+        prompt=prompt_of(entry),
         context=chosen.module,
         context_config=chosen.config,
         limits=limits or Limits(turns=9, retries=0, fault_share=1.0),
@@ -65,7 +64,7 @@ def spoken(template: str, entry=None, **options):
     words = chat(template)
     speaker = Speaker(words)
     entry = entry or on()
-    (record,) = asyncio.run(play(player(entry, PolicyActor(speaker, words, None), **options), [world.tasks(entry)[0]]))
+    (record,) = asyncio.run(play(player(entry, PolicyActor(speaker, words, None), **options), [tasks_of(entry)[0]]))
     return record, speaker, words
 
 
@@ -77,7 +76,7 @@ def test_the_path_is_the_running_turn(template):
     for row, request in enumerate(speaker.requests):
         sampled = record.steps[row].generation.token_ids
         np.testing.assert_array_equal(graph.tokens.path(row), np.concatenate([request.token_ids, sampled]))
-    question = world.tasks(on())[0].params["question"]
+    question = tasks_of(on())[0].params["question"]
     opened = words.tokenizer.decode(words.start(speaker.requests[0].messages))
     again = words.tokenizer.decode(words.go_on("", ended=True))
     told = [step.observation.text for step in record.steps]
@@ -117,7 +116,7 @@ def test_the_published_loop_ends_after_one_forced_answer():
     entry = on(max_turns=2)
     words = chat("plain")
     speaker = Speaker(words, said=("<search>Ada</search>",), ended=())
-    (record,) = asyncio.run(play(player(entry, PolicyActor(speaker, words, None)), [world.tasks(entry)[0]]))
+    (record,) = asyncio.run(play(player(entry, PolicyActor(speaker, words, None)), [tasks_of(entry)[0]]))
     assert len(record.steps) == 3 and record.ending == Status.DONE and record.steps[-1].info["searches"] == 2
     assert sum(step.reward for step in record.steps) == 0.0
 
@@ -126,10 +125,10 @@ def test_the_published_loop_ends_after_one_forced_answer():
 def small():
     """A random model over the world's words and the tags."""
     entry = on()
-    words = world.words(entry)
-    env = entry.module.make(entry.config)
+    words = prompt_of(entry)
+    env = entry.hooks.make(entry.config)
     texts = [f" {name}" for name in entry.module.entities(entry.config)]
-    for task in [world.tasks(entry)[i] for i in range(5)]:
+    for task in [tasks_of(entry)[i] for i in range(5)]:
         texts += [words.first(env.reset(task)), env.step(f"<search>{task.params['path'][0]}</search>").observation.text]
     shape = NewModel(layers=1, hidden=16, heads=2, kv_heads=1, intermediate=16, max_positions=900)
     names = entry.module.entities(entry.config)
@@ -140,11 +139,11 @@ def small():
 def test_an_engine_chooses_among_actions_inside_the_running_turn(small):
     """Listed actions without an end token: the engine stops at the tag, and the next turn goes on from there."""
     entry = on(max_turns=2, topk=1)
-    prompt, words = world.words(entry), Chat(small.tokenizer)
+    prompt, words = prompt_of(entry), Chat(small.tokenizer)
     sampling = stopping(Sampling(), prompt)
     assert sampling.stop == ("</search>", "</answer>")
     engine = HfEngine(small.model, small.tokenizer, sampling, max_slots=8, max_context=900, actions="admissible")
-    tasks = [world.tasks(entry)[i] for i in range(3)]
+    tasks = [tasks_of(entry)[i] for i in range(3)]
     by = player(entry, PolicyActor(engine, words, 900), admissible=True)
     records = asyncio.run(play(by, tasks, copies=2))
     graph, row = build_graph(records), 0
@@ -162,8 +161,8 @@ def test_an_engine_chooses_among_actions_inside_the_running_turn(small):
 
 def test_a_demonstrator_speaks_the_same_tokens(small):
     entry, words = on(topk=1), Chat(small.tokenizer)
-    actor = ExpertActor("expert", world.words(entry), words)
-    (record,) = asyncio.run(play(player(entry, actor, admissible=True), [world.tasks(entry)[0]]))
+    actor = ExpertActor("expert", prompt_of(entry), words)
+    (record,) = asyncio.run(play(player(entry, actor, admissible=True), [tasks_of(entry)[0]]))
     assert record.success
     for step in record.steps:
         assert small.tokenizer.decode(step.generation.token_ids) == step.action
@@ -192,7 +191,7 @@ class Searcher(Wordless):
 def test_a_retriever_lost_in_mid_episode_costs_that_episode_only():
     with server(how="bad:poison") as url:
         by = player(remote(url), PolicyActor(Searcher(), None, None))
-        records = asyncio.run(play(by, [world.tasks(on())[0]], copies=4))
+        records = asyncio.run(play(by, [tasks_of(on())[0]], copies=4))
     assert [record.ending for record in records] == [Status.DONE, Status.ENV_ERROR, Status.DONE, Status.DONE]
     assert "gave no answer" in records[1].fault and "cannot encode" in records[1].fault
     for record in (records[0], *records[2:]):
@@ -206,14 +205,14 @@ def test_a_retriever_that_dies_stops_the_run_in_words():
         entry = remote(url)
         by = player(entry, PolicyActor(Searcher(), None, None), limits=Limits(turns=9, retries=1, fault_share=0.2))
         with pytest.raises(TooManyFaults, match=r"rollouts were lost to the environment.*gave no answer in 1 tries"):
-            asyncio.run(play(by, [world.tasks(entry)[0]], copies=4))
+            asyncio.run(play(by, [tasks_of(entry)[0]], copies=4))
 
 
 def test_a_retriever_that_comes_back_is_tried_again():
     with server(how="500:1") as url:
         entry = remote(url)
         by = player(entry, PolicyActor(Searcher(), None, None), limits=Limits(turns=9, retries=1, fault_share=0.2))
-        (record,) = asyncio.run(play(by, [world.tasks(entry)[0]]))
+        (record,) = asyncio.run(play(by, [tasks_of(entry)[0]]))
     assert (record.ending, record.attempts, len(record.steps)) == (Status.DONE, 2, 3)
 
 
@@ -240,10 +239,10 @@ def test_episodes_that_wait_for_a_server_run_in_threads():
         entry = remote(url, connections=20, max_batch=1)
         client = retriever(entry.config).retriever
         once, client._try = client._try, watched
-        pool = world.pool(entry)
-        assert type(pool).__name__ == "ThreadPool" and type(world.pool(on())).__name__ == "InlinePool"
+        pool = make_pool(entry)
+        assert type(pool).__name__ == "ThreadPool" and type(make_pool(on())).__name__ == "InlinePool"
         by = replace(player(entry, PolicyActor(Searcher(), None, None)), pool=pool)
-        records = asyncio.run(play(by, [world.tasks(entry)[0]], copies=20))
+        records = asyncio.run(play(by, [tasks_of(entry)[0]], copies=20))
         pool.close()
     assert {record.fault for record in records} == {""}
     assert [len(record.steps) for record in records] == [3] * 20

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentrl.config import resolve
-from agentrl.env import hooks as world
+from agentrl.env import benchmark_of, kind_of, tasks_of
 from agentrl.envs.sokoban import Config, find, make, open_level, prompt, tasks
 from agentrl.envs.sokoban.files import read_levels
 from agentrl.envs.sokoban.generate import SHAPES, SPLITS, Level, lost, make_level, shape_of, split_of
@@ -256,5 +256,5 @@ def test_names_of_shapes_are_their_spelling():
 
 def test_its_tasks_are_listed_as_a_benchmark_of_their_own():
     entry = resolve("envs", {"name": "sokoban"})
-    assert world.benchmark(entry) == "sokoban-gen"
-    assert world.kind(entry, world.tasks(entry)[3]) == "6x6b1p1-3"
+    assert benchmark_of(entry) == "sokoban-gen"
+    assert kind_of(entry, tasks_of(entry)[3]) == "6x6b1p1-3"

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from agentrl.config import resolve
-from agentrl.env import hooks as world
+from agentrl.env import tasks_of
 from agentrl.envs.textworld import HELD_OUT, game_path, tidy, typed
 from agentrl.gym import check_env
 
@@ -30,7 +30,7 @@ def entry(cache, **options):
 def played(cache):
     on = entry(cache)
     env = on.module.make(on.config)
-    seen = env.reset(world.tasks(on)[0])
+    seen = env.reset(tasks_of(on)[0])
     yield env, seen
     env.close()
 
@@ -54,7 +54,7 @@ def test_a_generated_game_is_words_and_commands(played):
 
 def test_following_the_quest_wins(cache):
     on = entry(cache)
-    task = world.tasks(on)[0]
+    task = tasks_of(on)[0]
     for reward in ("score", "won", "progress"):
         env = on.module.make(entry(cache, reward=reward).config)
         env.reset(task)
@@ -79,17 +79,17 @@ def test_it_keeps_the_promises_of_an_environment(cache):
 
 
 def test_files_folders_and_lists(cache, tmp_path):
-    made = game_path(entry(cache).config, world.tasks(entry(cache))[0])
+    made = game_path(entry(cache).config, tasks_of(entry(cache))[0])
     (tmp_path / "b").mkdir()
     shutil.copy(made, tmp_path / "b" / "one.z8")
     shutil.copy(made.with_suffix(".json"), tmp_path / "b" / "one.json")
     shutil.copy(made.with_suffix(".json"), tmp_path / "a.json")
     (tmp_path / "list.txt").write_text("b/one.z8  # the compiled one\n")
-    assert [t.key for t in world.tasks(entry(cache, games=str(tmp_path)))] == ["b/one.z8", "a.json"]
-    assert len(world.tasks(entry(cache, games=str(tmp_path / "list.txt")))) == 1
+    assert [t.key for t in tasks_of(entry(cache, games=str(tmp_path)))] == ["b/one.z8", "a.json"]
+    assert len(tasks_of(entry(cache, games=str(tmp_path / "list.txt")))) == 1
     on = entry(cache, games=str(tmp_path / "b" / "one.z8"), max_steps=2)
     env = on.module.make(on.config)
-    seen = env.reset(world.tasks(on)[0])
+    seen = env.reset(tasks_of(on)[0])
     assert seen.task and "look" in seen.actions
     assert [env.step("look").truncated for _ in range(2)] == [False, True]
     env.close()
@@ -110,11 +110,11 @@ def test_what_cannot_be_played_is_one_sentence(name, content, sentence, tmp_path
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=sentence):
-        world.tasks(entry(cache, games=str(tmp_path / name)))
+        tasks_of(entry(cache, games=str(tmp_path / name)))
 
 
 def test_splits_have_seeds_of_their_own(cache):
-    assert [t.seed for t in world.tasks(entry(cache, split="test", count=2))] == [HELD_OUT, HELD_OUT + 1]
+    assert [t.seed for t in tasks_of(entry(cache, split="test", count=2))] == [HELD_OUT, HELD_OUT + 1]
 
 
 def test_the_prompt_and_the_status_line_are_no_words_of_the_game():
@@ -126,11 +126,11 @@ def test_the_prompt_and_the_status_line_are_no_words_of_the_game():
 
 def test_a_story_file_alone_is_played_as_any_interpreter_would(cache, tmp_path):
     """As the games that Jericho knows and does not know: no objective, no list, words all the same."""
-    made = game_path(entry(cache).config, world.tasks(entry(cache))[0])
+    made = game_path(entry(cache).config, tasks_of(entry(cache))[0])
     shutil.copy(made, tmp_path / "alone.z8")
     on = entry(cache, games=str(tmp_path / "alone.z8"))
     env = on.module.make(on.config)
-    seen = env.reset(world.tasks(on)[0])
+    seen = env.reset(tasks_of(on)[0])
     assert seen.actions == () and seen.task == "" and "-=" in seen.text
     result = env.step("look")
     assert "-=" in result.observation.text and result.reward == 0 and result.info["success"] is False

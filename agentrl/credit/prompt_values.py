@@ -1,42 +1,57 @@
 """A value of each prompt that is kept from one iteration to the next, for credit without groups.
 
-The counts are the credit method's (its file offers `Tracker`, see single-stream policy optimisation, arXiv:2509.13232);
-here stands what needs a model and a memory: how far the policy has moved since it last answered a prompt.
+The counts belong to the credit method (single-stream policy optimisation, arXiv:2509.13232); this module holds what
+needs the policy and a memory: how far the policy has moved since it last answered a prompt.
 """
 
 from collections.abc import Mapping
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from agentrl.graph import PLAYED, StepGraph, Tokens, decisions, forked, token_rows
+from agentrl.graph import PLAYED, PolicyReader, StepGraph, Tokens, decisions, forked, token_rows
 
-if TYPE_CHECKING:
-    from agentrl.trainer.learner import Learner
-
-FILLS = ("value", "policy_kl")
 _ARRAYS = ("offsets", "ids", "sampled", "logprobs", "allowed_offsets", "allowed_ids", "context", "context_tokens")
 
 
-class Stream:
+class PromptTracker(Protocol):
+    """What a credit method knows of each prompt."""
+
+    def value(self, prompt: str) -> float:
+        """The estimate of the prompt's success, 0 to 1."""
+        ...
+
+    def update(self, prompt: str, outcome: float, policy_change: float) -> None:
+        """One outcome in 0..1; `policy_change` is the mean |change of log-probability| in nats."""
+        ...
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """What a checkpoint keeps."""
+        ...
+
+    def load_state_dict(self, state: Any) -> None:
+        """The counterpart of `state_dict`."""
+        ...
+
+
+class PromptValues:
     """Fills `value` [N], the estimate of the prompt *before* this outcome, and `policy_kl` [N], the mean |change of
     log-probability| in nats of the prompt's last answer; both on episodes' first rows, NaN elsewhere.
 
     Outcomes are the episodes' scores, cut to 0..1; those of rollouts that the environment ended change nothing.
 
     Args:
-        method: the credit method's file.
-        temperature: of the sampling.
+        tracker: the credit method's counts.
     """
 
-    def __init__(self, method: ModuleType, temperature: float) -> None:
-        self.tracker: Any = method.Tracker()
-        self.temperature = temperature
+    fills = ("value", "policy_kl")
+
+    def __init__(self, tracker: PromptTracker) -> None:
+        self.tracker = tracker
         self.answers: dict[str, Tokens] = {}  # the last answer to each prompt, log-probs of the policy of then
 
-    def columns(self, graph: StepGraph, learner: "Learner", max_tokens: int) -> dict[str, np.ndarray]:
-        """See the class. ValueError if the steps branch: a stream has one answer a prompt."""
+    def columns(self, graph: StepGraph, policy: PolicyReader) -> dict[str, np.ndarray]:
+        """See the class. ValueError if the steps branch: each prompt must have one answer per episode."""
         assert graph.tokens is not None, "a value tracker needs tokens"
         if forked(graph):
             raise ValueError("a value tracker follows single answers, and these steps branch: use rollout.name=chain")
@@ -44,7 +59,7 @@ class Stream:
         first = np.flatnonzero(graph.first & (graph.kind == PLAYED) & ~graph.failed())  # [E]
         prompts = [graph.names["group"][g] for g in graph.group[first]]
         before = {prompt: self.tracker.value(prompt) for prompt in prompts}
-        change = {prompt: self._moved(prompt, learner, max_tokens) for prompt in dict.fromkeys(prompts)}
+        change = {prompt: self._moved(prompt, policy) for prompt in dict.fromkeys(prompts)}
         for row, prompt in zip(first.tolist(), prompts, strict=True):
             value[row], moved[row] = before[prompt], change[prompt]
             outcome = float(np.clip(graph.score[row], 0.0, 1.0))
@@ -53,29 +68,24 @@ class Stream:
             change[prompt] = 0.0  # a copy of the same prompt in this batch: the policy has not moved since
         return {"value": value, "policy_kl": moved}
 
-    def _moved(self, prompt: str, learner: "Learner", max_tokens: int) -> float:
+    def _moved(self, prompt: str, policy: PolicyReader) -> float:
         """Mean |log-prob now - log-prob then| over the decisions of the prompt's last answer; 0 if there is none."""
-        from agentrl.trainer.annotation import logprobs
-
         tokens = self.answers.get(prompt)
         if tokens is None:
             return 0.0
-        rows = np.arange(len(tokens.context))
-        now = logprobs(learner.network, tokens, rows, temperature=self.temperature, max_tokens=max_tokens)
+        now = policy.logprobs(tokens, np.arange(len(tokens.context)))
         counted = decisions(tokens)
         return float(np.abs(now - tokens.logprobs)[counted].mean()) if counted.any() else 0.0
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        import torch
-
-        answers = {p: {name: torch.from_numpy(getattr(t, name)) for name in _ARRAYS} for p, t in self.answers.items()}
+        answers = {prompt: {name: getattr(t, name) for name in _ARRAYS} for prompt, t in self.answers.items()}
         return {"counts": self.tracker.state_dict(), "answers": answers}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The counterpart of `state_dict`."""
         self.tracker.load_state_dict(state["counts"])
-        self.answers = {p: Tokens(**{n: a.numpy() for n, a in t.items()}) for p, t in state["answers"].items()}
+        self.answers = {prompt: Tokens(**arrays) for prompt, arrays in state["answers"].items()}
 
 
 def _answer(graph: StepGraph, first: int) -> Tokens:

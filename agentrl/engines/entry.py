@@ -1,0 +1,63 @@
+"""What the file of an engine offers, and what an engine is given to serve.
+
+A file offers a frozen pydantic `Config` (an `EngineOptions`) and `make(config, serving) -> Policy`. It must not import
+torch when it is imported, because recipes are read without torch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.catalogue import CatalogueFile, hook
+from agentrl.engines.policy import Policy
+from agentrl.engines.sampling import Sampling
+
+
+class EngineOptions(BaseModel, frozen=True, extra="forbid"):
+    """Options that every engine has.
+
+    max_context: tokens a sequence may have. actions: free text, or restricted to the admissible actions by a token trie
+    (the masked distribution is the behaviour distribution).
+    """
+
+    max_context: int = Field(1024, ge=8)
+    actions: Literal["free", "admissible"] = "free"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Serving:
+    """What an engine serves.
+
+    Attributes:
+        model: the transformers model (or peft around one), shared with the trainer.
+        tokenizer: its tokenizer.
+        sampling: the sampling distribution, stop strings included.
+        deterministic: batches must not depend on timing.
+        entropies: tell the entropy of each token's distribution (`Generation.entropy`).
+        version: of the weights.
+    """
+
+    model: Any
+    tokenizer: Any
+    sampling: Sampling
+    deterministic: bool = False
+    entropies: bool = False
+    version: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFile(CatalogueFile):
+    """The file of an engine; see the module.
+
+    Attributes:
+        make: see the module.
+        weights: it generates with the trainer's weights: its policies have `load(model, version)`, called between two
+            batches of rollouts. A run can only train with such an engine.
+    """
+
+    KIND: ClassVar[str] = "engine"
+
+    make: Callable[[Any, Serving], Policy] = hook(help="(config, serving) -> Policy")
+    weights: bool = hook("WEIGHTS", "it generates with the trainer's weights", False)

@@ -1,0 +1,341 @@
+"""The embedded engine: any transformers causal language model, continuous batching, KV cache kept across turns.
+
+Episodes ask at their own pace; each forward takes whatever is ready, new turns and running answers alike, as one
+packed row. A session's keys and values stay in its slot between turns, so a turn costs the tokens it adds. A prompt
+that shares its beginning with another slot (copies of one task, branches, a common system prompt) copies it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from agentrl.chat import Tries
+from agentrl.engines.answer import Answer, Words
+from agentrl.engines.distribution import draw, top_entropy
+from agentrl.engines.forwards import Chunk, choose_runner
+from agentrl.engines.sampling import Sampling
+from agentrl.engines.slots import Donor, Slots
+from agentrl.engines.support import base_config
+from agentrl.noise import uniforms
+from agentrl.types import Generation, Request
+
+_WORTH = 32  # tokens a copy from another slot must save
+_ROUNDS = 4  # of the event loop between forwards, so that light environments come back with their next turn
+
+
+@dataclass
+class Stats:
+    """Counts since the engine was made.
+
+    answers and forwards (model calls); tokens of prompts, of them found in the cache (reused), run through the model
+    (computed), returned because they were sampled or because nothing else was allowed (forced); forked: of the reused,
+    those that branches took over from the session they went on from; evictions: sessions that lost their slot to
+    another.
+    """
+
+    answers: int = 0
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    forked_tokens: int = 0
+    computed_tokens: int = 0
+    sampled_tokens: int = 0
+    forced_tokens: int = 0
+    forwards: int = 0
+    evictions: int = 0
+
+
+class HfEngine:
+    """See the module. Implements `agentrl.engines.policy.Policy`.
+
+    Args:
+        model: a transformers causal language model, or one wrapped by peft. Used as it is: whoever changes its weights
+            calls `clear` and sets `version`.
+        tokenizer: its tokenizer.
+        sampling: the sampling distribution.
+        max_slots: sessions whose cache is kept, and most answers generated at once.
+        max_context: most tokens of a prompt and its answer.
+        actions: said in reports; with "admissible" every request must bring choices.
+        deterministic: run a forward only when every open session waits for one, so that batches, and with them
+            rounding, do not depend on timing. Sessions must be opened; their environments must not wait for each other.
+        version: of the weights.
+        max_batch_tokens: most tokens of one forward (one longer prompt still runs, alone); None is 2048 on the CPU,
+            where longer rows fall out of the caches, and 16384 elsewhere.
+        end_ids: ids that end a free answer; None takes those of the tokenizer and of the generation config.
+        entropies: tell the entropy of each token's distribution (`Generation.entropy`).
+
+    Raises:
+        ValueError: the context is longer than the model's positions.
+    """
+
+    name = "hf"
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        sampling: Sampling,
+        *,
+        max_slots: int,
+        max_context: int,
+        actions: Literal["free", "admissible"] = "free",
+        deterministic: bool = False,
+        version: int = 0,
+        max_batch_tokens: int | None = None,
+        end_ids: Sequence[int] | None = None,
+        entropies: bool = False,
+    ) -> None:
+        positions = getattr(base_config(model), "max_position_embeddings", None)
+        if positions is not None and max_context > positions:
+            raise ValueError(
+                f"max_context is {max_context}, the model has {positions} positions: lower max_context or take a "
+                "model with a longer context"
+            )
+        self.model, self.tokenizer, self.sampling = model, tokenizer, sampling
+        self.max_slots, self.max_context = max_slots, max_context
+        self.max_batch_tokens = max_batch_tokens or (2048 if model.device.type == "cpu" else 16384)
+        self.actions, self.deterministic, self.version = actions, deterministic, version
+        self.entropies = entropies
+        self.stats = Stats()
+        self._words = Words(tokenizer, sampling.stop, _end_ids(model, tokenizer, end_ids))
+        self._runner, self._reason = choose_runner(model, max_slots, max_context)
+        self._slots = Slots(max_slots, max_context)
+        self._tries = Tries()
+        self._open: set[int] = set()
+        self._idle: set[int] = set()  # open sessions without a request
+        self._waiting: dict[Answer, asyncio.Future[None]] = {}
+        self._active: list[Answer] = []
+        self._loop: asyncio.Task[None] | None = None
+
+    def describe(self) -> dict[str, object]:
+        """What a report must say about the policy."""
+        wrapped = hasattr(self.model, "get_base_model")
+        return {
+            "engine": self.name,
+            "model": type(self.model.get_base_model() if wrapped else self.model).__name__,
+            "adapters": wrapped,
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "device": str(self.model.device),
+            "sampling": self.sampling.model_dump(),
+            "actions": self.actions,
+            "deterministic": self.deterministic,
+            "max_slots": self.max_slots,
+            "max_context": self.max_context,
+            "cache": "kept across turns" if self._runner.reuses else f"whole prompt every turn: {self._reason}",
+        }
+
+    def open(self, session: int) -> None:
+        """A rollout begins."""
+        self._open.add(session)
+        self._idle.add(session)
+
+    def fork(self, session: int, of: int, tokens: int) -> None:
+        """See Policy. Its first prompt takes over all that it shares with what session `of` computed."""
+        if tokens and self._runner.reuses:
+            self._slots.fork(session, of)
+
+    def rest(self, session: int) -> None:
+        """The session waits for other agents: a deterministic engine does not wait for it."""
+        self._idle.discard(session)
+        self._kick()
+
+    def wake(self, session: int) -> None:
+        """It will ask again."""
+        if session in self._open:
+            self._idle.add(session)
+
+    def release(self, session: int) -> None:
+        """The rollout is over: its slot is free, and a deterministic engine no longer waits for it."""
+        self._open.discard(session)
+        self._idle.discard(session)
+        self._slots.release(session)
+        self._kick()
+
+    def clear(self) -> None:
+        """Drop all keys and values: call after the weights change."""
+        self._slots.clear()
+        self._runner.clear()
+        self._active = []  # running answers are admitted again, with what they have
+
+    def load(self, model: Any, version: int) -> None:
+        """Generate with these weights from now on: the engine's own model, changed by the trainer, or another one."""
+        if model is not self.model:
+            self.model = model
+            self._runner, self._reason = choose_runner(model, self.max_slots, self.max_context)
+        self.clear()
+        self.version = version
+
+    async def generate(self, request: Request) -> Generation:
+        """See Policy. A prompt that fills the context returns no token and finish "length"."""
+        if self.actions == "admissible" and not request.choices and request.rewrites is None:
+            raise ValueError("actions=admissible needs a step's choices, and this request has none")
+        if self.deterministic and request.session not in self._open:
+            raise ValueError(
+                f"session {request.session} was not opened: a deterministic engine waits for open sessions"
+            )
+        trie = self._tries.get(request.choices) if request.choices else None
+        answer = Answer(request, self._words, self.sampling, trie, self.max_context)
+        if answer.finish is None:
+            await self._wait_for(answer)
+        self.stats.answers += 1
+        self.stats.prompt_tokens += answer.start
+        self.stats.forced_tokens += answer.forced
+        self.stats.sampled_tokens += answer.drawn - answer.forced
+        return answer.generation(self.version, entropies=self.entropies)
+
+    async def _wait_for(self, answer: Answer) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[answer] = done
+        self._idle.discard(answer.request.session)
+        self._kick()
+        try:
+            await done
+        finally:
+            if answer in self._waiting:  # cancelled, or the engine failed
+                self._active = [a for a in self._active if a is not answer]
+                self._leave(answer)
+                self._kick()
+
+    def _leave(self, answer: Answer) -> asyncio.Future[None]:
+        """The request is no longer waiting."""
+        if answer.request.session in self._open:
+            self._idle.add(answer.request.session)
+        return self._waiting.pop(answer)
+
+    def _ready(self) -> bool:
+        return bool(self._waiting) and not (self.deterministic and self._idle)
+
+    def _kick(self) -> None:
+        """Start the loop if there is work and it is not running."""
+        if self._ready() and (self._loop is None or self._loop.done()):
+            self._loop = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._ready():
+            try:
+                self._step()
+            except Exception as fault:  # noqa: BLE001 - handed to every caller, who raises it
+                self.clear()
+                for future in self._waiting.values():
+                    if not future.done():
+                        future.set_exception(fault)
+                return
+            for _ in range(_ROUNDS):
+                await asyncio.sleep(0)
+                if not self._idle:
+                    break
+
+    def _step(self) -> None:
+        """One forward over everything that is ready."""
+        self._admit()
+        batch = sorted(self._active, key=lambda a: a.slot)
+        chunks = [Chunk(a.slot, a.computed, a.pending()) for a in batch]
+        for chunk in chunks:
+            self._slots.plan(*chunk)
+        logits = self._runner.forward(chunks)
+        self.stats.forwards += 1
+        self.stats.computed_tokens += sum(len(c.ids) for c in chunks)
+        self._mark(batch)
+        noise = uniforms(np.array([a.key for a in batch], np.uint64), np.array([a.drawn for a in batch]))
+        options = [a.options() for a in batch]
+        ids, logprobs, sets = draw(logits, self.sampling, noise, options)
+        entropy = top_entropy(logits, self.sampling, options) if self.entropies else np.zeros(len(batch))  # [B]
+        told = zip(batch, ids.tolist(), logprobs.tolist(), sets, entropy.tolist(), strict=True)
+        for answer, *token in told:
+            answer.accept(*token)
+            if answer.finish is not None:
+                self._finish(answer)
+        self._active = [a for a in self._active if a.finish is None]
+
+    def _finish(self, answer: Answer) -> None:
+        future = self._leave(answer)
+        if not future.done():
+            future.set_result(None)
+
+    def _mark(self, batch: Sequence[Answer]) -> None:
+        """The forward is done: what was planned is computed."""
+        for answer in batch:
+            slot = answer.slot
+            answer.computed = answer.length
+            self._slots.computed[slot] = answer.length
+            version = int(self._slots.version[slot])
+            answer.oldest = version if answer.oldest is None else min(answer.oldest, version)
+
+    def _admit(self) -> None:
+        """Give waiting requests a slot, in order of session, while slots and the token budget last.
+
+        Sessions that have a slot come first, and one loses it only while less than half of the slots are at work:
+        with more sessions than slots, taking turns by least recent use would throw every cache away.
+        """
+        running = set(map(id, self._active))
+        waiting = [a for a in self._waiting if id(a) not in running]
+        if not waiting:
+            return
+        budget = self.max_batch_tokens - sum(a.length - a.computed for a in self._active)
+        busy = {a.slot for a in self._active}
+        sessions = {a.request.session for a in self._active}
+        for answer in sorted(waiting, key=lambda a: (not self._slots.owned(a.request.session), a.request.session)):
+            session = answer.request.session
+            if session in sessions:
+                continue
+            slot = self._slots.acquire(session, busy, evict=2 * len(self._active) < self.max_slots)
+            if slot < 0:
+                break
+            computed = self._prepare(session, slot, answer.tokens[: answer.length])
+            if computed is None:
+                continue  # another request of this batch computes the beginning; copied in the next one
+            budget -= answer.length - computed
+            if budget < 0 and self._active:
+                break
+            answer.slot, answer.computed = slot, computed
+            self.stats.reused_tokens += min(computed, answer.start)
+            self._slots.plan(slot, computed, answer.pending())
+            busy.add(slot)
+            sessions.add(session)
+            self._active.append(answer)
+        self.stats.evictions = self._slots.evictions
+
+    def _prepare(self, session: int, slot: int, tokens: np.ndarray) -> int | None:
+        """How many tokens the slot holds after copying what another one shares; None to wait for that one."""
+        if not self._runner.reuses:
+            self._slots.version[slot] = self.version
+            return 0
+        source = self._slots.source(session, tokens)
+        own = self._slots.keep(slot, tokens)
+        if own == 0:
+            self._slots.version[slot] = self.version
+        if source is not None:
+            if source.slot != slot and source.computed > own:
+                own = self._copy(source, slot, tokens)
+            self.stats.forked_tokens += min(own, source.computed)
+        if len(tokens) - own <= _WORTH:
+            return own
+        donor = self._slots.donor(tokens)
+        if donor.length - own < _WORTH:
+            return own
+        if donor.length - donor.computed >= _WORTH:
+            return None
+        return self._copy(donor, slot, tokens)
+
+    def _copy(self, donor: Donor, slot: int, tokens: np.ndarray) -> int:
+        """Take over what the donor has computed; how many tokens that is."""
+        self._runner.copy(donor.slot, slot, donor.computed)
+        self._slots.plan(slot, 0, tokens[: donor.computed])
+        self._slots.computed[slot] = donor.computed
+        self._slots.version[slot] = min(self._slots.version[slot], self._slots.version[donor.slot])
+        return donor.computed
+
+
+def _end_ids(model: Any, tokenizer: Any, given: Sequence[int] | None) -> frozenset[int]:
+    if given is not None:
+        return frozenset(given)
+    found: set[int] = set()
+    settings = getattr(model, "generation_config", None)
+    for ids in (getattr(tokenizer, "eos_token_id", None), getattr(settings, "eos_token_id", None)):
+        found.update([ids] if isinstance(ids, int) else ids or ())
+    if not found:
+        raise ValueError("neither the tokenizer nor the model names an end token: set eos_token, or pass end_ids")
+    return frozenset(found)

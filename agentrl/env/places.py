@@ -1,0 +1,62 @@
+"""The pool of an environment entry: its instances in this process, in threads or in worker processes."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from agentrl import catalogue
+from agentrl.config import Entry
+from agentrl.env.hooks import EnvironmentFile
+from agentrl.env.inline import InlinePool
+from agentrl.env.limits import START_S, Limits
+from agentrl.env.pool import Pool
+from agentrl.env.processes import WorkerPool
+from agentrl.env.protocol import Env
+from agentrl.env.threads import ThreadPool
+
+
+@functools.cache
+def _file(name: str) -> EnvironmentFile:
+    """The environment's file, read once per process: an expert is made for every episode."""
+    return catalogue.load(EnvironmentFile, name)
+
+
+def _make(name: str, config: Any) -> Env:
+    return _file(name).make(config)
+
+
+def _expert(entry_name: str, env: Env, name: str, seed: int) -> Any:
+    make = _file(entry_name).expert
+    assert make is not None, "the pool was made with an expert"
+    return make(env, name, seed)
+
+
+def make_pool(
+    entry: Entry[EnvironmentFile],
+    where: str = "auto",
+    workers: int = 0,
+    timeout_s: float = 60.0,
+    start_s: float = START_S,
+    output_chars: int | None = None,
+) -> Pool:
+    """Instances of the environment.
+
+    Args:
+        entry: which environment.
+        where: inline, threads or processes; auto goes by the file's `HEAVY` and `WAITS`.
+        workers: processes, 0 for one per core.
+        timeout_s, start_s: seconds that a call, and the making of an instance, may take.
+        output_chars: see `Limits`.
+    """
+    make: Callable[[], Env] = functools.partial(_make, entry.name, entry.config)
+    expert = functools.partial(_expert, entry.name) if entry.hooks.expert is not None else None
+    if where == "processes" or (where == "auto" and entry.hooks.heavy):
+        return WorkerPool(make, expert, timeout_s, workers, start_s, output_chars)
+    if where == "threads" or (where == "auto" and entry.hooks.waits_under(entry.config)):
+        return ThreadPool(make, expert, timeout_s, start_s, output_chars)
+    return InlinePool(make, expert, timeout_s, start_s, output_chars)
+
+
+def pool_within(entry: Entry[EnvironmentFile], limits: Limits, where: str = "auto", workers: int = 0) -> Pool:
+    """`make_pool`, with the times and lengths of these limits."""
+    return make_pool(entry, where, workers, limits.call_seconds, limits.start_seconds, limits.output_chars)

@@ -1,0 +1,179 @@
+"""What learns: a learner for each policy, with the fillers and regularizers that keep something between iterations.
+
+Half of a run, built from settings and vocabularies alone; the other half is `agentrl.run.Rollouts`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agentrl.credit import Credit
+from agentrl.graph import StepGraph
+from agentrl.model import Loaded, Weights, check_shape, load_model, restore_model
+from agentrl.rollout import rows_of
+from agentrl.run.vocabulary import Vocabulary
+from agentrl.settings import Settings, fillers
+from agentrl.trainer import Annotated, Learner, Regularizers, annotate, clone, critic_maker, trunk_gradient, update
+from agentrl.types import Stateful
+
+
+class Policies:
+    """Every policy of a run.
+
+    Args:
+        settings: of the run.
+        vocabularies: of the policies whose model is made anew.
+        at: the checkpoint whose weights they take; None begins anew. `load_state_dict` brings the rest.
+
+    Raises:
+        ValueError: a model cannot be loaded, or the checkpoint is of another one.
+    """
+
+    def __init__(self, settings: Settings, vocabularies: Mapping[str, Vocabulary], at: Path | None = None) -> None:
+        tables = settings.tables
+        self.settings, self.agents = settings, settings.agents
+        self.main = next(iter(self.agents.values())).policy
+        self.learners = {
+            name: Learner(
+                _model(settings, name, vocabularies, at),
+                plan.optim,
+                reference=tables.update.kl_coef > 0,
+                critic=critic_maker(tables.critic, plan.model, tables.run.seed),
+            )
+            for name, plan in settings.policies.items()
+        }
+        self.regularizers = {name: Regularizers(settings.regularizers) for name in self.learners}
+        self.fillers = fillers(settings.credit, settings.context, settings.env)
+
+    def weights(self) -> Weights:
+        """The weights of now, as references: to be read between two updates only."""
+        return Weights({name: learner.model for name, learner in self.learners.items()})
+
+    @property
+    def tokenizers(self) -> dict[str, Any]:
+        """The tokenizer of every policy."""
+        return {name: learner.tokenizer for name, learner in self.learners.items()}
+
+    def restart(self, stage: str) -> None:
+        """Begin a stage, `warmup` or `train`: fresh optimisers, schedules, critics and regularizers."""
+        tables = self.settings.tables
+        steps = tables.warmup.updates if stage == "warmup" else tables.run.iterations
+        for name, learner in self.learners.items():
+            plan = self.settings.policies[name]
+            learner.restart(plan.clone_optim if stage == "warmup" else plan.optim, steps)
+            self.regularizers[name].restart()
+
+    def imitate(self, graph: StepGraph, step: int) -> dict[str, float]:
+        """One batch of cloning for every policy. Frozen agents are cloned too; cloning is their only training."""
+        metrics: dict[str, float] = {}
+        tables = self.settings.tables
+        for name, learner in self.learners.items():
+            rows = self._rows(graph, name, trained=False)
+            own = graph if rows is None else graph.with_columns(weight=graph.weight * rows)
+            cloned = clone(learner, own, tables.update, minibatches=tables.warmup.minibatches, seed=step)
+            metrics |= self._named(name, cloned)
+        return metrics
+
+    def annotate(self, graph: StepGraph) -> Annotated:
+        """What every policy has to say of its own steps."""
+        config, temperature = self.settings.tables.update, self.settings.tables.sampling.temperature
+        metrics: dict[str, float] = {}
+        for name, learner in self.learners.items():
+            own = [*self.fillers.values()] if name == self.main else []
+            rows = self._rows(graph, name, trained=False)
+            graph, found = annotate(graph, learner, config, temperature, own, rows)
+            metrics |= self._named(name, found)
+        return Annotated(graph, metrics)
+
+    def improve(self, graph: StepGraph, credit: Credit, iteration: int, spent: float = 0.0) -> dict[str, float]:
+        """The update of every policy from the same graph, each from its own agents' steps.
+
+        Args:
+            graph: annotated.
+            credit: of its steps.
+            iteration: seeds the order of mini-batches.
+            spent: share of the run's budget that is used up, for the schedule of the learning rate.
+        """
+        metrics: dict[str, float] = {}
+        for name, learner in self.learners.items():
+            learner.spent = spent
+            rows = self._rows(graph, name, trained=True)
+            if rows is None or rows.any():
+                own = credit if rows is None else replace(credit, assigned=credit.assigned & rows)
+                metrics |= self._named(name, self._improve_one(name, graph, own, iteration))
+        return metrics
+
+    def notes(self) -> list[str]:
+        """What a user should know of the models."""
+        return [learner.note for learner in self.learners.values() if learner.note]
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of fillers and regularizers; a learner's own state is stored beside its weights."""
+        return {
+            "fillers": {name: filler.state_dict() for name, filler in self._stateful_fillers()},
+            "regularizers": {name: own.state_dict() for name, own in self.regularizers.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state_dict` was taken."""
+        for name, filler in self._stateful_fillers():
+            if name not in state["fillers"]:
+                raise ValueError(f"the checkpoint has no state of {name}: it is a checkpoint of another run")
+            filler.load_state_dict(state["fillers"][name])
+        for name, own in self.regularizers.items():
+            own.load_state_dict(state["regularizers"].get(name, {}))
+
+    def _stateful_fillers(self) -> Iterator[tuple[str, Stateful]]:
+        for name, filler in self.fillers.items():
+            if isinstance(filler, Stateful):
+                yield name, filler
+
+    def _rows(self, graph: StepGraph, policy: str, *, trained: bool) -> np.ndarray | None:
+        """[N] bool, the steps of a policy, only those that train it if `trained`; None where all are."""
+        if len(self.learners) == 1 and (not trained or all(agent.trained for agent in self.agents.values())):
+            return None
+        return rows_of(graph, self.agents, policy, trained)
+
+    def _named(self, policy: str, metrics: Mapping[str, float]) -> dict[str, float]:
+        """A policy's metrics, under its name where there are several."""
+        return {key if len(self.learners) == 1 else f"{policy}/{key}": value for key, value in metrics.items()}
+
+    def _improve_one(self, policy: str, graph: StepGraph, credit: Credit, iteration: int) -> dict[str, float]:
+        """The critic's update, if there is one, then, after its warm-up, the policy's."""
+        tables, learner = self.settings.tables, self.learners[policy]
+        metrics: dict[str, float] = {}
+        if learner.critic is not None:
+            limit, unit = tables.update.max_tokens, tables.update.unit
+            metrics = learner.critic.fit(graph, credit, unit=unit, max_tokens=limit, seed=iteration)
+            if iteration < tables.critic.warmup:
+                return metrics
+        updated = update(
+            learner,
+            graph,
+            credit,
+            tables.update,
+            self.settings.loss,
+            temperature=tables.sampling.temperature,
+            seed=iteration,
+            regularizers=self.regularizers[policy],
+            beside=trunk_gradient(learner.critic, graph, credit, tables.update.max_tokens),
+        )
+        return {**metrics, **updated}
+
+
+def _model(settings: Settings, policy: str, vocabularies: Mapping[str, Vocabulary], at: Path | None) -> Loaded:
+    """The model of a checkpoint, the one that the recipe names, or a new one with its vocabulary."""
+    config, seed = settings.policies[policy].model, settings.tables.run.seed
+    if at is not None and config.lora is None:
+        stored = load_model(config.model_copy(update={"path": str(at / policy), "new": None}), seed)
+        if config.new is not None:
+            check_shape(stored.model, config.new, at)
+        return stored
+    known = vocabularies[policy]._asdict() if config.new is not None else {}
+    loaded = load_model(config, seed, **known)
+    if at is not None:
+        restore_model(loaded, at / policy)
+    return loaded

@@ -1,0 +1,190 @@
+"""What rolls out: agents, environments, engines and samplers, built from settings and tokenizers alone.
+
+Half of a run; the other half is `agentrl.run.Policies`. Between them cross the step graph one way, and `Weights` with a
+version the other way.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentrl.chat import Chat
+from agentrl.config import Entry
+from agentrl.credit import signal_names
+from agentrl.engines import Sampling, Serving, stopping
+from agentrl.env import EnvironmentFile, Limits, Pool, panel_tasks, pool_within, read_panel, tasks_of
+from agentrl.evaluate import Report, evaluate
+from agentrl.graph import StepGraph
+from agentrl.model import Weights
+from agentrl.rollout import Actor, Budget, Collected, Crew, ExpertActor, PolicyActor, build_graph, collect, play
+from agentrl.run.checks import check_disjoint
+from agentrl.run.event_loop import Loop
+from agentrl.run.stages import CLONE, EVALUATE, TRAIN
+from agentrl.settings import Settings
+from agentrl.types import EnvFault, Task
+
+
+def held_out(settings: Settings) -> list[Task]:
+    """The held-out tasks of a run: the keys of its panel file, or the first tasks of the evaluation environment."""
+    chosen = settings.tables.eval
+    if chosen.panel is not None:
+        return panel_tasks(settings.eval_env, read_panel(Path(chosen.panel)))
+    tasks = tasks_of(settings.eval_env)
+    return [tasks[i] for i in range(min(chosen.tasks, len(tasks)))]
+
+
+class Rollouts:
+    """Batches of rollouts, demonstrations and evaluations of the policies as they were last loaded.
+
+    Args:
+        settings: of the run.
+        tokenizers: of every policy, by its name.
+
+    Raises:
+        ValueError: training and held-out tasks overlap, or there are none.
+    """
+
+    def __init__(self, settings: Settings, tokenizers: Mapping[str, Any]) -> None:
+        tables = settings.tables
+        self.settings, self.agents = settings, settings.agents
+        self.main = next(iter(self.agents.values()))
+        self.tasks, self.eval_tasks = tasks_of(settings.env), held_out(settings)
+        check_disjoint(self.tasks, self.eval_tasks)
+        self.loop = Loop()
+        pools = {name: self._pool(agent.env, agent.limits) for name, agent in self.agents.items()}
+        self.pools = [*pools.values(), self._pool(settings.eval_env, tables.limits)]
+        admissible = settings.engine.config.actions == "admissible"
+        self.crews = {
+            where: Crew(self.agents, {**pools, self.main.name: own}, admissible=admissible, seed=tables.run.seed)
+            for where, own in (("train", pools[self.main.name]), ("eval", self.pools[-1]))
+        }
+        self.chats = {name: Chat(tokenizer) for name, tokenizer in tokenizers.items()}
+        make = settings.sampler.hooks.make
+        self.sampler = make(settings.sampler.config, self.tasks, tables.run.seed)
+        self.clone_sampler = make(settings.sampler.config, self.tasks, tables.run.seed + 1)
+        self.signals: list[str] = []  # names of the rewards' signals that some step has reported
+        self.engines: dict[str, Any] = {}
+        self._weights = Weights({})
+        self._version = 0
+
+    def load(self, weights: Weights, version: int) -> None:
+        """Generate with these weights from now on.
+
+        With references to the same models as before only the engines' caches are stale.
+        """
+        self._weights, self._version = weights, version
+        for name, engine in self.engines.items():
+            engine.load(weights.models[name], version)
+        if not self.engines:
+            self.engines = self._engines(self.settings.tables.sampling)
+
+    def batch(self, iteration: int) -> Collected:
+        """A batch of training rollouts of the current policies."""
+        settings, batch = self.settings, self.settings.tables.batch
+        collected = self.loop.run(
+            collect(
+                self.crews["train"].player(self._actors(self.engines), TRAIN),
+                self.sampler,
+                settings.sampler,
+                tasks=batch.tasks,
+                copies=batch.copies,
+                iteration=iteration,
+                rollout=settings.rollout,
+                budget=Budget(batch.tokens, batch.calls),
+                rewards=settings.reward,
+                reported=self.signals,
+            )
+        )
+        if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
+            self.signals = sorted({*self.signals, *signal_names(collected.graph)})
+        return replace(collected, graph=self._with_gold(collected))
+
+    def demonstrations(self, step: int) -> StepGraph:
+        """A batch of fresh expert episodes."""
+        context = self.settings.engine.config.max_context
+        actors = {
+            name: ExpertActor(agent.expert, agent.prompt, self.chats[agent.policy], context)
+            for name, agent in self.agents.items()
+        }
+        tasks = self.clone_sampler.draw(self.settings.tables.warmup.episodes)
+        return build_graph(self.loop.run(play(self.crews["train"].player(actors, CLONE), tasks, iteration=step)))
+
+    def evaluation(self, mode: str, tasks: Sequence[Task]) -> Report:
+        """The current policies on held-out tasks, each once."""
+        sampling, asked = self.settings.tables.sampling, self.settings.tables.eval.temperature
+        temperature = 0.0 if mode == "greedy" else asked or sampling.temperature
+        engines = self._engines(sampling.model_copy(update={"temperature": temperature}))
+        player = self.crews["eval"].player(self._actors(engines), EVALUATE)
+        described = {**engines[self.main.policy].describe(), "mode": mode}
+        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, described))
+
+    def try_expert(self) -> None:
+        """One move of the demonstrator, so that a mistake in its name is told before anything is written."""
+        self.loop.run(self._try_expert())
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        samplers = {"sampler": self.sampler.state_dict(), "warmup_sampler": self.clone_sampler.state_dict()}
+        return {**samplers, "signals": list(self.signals)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state_dict` was taken."""
+        self.sampler.load_state_dict(state["sampler"])
+        self.clone_sampler.load_state_dict(state["warmup_sampler"])
+        self.signals = list(state["signals"])
+
+    def close(self) -> None:
+        """Close the environments and the event loop."""
+        for pool in self.pools:
+            pool.close()
+        self.loop.close()
+
+    async def _try_expert(self) -> None:
+        handle = self.pools[0].acquire()
+        broken = True
+        try:
+            await handle.reset(self.tasks[0])
+            await handle.act(self.settings.tables.warmup.expert, 0)
+            broken = False
+        except EnvFault:  # a rollout tries again, and reports what persists
+            pass
+        finally:
+            self.pools[0].release(handle, broken=broken)
+
+    def _with_gold(self, collected: Collected) -> StepGraph:
+        """The graph with the gold answer of each group, in the environment's format, where the environment knows it."""
+        gold, graph = self.settings.env.hooks.gold, collected.graph
+        if gold is None:
+            return graph
+        tasks = {record.task.key: record.task for record in collected.records}
+        answers = [self.main.prompt.answer(gold(tasks[key])) for key in graph.names["group"]]
+        return replace(graph, names={**graph.names, "gold": answers})
+
+    def _pool(self, entry: Entry[EnvironmentFile], limits: Limits) -> Pool:
+        where = self.settings.tables.pool
+        return pool_within(entry, limits, where.kind, where.workers)
+
+    def _engines(self, sampling: Sampling) -> dict[str, Any]:
+        """An engine for each policy."""
+        engine, engines = self.settings.engine, {}
+        for name, model in self._weights.models.items():
+            prompts = [agent.prompt for agent in self.agents.values() if agent.policy == name]
+            serving = Serving(
+                model=model,
+                tokenizer=self.chats[name].tokenizer,
+                sampling=stopping(sampling, *prompts),
+                deterministic=self.settings.tables.run.deterministic,
+                entropies=self.settings.rollout.hooks.entropy,
+                version=self._version,
+            )
+            engines[name] = engine.hooks.make(engine.config, serving)
+        return engines
+
+    def _actors(self, engines: Mapping[str, Any]) -> dict[str, Actor]:
+        """Who answers for each agent."""
+        context = self.settings.engine.config.max_context
+        return {
+            name: PolicyActor(engines[agent.policy], self.chats[agent.policy], context)
+            for name, agent in self.agents.items()
+        }

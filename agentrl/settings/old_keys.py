@@ -1,0 +1,43 @@
+"""Keys of older versions: recipes and stored configurations that use them still resolve.
+
+One table of what became of each key. It is applied whenever a recipe or a stored configuration is read.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agentrl.config import merge
+
+
+def _as_regularizer(name: str, off: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], str]:
+    """`update.OLD` (a table with `coef`, 0 for off) becomes an entry of update.regularizers."""
+
+    def change(update: dict[str, Any], table: Any) -> str:
+        options = {**off, **table} if isinstance(table, Mapping) else {"coef": table}
+        if not options.get("coef"):
+            return ""
+        update["regularizers"] = [*update.get("regularizers", ()), {"name": name, **options}]
+        return f"update.regularizers = [{{ name = '{name}', coef = {options['coef']} }}]"
+
+    return change
+
+
+# old key -> what replaces it: changes the table the key stood in, and returns how to write it now (empty: it was off)
+TABLE: Mapping[str, Callable[[dict[str, Any], Any], str]] = {
+    "update.epo": _as_regularizer("entropy_band", {"coef": 0.0}),
+    "update.llds": _as_regularizer("likelihood_guard", {"coef": 0.0}),
+}
+
+
+def upgrade(tables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The tables with every old key replaced, and one note per replaced key."""
+    result, notes = merge(tables, {}), []
+    for path, change in TABLE.items():
+        *sections, key = path.split(".")
+        table: Any = result
+        for section in sections:
+            table = table.get(section) if isinstance(table, dict) else None
+        now = change(table, table.pop(key)) if isinstance(table, dict) and key in table else ""
+        if now:
+            notes.append(f"{path} is a key of an older version: write {now}")
+    return result, notes

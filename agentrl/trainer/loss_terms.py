@@ -1,0 +1,39 @@
+"""Loss terms beside the policy gradient: the KL term and the critic's loss.
+
+All take flat tensors of the tokens (or steps) of a micro-batch and return one number each, to be weighted by
+the caller's aggregation weights and summed. Letters: T tokens, V values (steps with a value).
+"""
+
+import torch
+from torch import Tensor
+
+from agentrl.trainer.sections import KlForm
+
+
+def kl_term(logprob: Tensor, reference: Tensor, form: KlForm) -> Tensor:
+    """Per-token estimate of KL(pi || ref) from one sample, [K].
+
+    Source: Schulman, "Approximating KL divergence" (2020); k3 clamped to +-10 as in verl.
+    """
+    apart = logprob - reference  # [K]
+    if form == "k1":
+        return apart
+    if form == "abs":
+        return apart.abs()
+    if form == "k2":
+        return 0.5 * apart**2
+    return ((-apart).exp() + apart - 1).clamp(-10, 10)
+
+
+def value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip: float | None = 0.2) -> Tensor:
+    """[V] squared error of the critic, pessimistically clipped around the old value.
+
+    Source: PPO's released code: max((V - G)^2, (old + clip(V - old, -clip, clip) - G)^2), there halved, which
+    is the critic's coefficient; clip None for the plain square. On shared steps the target is the weighted
+    mean of the paths' returns, and nothing is clipped.
+    """
+    error = (value - target) ** 2  # [V]
+    if clip is not None:
+        clipped = old_value + (value - old_value).clamp(-clip, clip)  # [V]
+        error = torch.maximum(error, (clipped - target) ** 2)
+    return error

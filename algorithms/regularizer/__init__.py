@@ -1,0 +1,2 @@
+"""Catalogue `agentrl.algorithms.regularizer`: terms beside the policy loss, with state if they need any; one file an
+entry (see `agentrl.trainer.regularizer`). Switched on by `[[update.regularizers]]` in a recipe."""

@@ -1,0 +1,188 @@
+"""Entropy bonus inside a band around its own past: EPO's term, and the history that the band lies around.
+
+Source: EPO, arXiv:2509.22576, official generate_entropy_penalty. The loss gains -coef * (entropy - weight * w * band),
+with the band of `entropy_band` and w of `band_weight`. The gate of the released code, which switches the term by the
+KL, is not built.
+
+Departures: entropies are those of the update's own passes, which for a single optimiser step are the sampling policy's,
+as released. An update counts at the turns that it saw, and a turn never seen has no band; the released code takes 1.0
+nat in both places.
+
+Letters: N steps, C steps or copies of steps, T tokens of a micro-batch.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from agentrl.loss import LossInputs, LossOutput
+from agentrl.trainer import Moment
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PAPER = "EPO, arXiv:2509.22576"
+ENTROPY = True
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """See the module.
+
+    Attributes:
+        coef: of entropy bonus and band together, beside update.entropy_coef. The paper's 0.001.
+        weight: of the band inside the term.
+        low, high: the band, as multiples of the mean entropy of past updates at the same turn.
+        penalty: of a token outside the band, or with `differentiable` of a nat outside it.
+        mode: judge each token's entropy, or each step's mean.
+        decay: let w fall over the stage's updates, else w = 1.
+        differentiable: the paper's reading with a gradient; as released the band is a constant.
+    """
+
+    coef: float = Field(0.001, gt=0)
+    weight: float = Field(1.0, ge=0)
+    low: float = Field(0.8, ge=0)
+    high: float = Field(1.2, ge=0)
+    penalty: float = Field(0.1, ge=0)
+    mode: Literal["token", "step"] = "token"
+    decay: bool = True
+    differentiable: bool = False
+
+
+class EntropyBand:
+    """Mean over past updates of the mean entropy at each turn, in nats, and the terms judged by it."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.total: list[float] = []
+        self.updates: list[int] = []
+
+    def begin(self, moment: Moment) -> "Term":
+        """The term of an update: judged by the updates before it; what it sees is kept for those to come."""
+        return Term(self, moment)
+
+    def at(self, turn: np.ndarray) -> np.ndarray:
+        """[C] float64 history at `turn` [C]; NaN where nothing is known."""
+        updates = np.array([*self.updates, 0])  # [turns + 1]
+        with np.errstate(invalid="ignore"):
+            mean = np.array([*self.total, 0.0]) / updates  # [turns + 1]
+        known: np.ndarray = mean[np.minimum(turn, len(mean) - 1)]
+        return known
+
+    def add(self, mean: np.ndarray) -> None:
+        """An update: its mean entropy at each turn [turns], NaN where it had no decision."""
+        longer = max(0, len(mean) - len(self.total))
+        self.total += [0.0] * longer
+        self.updates += [0] * longer
+        for turn in np.flatnonzero(~np.isnan(mean)).tolist():
+            self.total[turn] += float(mean[turn])
+            self.updates[turn] += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, exactly."""
+        return {"total": list(self.total), "updates": list(self.updates)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state_dict` was taken; an empty state is an empty history."""
+        self.total, self.updates = list(state.get("total", [])), list(state.get("updates", []))
+
+
+class Term:
+    """The band in one update."""
+
+    def __init__(self, past: EntropyBand, moment: Moment) -> None:
+        import torch
+
+        self.past, self.config = past, past.config
+        decayed = band_weight(moment.update, max(moment.updates, 1)) if self.config.decay else 1.0
+        self.weight = self.config.weight * decayed
+        self.turn = torch.from_numpy(np.asarray(moment.turn, np.int64))  # [C]
+        self.history = torch.from_numpy(past.at(moment.turn))  # [C]
+        turns = int(moment.turn.max(initial=-1)) + 1
+        self.seen = torch.zeros(2, turns, dtype=torch.float64)  # sum and count of each turn
+
+    def __call__(self, inputs: LossInputs) -> LossOutput:
+        """The term of a micro-batch, times each step's W; the band's penalty is logged as `epo_band`."""
+        assert inputs.entropy is not None
+        history = self.history.to(inputs.entropy)[inputs.step]  # [T]
+        band = entropy_band(
+            inputs.entropy,
+            history.nan_to_num(nan=1.0),
+            low=self.config.low,
+            high=self.config.high,
+            penalty=self.config.penalty,
+            step=inputs.step if self.config.mode == "step" else None,
+            differentiable=self.config.differentiable,
+        )
+        band = band * ~history.isnan()  # [T]
+        self._see(inputs.entropy.detach(), inputs)
+        term = -self.config.coef * inputs.weight * (inputs.entropy - self.weight * band)  # [T]
+        return LossOutput(term, {"epo_band": band.detach()})
+
+    def finish(self) -> None:
+        """Add what was seen to the history."""
+        sums, counts = self.seen.cpu().numpy()
+        with np.errstate(invalid="ignore"):
+            self.past.add(sums / counts)
+
+    def _see(self, entropy: "Tensor", inputs: LossInputs) -> None:
+        import torch
+
+        self.seen = self.seen.to(entropy.device)
+        turn = self.turn.to(entropy.device)[inputs.step]  # [T]
+        weighted = torch.stack([inputs.weight * entropy, inputs.weight]).to(self.seen.dtype)  # [2, T]
+        self.seen.index_add_(1, turn, weighted)
+
+
+def entropy_band(
+    entropy: "Tensor",
+    history: "Tensor",
+    *,
+    low: float,
+    high: float,
+    penalty: float = 0.1,
+    step: "Tensor | None" = None,
+    differentiable: bool = False,
+) -> "Tensor":
+    """[T] penalty on tokens whose entropy leaves the band of its own past.
+
+    `penalty` where the entropy is outside [low, high] * history (strictly), 0 inside. As released it is a constant: it
+    moves the logged loss and has no gradient. `differentiable=True` is the reading of the paper that smooths the
+    entropy: penalty times the distance to the band.
+
+    Args:
+        entropy: [T] nats.
+        history: [T], mean over past updates of the mean entropy at the token's turn.
+        low, high: the band, as multiples of `history`.
+        penalty: see above.
+        step: [T] int64, the row of each token: the band then judges each row's mean entropy (official mode "seq").
+        differentiable: see above.
+    """
+    import torch
+
+    if step is not None:
+        _, key = torch.unique(step, return_inverse=True)
+        sums = torch.zeros(int(key.max()) + 1, dtype=entropy.dtype, device=entropy.device).index_add(0, key, entropy)
+        entropy = (sums / torch.bincount(key))[key]
+    distance = torch.relu(low * history - entropy) + torch.relu(entropy - high * history)  # [T]
+    if differentiable:
+        return penalty * distance
+    return penalty * (distance > 0).to(entropy.dtype)
+
+
+def band_weight(epoch: int, epochs: int) -> float:
+    """EPO's weight of the band: from 1 to 0.827 in the first half of training, then from 0.8 to 0.04 in the second.
+
+    1 - 0.2 (1 - exp(-2x)) and 0.8 exp(-3x), x the share of the half that is done.
+    """
+    half = epochs / 2
+    if epoch <= half:
+        return 1 - 0.2 * (1 - math.exp(-2 * epoch / half))
+    return 0.8 * math.exp(-3 * min((epoch - half) / half, 1.0))
+
+
+def make(config: Config) -> EntropyBand:
+    """See `agentrl.trainer.regularizer`."""
+    return EntropyBand(config)
