@@ -10,7 +10,7 @@ for an attribute.
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
@@ -158,7 +158,7 @@ def read(module: ModuleType, kind: type[File], name: str = "") -> File:
     if missing:
         raise ValueError(f"{named!r} is no {what}: its file has no {' and no '.join(missing)}")
     for hook, value in offered.items():
-        if not hook.isupper() and not callable(value) and not isinstance(value, dict):
+        if not hook.isupper() and not callable(value) and not isinstance(value, Mapping):
             raise ValueError(f"{what} {named!r}: its {hook} is {value!r:.60}, and must be a function")
         if isinstance(known[hook].default, tuple) and (isinstance(value, str) or not isinstance(value, Iterable)):
             raise ValueError(f"{what} {named!r}: its {hook} is {value!r:.60}: write a tuple of names, such as ('a',)")

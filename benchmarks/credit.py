@@ -92,7 +92,7 @@ def cpu(call: Callable[[], Any], repeat: int) -> float:
 def measure(method: str, graph: StepGraph, rows: list[dict[str, Any]] | None, repeat: int) -> dict[str, Any]:
     """One line of the table."""
     module = catalogue.load("credit", method)
-    config = module.Config(**OPTIONS.get(method, {}))
+    config = module.config(**OPTIONS.get(method, {}))
     line = {"method": method, "steps": len(graph), "cpu_s": cpu(lambda: module.credit(graph, config), repeat)}
     if rows is not None:
         plain = getattr(credit_plain, method)

@@ -23,6 +23,7 @@ Letters: G groups, E episodes, N steps, S states, A actions.
 """
 
 import argparse
+import importlib
 import json
 import time
 from collections.abc import Callable
@@ -32,8 +33,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentrl import catalogue
-from agentrl.credit import assign
+from agentrl.config import resolve
+from agentrl.credit import CreditMethod, assign
 from agentrl.graph import COLUMNS, StepGraph
 
 GROUP, FOLDS = 8, 25
@@ -222,7 +223,7 @@ def score(graph: StepGraph) -> np.ndarray:
 
 def to_go(graph: StepGraph) -> np.ndarray:
     """REINFORCE with the return from the step on."""
-    turn_returns = catalogue.load("credit", "turn_returns")
+    turn_returns = importlib.import_module("agentrl.algorithms.credit.turn_returns")
     return turn_returns.step_return(graph, turn_returns.Config(gamma=1.0))
 
 
@@ -232,12 +233,11 @@ Advantage = Callable[[StepGraph], np.ndarray]
 
 def method(name: str, change: Change | None = None, **options: Any) -> Advantage:
     """The advantage of a catalogue method, perhaps on changed columns."""
-    module = catalogue.load("credit", name)
-    config = module.Config(**options)
+    entry = resolve(CreditMethod, {"name": name, **options})
 
     def advantage(graph: StepGraph) -> np.ndarray:
         changed = change(graph, np.random.default_rng(7)) if change else graph
-        return assign(module, changed, config).advantage
+        return assign(entry, changed).advantage
 
     return advantage
 

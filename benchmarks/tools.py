@@ -20,11 +20,11 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from agentrl.catalogue import load
 from agentrl.chat import Chat, build_word_tokenizer
+from agentrl.config import resolve
 from agentrl.engines import HfEngine, Sampling
 from agentrl.env import Limits, ThreadPool
-from agentrl.rollout import EpisodeRecord, Player, PolicyActor, play
+from agentrl.rollout import ContextPolicy, EpisodeRecord, Player, PolicyActor, play
 from agentrl.tool_env import environment
 from agentrl.types import Generation, Request
 
@@ -99,13 +99,11 @@ def measure(episodes: int, *, lock_step: bool) -> dict[str, Any]:
     engine._step = timed  # type: ignore[method-assign]
     config = HOOKS.Config()
     pool = ThreadPool(lambda: HOOKS.make(config))
-    context = load("context", "full")
     player = Player(
         actor=PolicyActor(Directed(engine), Chat(words), 512),
         pool=pool,
         prompt=HOOKS.prompt(config),
-        context=context,
-        context_config=context.Config(),
+        context=resolve(ContextPolicy, {"name": "full"}),
         limits=Limits(turns=TURNS, turn_tokens=24),
     )
     tasks = [HOOKS.tasks(config)[i] for i in range(episodes)]

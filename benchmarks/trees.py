@@ -217,7 +217,7 @@ def one_layout(given: argparse.Namespace) -> dict[str, float]:
     graph = annotate(graph, run.learner, run.tables.update, 1.0).graph
     if given.layout != "once":
         graph = expanded(graph)
-    credit = assign(run.settings.credit.module, graph, run.settings.credit.config)
+    credit = assign(run.settings.credit, graph)
     if given.layout == "expanded":
         run.learner.network = network(run.learner.model, "paths")
     net, config = run.learner.network, run.tables.update.model_copy(update={"max_tokens": given.room})
@@ -236,7 +236,7 @@ def one_layout(given: argparse.Namespace) -> dict[str, float]:
         else len(pack(graph.tokens, rows, np.ones(len(graph.tokens.ids))))
     )
     before, start = resident("VmRSS", forget_peak=True), time.process_time()
-    update(run.learner, graph, credit, config, run.settings.loss.module, run.settings.loss.config, temperature=1.0)
+    update(run.learner, graph, credit, config, run.settings.loss, temperature=1.0)
     seconds, after = time.process_time() - start, resident("VmHWM")
     np.save(Path(given.folder) / "gradient.npy", found[0])
     write_graph(graph, Path(given.folder) / "graph.safetensors")

@@ -45,7 +45,7 @@ def test_unbiased_methods_measure_as_unbiased(name):
 
 def test_every_method_is_measured_or_said_to_be_not_applicable():
     measured = {name.split()[0] for name in bench.METHODS}
-    combinators = {n for n in catalogue.names("credit") if getattr(catalogue.load("credit", n), "WRAPS", False)}
+    combinators = {n for n in catalogue.names("credit") if catalogue.load("credit", n).wraps}
     assert set(catalogue.names("credit")) <= measured | set(bench.NOT_APPLICABLE) | combinators
 
 

@@ -6,10 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from agentrl import catalogue
 from agentrl.cli import main
 from agentrl.cli._serve_mcp import address
 from agentrl.config import Entry, resolve
-from agentrl.env.hooks import tasks
+from agentrl.env import EnvironmentFile
+from agentrl.envs.gymnasium_text import tasks
 from agentrl.serve import McpTable
 from agentrl.tool import run_all
 from agentrl.tool_env import environment
@@ -72,7 +74,7 @@ HOOKS = {owner: environment(owner, rows=ROWS, module=__name__) for owner in (Pos
 def of(owner: type) -> Entry:
     hooks = HOOKS[owner]
     module = SimpleNamespace(make=hooks.make, tasks=hooks.tasks)
-    return Entry(name="post", config=hooks.Config(), module=module)  # type: ignore[arg-type]
+    return Entry(name="post", config=hooks.Config(), hooks=catalogue.read(module, EnvironmentFile))
 
 
 def test_an_argument_may_be_called_name_and_what_cannot_be_served_is_one_sentence():

@@ -62,7 +62,7 @@ def test_waiting_overlaps():
 
 def test_modules_that_wait_get_threads_by_themselves():
     class Waits:
-        WAITS, make = True, staticmethod(SUMS.module.make)
+        WAITS, make = True, staticmethod(SUMS.hooks.make)
 
     assert isinstance(make_pool(SUMS._replace(module=Waits)), ThreadPool)
     assert not isinstance(make_pool(ON), ThreadPool)
@@ -70,7 +70,7 @@ def test_modules_that_wait_get_threads_by_themselves():
 
 def test_tool_environments_get_threads_unless_they_say_that_nothing_waits():
     class Says:
-        WAITS, make = False, staticmethod(SUMS.module.make)
+        WAITS, make = False, staticmethod(SUMS.hooks.make)
 
     class Quick:
         make = staticmethod(environment(sums.Sums, waits=False, module=sums.__name__).make)

@@ -33,7 +33,7 @@ def weight_after(success):
     """The curriculum's weight of the only bin, with floor 0.1 and nothing forgotten."""
     whole = replace(graph().with_columns(**{"info.success": np.array(success, float)}), names={"group": ("bin/0",)})
     entry = resolve("sampler", {"name": "curriculum", "floor": 0.1, "decay": 1.0})
-    draws = entry.module.make(entry.config, [], 0)
+    draws = entry.hooks.make(entry.config, [], 0)
     draws.observe(whole)
     return draws.weight("bin/1")
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from agentrl.cli import main
-from agentrl.config import Entry
-from agentrl.credit import assign
+from agentrl.config import resolve
+from agentrl.credit import CreditMethod, assign
 from agentrl.graph import read_steps
 from agentrl.loss import LossInputs
 
@@ -40,7 +40,7 @@ def test_the_environment_is_played_by_its_dotted_path_and_keeps_its_promises(tmp
     assert "on 8 tasks, each once" in capsys.readouterr().out
     from agentrl.gym import check_env
 
-    assert check_env(Entry("readme_package.guess", guess, guess.Config()), tasks=4) == []
+    assert check_env(guess, tasks=4) == []
 
 
 def test_the_tool_environment_is_the_one_of_the_tools_page_and_plays(tmp_path, monkeypatch, capsys):
@@ -58,7 +58,7 @@ def test_the_credit_method_gives_centred_discounted_returns(tmp_path, monkeypatc
     rows = [("a", 0, 0.0), ("a", 1, 1.0), ("b", 0, 0.0)]
     names = ("episode", "turn", "reward")
     steps.write_text("".join(json.dumps({"group": "g", **dict(zip(names, row, strict=True))}) + "\n" for row in rows))
-    credit = assign(method, read_steps(steps), method.Config(gamma=0.5))
+    credit = assign(resolve(CreditMethod, {"name": method.__name__, "gamma": 0.5}), read_steps(steps))
     # returns 0.5, 1, 0 with mean 0.5
     np.testing.assert_allclose(credit.advantage, [0.0, 0.5, -0.5])
 

@@ -30,7 +30,7 @@ def expand(name: str, batch: Expansion, copies: int = 1, **options: Any) -> list
     found = resolve("rollout", {"name": name, **options})
 
     async def run() -> list[EpisodeRecord]:
-        records: list[EpisodeRecord] = await found.module.rollout(found.config, batch, copies)
+        records: list[EpisodeRecord] = await found.hooks.rollout(found.config, batch, copies)
         return records
 
     records = asyncio.run(run())

@@ -33,8 +33,7 @@ def player(
         actor=actor or PolicyActor(policy or Random(prompt), None, None),
         pool=pool,
         prompt=prompt,
-        context=chosen.module,
-        context_config=chosen.config,
+        context=chosen,
         limits=limits or Limits(turns=5, fault_share=1.0),
         seed=seed,
     )

@@ -29,7 +29,7 @@ def history(words=None, past: int = 0) -> History:
 
 def ask(name: str, made: History, prompt: Plain | None = None, **options):
     entry = resolve("context", {"name": name, **options})
-    return entry.module.ask(entry.config, prompt or Plain(), made)
+    return entry.hooks.ask(entry.config, prompt or Plain(), made)
 
 
 @pytest.mark.parametrize("name", ["full", "last_k"])

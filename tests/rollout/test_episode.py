@@ -220,7 +220,7 @@ def test_a_fault_of_the_engine_stops_all_episodes_and_returns_every_instance():
                 raise RuntimeError("out of memory")
             return Generation(text="left")
 
-    pool = InlinePool(lambda: ON.module.make(ON.config))
+    pool = InlinePool(lambda: ON.hooks.make(ON.config))
     lent = []
     acquire, release = pool.acquire, pool.release
     pool.acquire = lambda: lent.append(1) or acquire()

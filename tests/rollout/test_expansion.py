@@ -77,7 +77,7 @@ def gather(rollout, *, tasks=12, budget=None, sampler="uniform", seed=3, **optio
     on = entry()
     some = [Task(key=f"walk/{i}", env="walk", seed=i, params={"goal": 9}) for i in range(40)]
     found = resolve("sampler", {"name": sampler})
-    draws = found.module.make(found.config, some, 0)
+    draws = found.hooks.make(found.config, some, 0)
     by = player(on, make_pool(on, "inline"), limits=Limits(turns=4, fault_share=1.0), seed=seed)
     more = options if budget is None else {"budget": budget, **options}
     entry_ = resolve("rollout", rollout)

@@ -20,7 +20,7 @@ TASKS = [Task(key=f"bin{i % 3}/{i}", env="walk", seed=i) for i in range(7)]
 
 def sampler(name: str, tasks=TASKS, seed: int = 0, **options):
     found = resolve("sampler", {"name": name, **options})
-    return found, found.module.make(found.config, tasks, seed)
+    return found, found.hooks.make(found.config, tasks, seed)
 
 
 class Endless:
@@ -120,7 +120,7 @@ def test_dynamic_keeps_groups_whose_scores_vary():
     by = player(on, make_pool(on, "inline"), limits=Limits(turns=2, fault_share=1), seed=11)
     graph = build_graph(play_all(by, some, copies=8))
     found, _ = sampler("dynamic")
-    kept = found.module.keep(found.config, graph)
+    kept = found.hooks.keep(found.config, graph)
     # task 0 (goal 1, two turns) is won by some; the other goal is out of reach, so its scores are all 0
     assert set(graph.group[kept]) == {0} and kept[graph.group == 0].all()
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from agentrl import catalogue
 from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.credit import Credit, assign
@@ -19,6 +18,7 @@ from agentrl.trainer.sections import OptimConfig, UpdateConfig
 from benchmarks.trees import expanded
 from tests.graph.graphs import gradient, loaded
 from tests.runs.test_branching import RECIPE
+from tests.toys.entries import credit_method
 
 ONCE = {"kl_coef": 0.3, "entropy_coef": 0.2, "max_tokens": 100_000}
 
@@ -53,7 +53,7 @@ def trained(folder: Path, graph: StepGraph, credit: Credit, config: UpdateConfig
     learner = Learner(loaded(model), OptimConfig(lr=0.0, grad_clip=0.0, weight_decay=0.0))
     learner.step = lambda: SimpleNamespace(grad_norm=0.0, skipped=False).__dict__.values()  # type: ignore[method-assign]
     model.zero_grad()
-    metrics = update(learner, graph, credit, config, loss.module, loss.config, temperature=1.0)
+    metrics = update(learner, graph, credit, config, loss, temperature=1.0)
     return metrics["loss"], gradient(model)
 
 
@@ -74,10 +74,10 @@ def test_loss_and_gradient_are_those_of_the_expanded_rows(sampled, loss, options
     graph = noisy(sampled[0])
     whole = expanded(graph)
     assert len(whole) > len(graph)
-    module = catalogue.load("credit", method)
+    own = credit_method(method)
     config, entry = UpdateConfig(**ONCE, **options), resolve("loss", loss)
-    once = trained(sampled[1], graph, assign(module, graph, module.Config()), config, entry)
-    rows = trained(sampled[1], whole, assign(module, whole, module.Config()), config, entry)
+    once = trained(sampled[1], graph, assign(own, graph), config, entry)
+    rows = trained(sampled[1], whole, assign(own, whole), config, entry)
     assert once[0] == pytest.approx(rows[0], abs=1e-9) and abs(once[0]) > 1e-3
     assert float(once[1].norm()) > 1e-3
     assert float((once[1] - rows[1]).norm() / rows[1].norm()) < 1e-6  # the norm layers compute in float32
@@ -85,8 +85,8 @@ def test_loss_and_gradient_are_those_of_the_expanded_rows(sampled, loss, options
 
 def test_clips_the_dual_clip_and_both_signs_are_at_work_on_shared_steps(sampled):
     graph = noisy(sampled[0])
-    module = catalogue.load("credit", "tree_grpo")
-    credit = assign(module, graph, module.Config())
+    own = credit_method("tree_grpo")
+    credit = assign(own, graph)
     both = (credit.weight > 1) & (credit.positive > 0) & (credit.negative > 0)  # [N]
     ratio = np.exp(sampled[0].columns["old_logprob"] - graph.columns["old_logprob"])  # [S], as the weights are now
     ratio = ratio[decisions(graph.tokens) & both[token_rows(graph.tokens)]]

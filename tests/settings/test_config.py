@@ -1,7 +1,6 @@
 """Configuration and catalogues: what is unknown is named with its nearest neighbour, in one sentence."""
 
 import pickle
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
 
@@ -148,7 +147,7 @@ def test_every_file_of_a_catalogue_is_an_entry_with_options():
     for kind in ("envs", "credit", "loss", "context", "sampler"):
         for name in catalogue.names(kind):
             module = catalogue.load(kind, name)
-            assert module.Config.model_config["frozen"] and module.Config.model_config["extra"] == "forbid", (
+            assert module.config.model_config["frozen"] and module.config.model_config["extra"] == "forbid", (
                 kind,
                 name,
             )
@@ -173,7 +172,7 @@ def test_an_entry_is_dumped_with_its_defaults_and_pickled_by_name():
     made = entry(goal=2)
     assert made.dump() == {"name": WALK, "count": 4, "first": 0, "goal": 2}
     assert pickle.loads(pickle.dumps(made)) == made
-    assert Path(made.module.__file__).name == "walk.py"
+    assert made.hooks.module == "walk"
 
 
 def test_an_override_that_names_another_entry_says_how_to_leave_the_old_ones_options_out(tmp_path):

@@ -1,22 +1,41 @@
 """Columns that the annotate stage fills for credit: the gold answer's likelihood, a prompt's tracked value."""
 
-import importlib
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from agentrl.credit import assign
-from agentrl.settings import requirements as needs
-from agentrl.trainer import Gold, Learner, Stream, annotate
+from agentrl import catalogue
+from agentrl.algorithms.credit.single_stream import Tracker
+from agentrl.credit import CreditMethod, GoldAnswer, PromptValues, assign
+from agentrl.graph import Filler
+from agentrl.rollout import RolloutMethod
+from agentrl.run import checkpoint
+from agentrl.settings.requirements import check_columns, filled_columns
+from agentrl.trainer import Learner, annotate
+from agentrl.trainer.annotation import Reader
 from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
 from agentrl.types import Status
 from tests.graph.graphs import Row, build, loaded, tiny_model, trees, windows
+from tests.toys.entries import credit_method
 
-single_stream = importlib.import_module("agentrl.algorithms.credit.single_stream")
-info_gain = importlib.import_module("agentrl.algorithms.credit.info_gain")
+
+class Ids(Reader):
+    """A reader whose texts are ids."""
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.array([int(word) for word in text.split()], np.int64)
+
+
+def answered(graph, **gold: str):
+    """The graph with the gold answers of some groups."""
+    return replace(graph, names={**graph.names, "gold": tuple(gold.get(name, "") for name in graph.names["group"])})
+
+
+def stream_values() -> PromptValues:
+    """What a run with credit.name=single_stream keeps."""
+    return PromptValues(Tracker())
 
 
 def two_prompts(restricted: bool = False):
@@ -42,8 +61,7 @@ def plain_mean(model, context: list[int], answer: list[int]) -> float:
 def test_gold_logprobs_are_those_of_the_answer_where_the_model_would_answer_next():
     model = tiny_model()
     learner = Learner(loaded(model), OptimConfig())
-    gold = Gold({"a": np.array([5, 1, 4]), "b": np.array([2])})
-    columns = gold.columns(two_prompts(), learner, 1000)
+    columns = GoldAnswer().columns(answered(two_prompts(), a="5 1 4", b="2"), Ids(learner, 1.0, 1000))
     # a: before any turn the model has read 1 2 3, after turn 0 also 4 5 (its answer) and 2 (what it was told)
     assert columns["gold_logprob_start"][0] == pytest.approx(plain_mean(model, [1, 2, 3], [5, 1, 4]), abs=1e-5)
     assert columns["gold_logprob"][0] == pytest.approx(plain_mean(model, [1, 2, 3, 4, 5, 2], [5, 1, 4]), abs=1e-5)
@@ -54,7 +72,7 @@ def test_gold_logprobs_are_those_of_the_answer_where_the_model_would_answer_next
 def test_gold_logprobs_of_prompts_written_anew_each_turn():
     model = tiny_model()
     graph = replace(windows(2, episodes=2), names={"group": ("a",)})
-    columns = Gold({"a": np.array([3, 3])}).columns(graph, Learner(loaded(model), OptimConfig()), 1000)
+    columns = GoldAnswer().columns(answered(graph, a="3 3"), Ids(Learner(loaded(model), OptimConfig()), 1.0, 1000))
     for row in np.flatnonzero(graph.parent >= 0):
         start, stop = graph.tokens.offsets[row], graph.tokens.offsets[row + 1]
         prompt = graph.tokens.ids[start:stop][~graph.tokens.sampled[start:stop]].tolist()
@@ -63,24 +81,25 @@ def test_gold_logprobs_of_prompts_written_anew_each_turn():
 
 
 def test_tasks_without_a_known_answer_have_no_gold_logprob():
-    columns = Gold({"b": np.array([2])}).columns(two_prompts(), Learner(loaded(tiny_model()), OptimConfig()), 1000)
+    reader = Ids(Learner(loaded(tiny_model()), OptimConfig()), 1.0, 1000)
+    columns = GoldAnswer().columns(answered(two_prompts(), b="2"), reader)
     assert np.isnan(columns["gold_logprob_start"][0]) and not np.isnan(columns["gold_logprob_start"][2])
-    nothing = Gold({}).columns(two_prompts(), Learner(loaded(tiny_model()), OptimConfig()), 1000)
+    nothing = GoldAnswer().columns(two_prompts(), reader)
     assert all(np.isnan(x).all() for x in nothing.values())
 
 
-def test_information_gain_trains_from_them():
+def test_information_gain_trains_from_them(monkeypatch):
+    monkeypatch.setattr(Reader, "encode", Ids.encode)
     learner = Learner(loaded(tiny_model()), OptimConfig())
-    gold = Gold({"a": np.array([5]), "b": np.array([2])})
-    graph = annotate(two_prompts(), learner, UpdateConfig(), 1.0, [gold]).graph
-    credit = assign(info_gain, graph, info_gain.Config())
+    graph = annotate(answered(two_prompts(), a="5", b="2"), learner, UpdateConfig(), 1.0, [GoldAnswer()]).graph
+    credit = assign(credit_method("info_gain"), graph)
     start, after = graph.column("gold_logprob_start")[0], graph.column("gold_logprob")[0]
     assert credit.parts["turn_reward"] == pytest.approx([np.exp(after) - np.exp(start), 1.0, 0.0])
 
 
 def test_the_tracker_is_read_before_and_updated_after():
     learner = Learner(loaded(tiny_model()), OptimConfig())
-    stream = Stream(single_stream, 1.0)
+    stream = stream_values()
     first = annotate(two_prompts(), learner, UpdateConfig(), 1.0, [stream]).graph
     # never seen: 0.5 each; then rho = 2^0 cut to 0.96: a = (0.48 + 1, 0.48), b = (0.48, 0.48 + 1); 1.48 / 1.96
     assert first.column("value")[[0, 2]] == pytest.approx([0.5, 0.5])
@@ -88,14 +107,14 @@ def test_the_tracker_is_read_before_and_updated_after():
     second = annotate(two_prompts(), learner, UpdateConfig(), 1.0, [stream]).graph
     assert second.column("value")[[0, 2]] == pytest.approx([1.48 / 1.96, 0.48 / 1.96])
     assert second.column("policy_kl")[[0, 2]] == pytest.approx([0.0, 0.0], abs=1e-9)
-    credit = assign(single_stream, second, single_stream.Config(whiten=False))
+    credit = assign(credit_method("single_stream", whiten=False), second)
     assert credit.advantage == pytest.approx([0.48 / 1.96, 0.48 / 1.96, -0.48 / 1.96])
 
 
 @pytest.mark.parametrize("restricted", [False, True])
 def test_how_far_the_policy_moved_is_measured_on_the_prompts_last_answer(restricted):
     learner = Learner(loaded(tiny_model()), OptimConfig())
-    stream = Stream(single_stream, 1.0)
+    stream = stream_values()
     before = annotate(two_prompts(restricted), learner, UpdateConfig(), 1.0, [stream]).graph
     with torch.no_grad():
         for parameter in learner.model.parameters():
@@ -111,7 +130,7 @@ def test_how_far_the_policy_moved_is_measured_on_the_prompts_last_answer(restric
 
 def test_rollouts_that_the_environment_ended_change_nothing():
     learner = Learner(loaded(tiny_model()), OptimConfig())
-    stream = Stream(single_stream, 1.0)
+    stream = stream_values()
     graph = two_prompts()
     broken = graph.with_columns(ending=np.array([0, Status.ENV_ERROR, Status.DONE], np.int8))
     annotate(broken, learner, UpdateConfig(), 1.0, [stream])
@@ -120,12 +139,12 @@ def test_rollouts_that_the_environment_ended_change_nothing():
 
 def test_a_stream_goes_on_from_a_checkpoint_exactly(tmp_path):
     learner = Learner(loaded(tiny_model()), OptimConfig())
-    through, stored = Stream(single_stream, 1.0), Stream(single_stream, 1.0)
+    through, stored = stream_values(), stream_values()
     for stream in (through, stored):
         annotate(two_prompts(True), learner, UpdateConfig(), 1.0, [stream])
-    torch.save(stored.state_dict(), tmp_path / "stream.pt")
-    resumed = Stream(single_stream, 1.0)
-    resumed.load_state_dict(torch.load(tmp_path / "stream.pt", weights_only=True))
+    torch.save(checkpoint._packed(stored.state_dict()), tmp_path / "state.pt")
+    resumed = stream_values()
+    resumed.load_state_dict(checkpoint._unpacked(torch.load(tmp_path / "state.pt", weights_only=True)))
     with torch.no_grad():
         next(learner.model.parameters()).mul_(1.1)
     found = [annotate(two_prompts(True), learner, UpdateConfig(), 1.0, [s]).graph for s in (through, resumed)]
@@ -138,12 +157,14 @@ def test_a_stream_refuses_steps_that_branch():
     learner = Learner(loaded(tiny_model()), OptimConfig())
     graph = replace(trees(1), names={"group": ("a", "b")})
     with pytest.raises(ValueError, match="branch"):
-        annotate(graph, learner, UpdateConfig(), 1.0, [Stream(single_stream, 1.0)])
+        annotate(graph, learner, UpdateConfig(), 1.0, [stream_values()])
 
 
 def test_methods_say_what_they_lack_before_anything_is_played():
-    knows = SimpleNamespace(gold=lambda task: "x")
-    needs.check_columns(info_gain, CriticConfig(), knows)
-    needs.check_columns(single_stream, CriticConfig())
+    gain, stream = (catalogue.load(CreditMethod, name) for name in ("info_gain", "single_stream"))
+    chain = catalogue.load(RolloutMethod, "chain")
+    knows: dict[str, Filler] = {"gold_answer": GoldAnswer()}
+    check_columns(gain, filled_columns(CriticConfig(), chain, knows))
+    check_columns(stream, filled_columns(CriticConfig(), chain, {"credit/single_stream": stream_values()}))
     with pytest.raises(ValueError, match="gold"):
-        needs.check_columns(info_gain, CriticConfig(), SimpleNamespace())
+        check_columns(gain, filled_columns(CriticConfig(), chain, {}))

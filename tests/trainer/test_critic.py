@@ -17,8 +17,9 @@ from agentrl.trainer.critic import Critic
 from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
 from agentrl.trainer.values import with_tails
 from tests.graph.graphs import Row, build, chains, gradient, loaded, tiny_model, trees, windows
+from tests.toys.entries import credit_method, loss
 
-METHODS = {name: importlib.import_module(f"agentrl.algorithms.credit.{name}") for name in ("turn_ppo", "poad", "gigpo")}
+METHODS = ("turn_ppo", "poad", "gigpo")
 ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")
 
 
@@ -110,7 +111,7 @@ def test_turn_ppo_from_the_critic_by_hand():
     torch.nn.init.normal_(learner.critic.head.weight)
     graph = annotate(cut_graph(True), learner, UpdateConfig(), 1.0).graph
     method = METHODS["turn_ppo"]
-    credit = assign(method, graph, method.Config(gamma=1.0, lam=1.0))
+    credit = assign(credit_method(method, gamma=1.0, lam=1.0), graph)
     after = graph.column("next_value")[2]
     assert credit.returns == pytest.approx([0.0, 0.5 + after, 0.5 + after])
     assert credit.advantage == pytest.approx(credit.returns - graph.column("value"))
@@ -184,9 +185,7 @@ def test_the_trunk_coefficient_adds_to_the_policys_gradient():
         annotated = annotate(graph, learner, UpdateConfig(), 1.0).graph
         credit = Credit.of(np.linspace(-1, 1, len(graph)), returns=np.ones(len(graph)))
         more = trunk_gradient(learner.critic, annotated, credit, 10_000)
-        metrics = update(
-            learner, annotated, credit, UpdateConfig(), ppo_clip, ppo_clip.Config(), temperature=1.0, beside=more
-        )
+        metrics = update(learner, annotated, credit, UpdateConfig(), loss("ppo_clip"), temperature=1.0, beside=more)
         found.append(metrics["grad_norm"])
     assert found[0] != pytest.approx(found[1], rel=1e-3)
 
@@ -223,7 +222,7 @@ def test_values_per_token_train_poad():
     last = graph.last
     graph = graph.with_columns(terminated=last, reward=np.where(last, 1.0, 0.0))
     annotated = annotate(graph, learner, UpdateConfig(), 1.0).graph
-    credit = assign(METHODS["poad"], annotated, METHODS["poad"].Config(gamma=1.0, lam=1.0))
+    credit = assign(credit_method("poad", gamma=1.0, lam=1.0), annotated)
     sampled = graph.tokens.sampled
     # gamma = lam = 1 and a reward of 1 at the end: every token's return is 1
     np.testing.assert_allclose(credit.parts["token_return"][sampled], 1.0, atol=1e-9)

@@ -1,26 +1,24 @@
-"""EPO's band and LLDS's guard inside the update: hand cases, micro-batches, resume, and steps without credit."""
+"""Entropy band and likelihood guard inside the update: hand cases, micro-batches, resume, and steps without credit."""
 
-import importlib
 import io
 
 import numpy as np
 import pytest
 import torch
 
-from agentrl.config import override, validate
+from agentrl.algorithms.regularizer.entropy_band import Config, EntropyBand, band_weight
 from agentrl.credit import Credit
 from agentrl.graph import path_lengths
-from agentrl.settings.sections import Tables
-from agentrl.trainer import Learner, annotate, update
-from agentrl.trainer.entropy_band import PastEntropy
-from agentrl.trainer.regularizers import band_weight
-from agentrl.trainer.sections import EpoConfig, LldsConfig, OptimConfig, UpdateConfig
+from agentrl.settings import Settings
+from agentrl.trainer import Learner, Regularizers, annotate, update
+from agentrl.trainer.sections import OptimConfig, UpdateConfig
 from tests.graph.graphs import Row, build, chains, gradient, loaded, plain_tokens, tiny_model, windows
+from tests.toys.entries import loss, regularizer
 
-ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")
-LOSS = ppo_clip.Config()
-BOTH = UpdateConfig(
-    epo=EpoConfig(coef=0.05, low=0.95, high=1.05, mode="step", differentiable=True), llds=LldsConfig(coef=0.3)
+LOSS = loss("ppo_clip")
+BOTH = (
+    regularizer("entropy_band", coef=0.05, low=0.95, high=1.05, mode="step", differentiable=True),
+    regularizer("likelihood_guard", coef=0.3),
 )
 
 
@@ -31,19 +29,21 @@ def still(updates: int = 4) -> Learner:
     return learner
 
 
-def run(learner, graph, advantage, config, seed=0):
+def run(learner, graph, advantage, terms=None, config=None, seed=0):
+    config = config or UpdateConfig()
     graph, _ = annotate(graph, learner, config, 1.0)
-    return update(learner, graph, Credit.of(advantage), config, ppo_clip, LOSS, temperature=1.0, seed=seed)
+    credit = Credit.of(advantage)
+    return update(learner, graph, credit, config, LOSS, temperature=1.0, seed=seed, regularizers=terms)
 
 
 def test_history_by_hand():
     # turn 0: (1 + 3) / 2; turn 1: 2, seen once; turn 2: never
-    past = PastEntropy()
+    past = EntropyBand(Config())
     assert np.isnan(past.at(np.array([0]))).all()
     past.add(np.array([1.0, np.nan]))
     past.add(np.array([3.0, 2.0, np.nan]))
     np.testing.assert_array_equal(past.at(np.array([0, 1, 2, 9])), [2, 2, np.nan, np.nan])
-    again = PastEntropy()
+    again = EntropyBand(Config())
     again.load_state_dict(past.state_dict())
     again.add(np.array([5.0]))
     assert again.at(np.array([0]))[0] == 3 and past.at(np.array([0]))[0] == 2
@@ -55,14 +55,14 @@ def test_the_band_by_hand():
     graph = build([Row([1], [2, 3])])
     entropy = np.mean([h.item() for _, _, h in plain_tokens(tiny_model(), graph, 0)])
     learner = still()
-    epo = EpoConfig(coef=0.5, weight=2.0, low=1.5, high=2.0, mode="step")
-    config = UpdateConfig(epo=epo, importance_cap=0)
-    first = run(learner, graph, np.ones(1), config)
+    terms = Regularizers([regularizer("entropy_band", coef=0.5, weight=2.0, low=1.5, high=2.0, mode="step")])
+    config = UpdateConfig(importance_cap=0)
+    first = run(learner, graph, np.ones(1), terms, config)
     assert first["epo_band"] == 0 and first["loss"] == pytest.approx(-1 - 0.5 * entropy)
-    second = run(learner, graph, np.ones(1), config)
+    second = run(learner, graph, np.ones(1), terms, config)
     assert second["epo_band"] == pytest.approx(0.1)
     assert second["loss"] == pytest.approx(-1 - 0.5 * (entropy - 2 * band_weight(1, 4) * 0.1))
-    assert learner.past_entropy.at(np.array([0]))[0] == pytest.approx(entropy)
+    assert terms.own[0].at(np.array([0]))[0] == pytest.approx(entropy)
 
 
 def test_history_is_kept_by_turn_and_weighted_like_the_loss():
@@ -70,9 +70,9 @@ def test_history_is_kept_by_turn_and_weighted_like_the_loss():
     graph = build([Row([1], [2]), Row([4], [5], 0, None, 0, turn=1), Row([7], [8], episode=1)])
     graph = graph.with_columns(weight=np.array([1.0, 1.0, 3.0]))
     h = [plain_tokens(tiny_model(), graph, row)[0][2].item() for row in range(3)]
-    learner = still()
-    run(learner, graph, np.zeros(3), UpdateConfig(epo=EpoConfig(coef=0.001)))
-    np.testing.assert_allclose(learner.past_entropy.at(np.array([0, 1])), [(h[0] + 3 * h[2]) / 4, h[1]])
+    terms = Regularizers([regularizer("entropy_band")])
+    run(still(), graph, np.zeros(3), terms)
+    np.testing.assert_allclose(terms.own[0].at(np.array([0, 1])), [(h[0] + 3 * h[2]) / 4, h[1]])
 
 
 def test_the_guard_by_hand():
@@ -83,8 +83,8 @@ def test_the_guard_by_hand():
     graph, _ = annotate(graph, learner, UpdateConfig(importance_cap=0), 1.0)
     graph = graph.with_columns(old_logprob=graph.columns["old_logprob"] + np.array([0, 0.3, -0.1, 0, 0.3]))
     credit = Credit.of(np.array([1.0, -1.0]))
-    config = UpdateConfig(llds=LldsConfig(coef=0.5))
-    metrics = update(learner, graph, credit, config, ppo_clip, LOSS, temperature=1.0)
+    terms = Regularizers([regularizer("likelihood_guard", coef=0.5)])
+    metrics = update(learner, graph, credit, UpdateConfig(), LOSS, temperature=1.0, regularizers=terms)
     assert metrics["llds"] == pytest.approx(0.1)
     assert metrics["loss"] == pytest.approx((-np.exp(-0.3) + 0.15 - np.exp(0.1) + 0.8) / 3)
 
@@ -95,14 +95,15 @@ def test_micro_batches_equal_one(make):
     for max_tokens in (int(path_lengths(make(5).tokens).max()), 100_000):
         learner = still()
         learner.step = lambda: (0.0, False)
-        learner.past_entropy.add(np.array([1.5, 2.0, 3.0]))  # turn 3 has no history
+        terms = Regularizers(BOTH)
+        terms.own[0].add(np.array([1.5, 2.0, 3.0]))  # turn 3 has no history
         graph, _ = annotate(make(5), learner, UpdateConfig(), 1.0)
         noise = np.random.default_rng(1).normal(0, 0.2, len(graph.tokens.ids))
         graph = graph.with_columns(old_logprob=graph.columns["old_logprob"] + noise)
         credit = Credit.of(np.random.default_rng(2).normal(size=len(graph)))
-        config = BOTH.model_copy(update={"max_tokens": max_tokens})
-        metrics = update(learner, graph, credit, config, ppo_clip, LOSS, temperature=1.0)
-        found.append((metrics, gradient(learner.model), learner.past_entropy.at(np.arange(4))))
+        config = UpdateConfig(max_tokens=max_tokens)
+        metrics = update(learner, graph, credit, config, LOSS, temperature=1.0, regularizers=terms)
+        found.append((metrics, gradient(learner.model), terms.own[0].at(np.arange(4))))
     assert found[0][0]["microbatches"] > found[1][0]["microbatches"] == 1
     for name in ("loss", "epo_band", "llds"):
         assert found[0][0][name] == pytest.approx(found[1][0][name], abs=1e-7) != 0
@@ -110,66 +111,69 @@ def test_micro_batches_equal_one(make):
     np.testing.assert_allclose(found[0][2], found[1][2], rtol=1e-7)
 
 
-@pytest.mark.parametrize("on", [{"epo": EpoConfig(coef=0.01)}, {"llds": LldsConfig(coef=0.1)}])
-def test_steps_without_credit_are_trained_when_a_term_asks_for_them(on):
+@pytest.mark.parametrize("name", ["entropy_band", "likelihood_guard"])
+def test_steps_without_credit_are_trained_when_a_term_asks_for_them(name):
     advantage = np.zeros(len(chains(0)))
-    assert run(still(), chains(0), advantage, UpdateConfig())["idle_rows"] == len(advantage)
-    assert run(still(), chains(0), advantage, UpdateConfig(**on))["idle_rows"] == 0
-
-
-def test_terms_that_are_off_change_no_weight():
-    found = []
-    for config in (UpdateConfig(), UpdateConfig(epo=EpoConfig(coef=0.0, low=0.5), llds=LldsConfig(coef=0.0))):
-        learner = Learner(loaded(tiny_model()), OptimConfig(lr=0.01))
-        run(learner, chains(3), np.random.default_rng(3).normal(size=len(chains(3))), config)
-        assert learner.past_entropy.state_dict() == {"total": [], "updates": []}
-        found.append(torch.cat([p.detach().reshape(-1) for p in learner.model.parameters()]))
-    assert torch.equal(*found)
+    assert run(still(), chains(0), advantage)["idle_rows"] == len(advantage)
+    assert run(still(), chains(0), advantage, Regularizers([regularizer(name)]))["idle_rows"] == 0
 
 
 def test_resume_is_exact():
     """Two updates, state through a file, two more: the weights of four in a row, bit for bit."""
-    optim, config = OptimConfig(lr=0.01), BOTH.model_copy(update={"minibatches": 2, "epochs": 2})
+    optim, config = OptimConfig(lr=0.01), UpdateConfig(minibatches=2, epochs=2)
 
-    def go_on(learner, seeds):
+    def go_on(learner, terms, seeds):
         for seed in seeds:
             advantage = np.random.default_rng(seed).normal(size=len(chains(seed)))
-            run(learner, chains(seed), advantage, config, seed)
+            run(learner, chains(seed), advantage, terms, config, seed)
         return torch.cat([p.detach().reshape(-1) for p in learner.model.parameters()])
 
     through, first = (Learner(loaded(tiny_model()), optim) for _ in range(2))
     through.restart(optim, 5)
     first.restart(optim, 5)
-    straight = go_on(through, range(4))
-    go_on(first, range(2))
+    kept, before = Regularizers(BOTH), Regularizers(BOTH)
+    straight = go_on(through, kept, range(4))
+    go_on(first, before, range(2))
     file = io.BytesIO()
-    torch.save(first.state_dict(), file)
+    torch.save({"learner": first.state_dict(), "terms": before.state_dict()}, file)
     second, forgetful = (Learner(loaded(tiny_model()), optim) for _ in range(2))
+    again = Regularizers(BOTH)
     for learner in (second, forgetful):
         learner.model.load_state_dict(first.model.state_dict())
         file.seek(0)
-        learner.load_state_dict(torch.load(file, weights_only=True))
-    forgetful.past_entropy = PastEntropy()
-    assert torch.equal(straight, go_on(second, range(2, 4)))
-    assert not torch.equal(straight, go_on(forgetful, range(2, 4)))
-    assert through.past_entropy.state_dict() == second.past_entropy.state_dict()
+        stored = torch.load(file, weights_only=True)
+        learner.load_state_dict(stored["learner"])
+    again.load_state_dict(stored["terms"])
+    assert torch.equal(straight, go_on(second, again, range(2, 4)))
+    assert not torch.equal(straight, go_on(forgetful, Regularizers(BOTH), range(2, 4)))
+    assert kept.state_dict() == again.state_dict() != {}
 
 
-def test_a_stage_begins_without_history_and_older_checkpoints_load():
-    learner = still()
-    learner.past_entropy.add(np.ones(2))
-    state = learner.state_dict()
-    del state["past_entropy"]
-    learner.load_state_dict(state)
-    assert learner.past_entropy.total == []
-    learner.past_entropy.add(np.ones(2))
-    learner.restart(learner.optim, 1)
-    assert learner.past_entropy.total == []
+def test_a_stage_begins_without_history():
+    terms = Regularizers(BOTH)
+    terms.own[0].add(np.ones(2))
+    terms.restart()
+    assert terms.own[0].total == []
 
 
-def test_overrides_reach_the_sections():
-    base = {"env": {"name": "alfworld"}, "model": {"path": "m"}}
-    tables = validate(Tables, override(base, ["update.epo.coef=0.001", "update.llds.coef=0.1"]))
-    assert tables.update.epo == EpoConfig(coef=0.001) and tables.update.llds.coef == 0.1
-    with pytest.raises(ValueError, match=r"unknown key update\.epo\.coeff.*coef"):
-        validate(Tables, override(base, ["update.epo.coeff=0.001"]))
+BASE = {"env": {"name": "alfworld"}, "model": {"path": "m"}}
+
+
+def test_a_recipe_names_its_regularizers():
+    terms = [{"name": "entropy_band", "coef": 0.001}, {"name": "likelihood_guard"}]
+    settings = Settings({**BASE, "update": {"regularizers": terms}})
+    assert [entry.name for entry in settings.regularizers] == ["entropy_band", "likelihood_guard"]
+    assert settings.dump()["update"]["regularizers"][0]["low"] == 0.8 and settings.notes == []
+    wrong = {**BASE, "update": {"regularizers": [{"name": "entropy_band", "coeff": 0.001}]}}
+    with pytest.raises(ValueError, match=r"unknown key update\.regularizers\.0\.coeff.*coef"):
+        Settings(wrong)
+
+
+def test_keys_of_an_older_version_still_resolve_with_a_note():
+    old = Settings({**BASE, "update": {"epo": {"coef": 0.001, "low": 0.7}, "llds": {"coef": 0.1}, "epochs": 2}})
+    assert [(e.name, e.config.coef) for e in old.regularizers] == [("entropy_band", 0.001), ("likelihood_guard", 0.1)]
+    assert old.regularizers[0].config.low == 0.7 and old.tables.update.epochs == 2
+    assert len(old.notes) == 2 and "update.regularizers = [{ name = 'entropy_band'" in old.notes[0]
+    off = Settings({**BASE, "update": {"epo": {"coef": 0.0, "low": 0.5}, "llds": {"coef": 0.0}}})
+    assert off.regularizers == () and off.notes == []
+    assert off.dump() == Settings(BASE).dump()

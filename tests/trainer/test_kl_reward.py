@@ -12,6 +12,7 @@ from agentrl.trainer import Annotated, Learner, annotate, charge_kl, update
 from agentrl.trainer.sections import OptimConfig, UpdateConfig
 from agentrl.types import Status
 from tests.graph.graphs import Row, build, chains, loaded, plain_tokens, tiny_model, trees, windows
+from tests.toys.entries import credit_method, loss
 
 ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")
 grpo = importlib.import_module("agentrl.algorithms.credit.grpo")
@@ -99,16 +100,16 @@ def test_the_charge_is_the_models_own_and_credit_sees_it():
     for graph in (first, first):
         annotated = annotate(graph, learner, config, 1.0)
         charged, metrics = charge_kl(annotated, config)
-        credit = assign(grpo, charged, grpo.Config(std="none"))
+        credit = assign(credit_method("grpo", std="none"), charged)
         kl = np.zeros(len(graph))
         for row in range(len(graph)):
             new, old = (plain_tokens(model, graph, row) for model in (learner.model, tiny_model()))
             kl[row] = sum(a[1].item() - b[1].item() for a, b in zip(new, old, strict=True))
         np.testing.assert_allclose(charged.columns["kl"], kl, atol=1e-5)
-        by_hand = assign(grpo, graph.with_columns(reward=-0.1 * kl), grpo.Config(std="none"))
+        by_hand = assign(credit_method("grpo", std="none"), graph.with_columns(reward=-0.1 * kl))
         np.testing.assert_allclose(credit.advantage, by_hand.advantage, atol=1e-6)
         advantage = np.random.default_rng(0).normal(size=len(graph))
-        update(learner, charged, Credit.of(advantage), config, ppo_clip, ppo_clip.Config(), temperature=1.0)
+        update(learner, charged, Credit.of(advantage), config, loss("ppo_clip"), temperature=1.0)
     assert abs(metrics["kl_ref"]) > 1e-3
 
 
@@ -127,6 +128,6 @@ def test_the_loss_has_no_kl_term_then():
     for name, config in {"off": UpdateConfig(), "loss": UpdateConfig(kl_coef=0.5), "reward": in_reward()}.items():
         learner = Learner(loaded(tiny_model()), OptimConfig(), reference=True)
         credit = Credit.of(np.arange(len(graph)) % 2.0)
-        losses[name] = update(learner, graph, credit, config, ppo_clip, ppo_clip.Config(), temperature=1.0)
+        losses[name] = update(learner, graph, credit, config, loss("ppo_clip"), temperature=1.0)
     assert losses["reward"] == losses["off"] and losses["loss"]["loss"] != losses["off"]["loss"]
     assert "kl_ref" not in losses["reward"] and losses["reward"]["idle_rows"] > 0 == losses["loss"]["idle_rows"]

@@ -26,6 +26,7 @@ from tests.graph.graphs import (
     trees,
     windows,
 )
+from tests.toys.entries import loss
 
 ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")
 GRAPHS = [chains, trees, windows, partial]
@@ -78,14 +79,14 @@ def counted(graph: StepGraph, row: int) -> int:
 
 
 CONFIG = UpdateConfig(kl_coef=0.3, entropy_coef=0.2)
-LOSS = ppo_clip.Config(clip_low=0.2, clip_high=0.28, dual_clip=2.0)
+LOSS = loss("ppo_clip", clip_low=0.2, clip_high=0.28, dual_clip=2.0)
 
 
 def both(model, graph, credit, rows, advantage, share, config=CONFIG, sharing=None, temperature=1.0):
     """(packed loss, packed gradient, slow loss, slow gradient)."""
     learner = frozen_learner(model, sharing=sharing)
     model.zero_grad()
-    metrics = update(learner, graph, credit, config, ppo_clip, LOSS, temperature=temperature)
+    metrics = update(learner, graph, credit, config, LOSS, temperature=temperature)
     packed = gradient(model)
     model.zero_grad()
     slow = slow_loss(model, graph, rows, advantage, share, config, LOSS, temperature)
@@ -184,7 +185,7 @@ def test_row_weight_is_a_number_of_copies():
     for graph, a in ((twice, advantage), (weighted, advantage[:2])):
         graph = graph.with_columns(old_logprob=np.full(len(graph.tokens.ids), -3.0))
         model = tiny_model()
-        metrics = update(frozen_learner(model), graph, Credit.of(a), UpdateConfig(), ppo_clip, LOSS, temperature=1.0)
+        metrics = update(frozen_learner(model), graph, Credit.of(a), UpdateConfig(), LOSS, temperature=1.0)
         results.append((metrics["loss"], metrics["entropy"], gradient(model)))
     assert results[0][0] == pytest.approx(results[1][0], abs=1e-12)
     assert results[0][1] == pytest.approx(results[1][1], abs=1e-12)
@@ -197,7 +198,7 @@ def test_token_advantage_replaces_the_step():
     model = tiny_model()
     credit = Credit.of(np.ones(len(graph)), token_advantage=per_token)
     learner = frozen_learner(model)
-    metrics = update(learner, graph, credit, UpdateConfig(), ppo_clip, ppo_clip.Config(dual_clip=None), temperature=1.0)
+    metrics = update(learner, graph, credit, UpdateConfig(), loss("ppo_clip", dual_clip=None), temperature=1.0)
     expected, count = 0.0, 0
     for row in range(len(graph)):
         for s, logprob, _ in plain_tokens(model, graph, row):
@@ -285,6 +286,6 @@ def test_annotated_logprobs_make_the_first_ratio_one():
     graph = trees(4, restricted=True)
     learner = frozen_learner(tiny_model())
     graph, _ = annotate(graph, learner, UpdateConfig(max_tokens=100), temperature=0.5)
-    metrics = update(learner, graph, Credit.of(np.ones(len(graph))), UpdateConfig(), ppo_clip, LOSS, temperature=0.5)
+    metrics = update(learner, graph, Credit.of(np.ones(len(graph))), UpdateConfig(), LOSS, temperature=0.5)
     assert metrics["ratio"] == pytest.approx(1.0, abs=1e-12)
     assert metrics["clip_fraction"] == 0.0

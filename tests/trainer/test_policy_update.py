@@ -13,13 +13,14 @@ from peft import LoraConfig, get_peft_model
 from agentrl.credit import Credit
 from agentrl.trainer import Learner, annotate, clone, update
 from agentrl.trainer.annotation import logprobs, mismatch
+from agentrl.trainer.loss_terms import kl_term
 from agentrl.trainer.minibatch import families, split
-from agentrl.trainer.regularizers import kl_term
 from agentrl.trainer.sections import OptimConfig, UpdateConfig
 from tests.graph.graphs import Row, build, chains, gradient, loaded, partial, plain_tokens, tiny_model, trees, windows
+from tests.toys.entries import loss
 
 ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")
-LOSS = ppo_clip.Config()
+LOSS = loss("ppo_clip")
 
 
 def weights(learner: Learner) -> torch.Tensor:
@@ -30,7 +31,7 @@ def train(learner: Learner, graph, config: UpdateConfig, seed: int) -> dict[str,
     """One annotated update with random advantages."""
     graph, _ = annotate(graph, learner, config, 1.0)
     advantage = np.random.default_rng(seed).normal(size=len(graph))
-    return update(learner, graph, Credit.of(advantage), config, ppo_clip, LOSS, temperature=1.0, seed=seed)
+    return update(learner, graph, Credit.of(advantage), config, LOSS, temperature=1.0, seed=seed)
 
 
 def test_kl_forms_by_hand():
@@ -120,7 +121,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing_and_is_told(caplog):
     advantage = np.ones(len(graph))
     advantage[0] = np.inf
     with caplog.at_level(logging.ERROR):
-        metrics = update(learner, graph, Credit.of(advantage), UpdateConfig(), ppo_clip, LOSS, temperature=1.0)
+        metrics = update(learner, graph, Credit.of(advantage), UpdateConfig(), LOSS, temperature=1.0)
     assert metrics["skipped_steps"] == 1 and metrics["optimizer_steps"] == 1
     assert "skipped" in caplog.text
     assert torch.equal(before, weights(learner))
@@ -134,7 +135,7 @@ def test_good_answers_become_likely_and_bad_ones_unlikely():
     for seed in range(10):
         annotated, _ = annotate(graph, learner, config, 1.0)
         credit = Credit.of(np.array([1.0, -1.0]))
-        update(learner, annotated, credit, config, ppo_clip, LOSS, temperature=1.0, seed=seed)
+        update(learner, annotated, credit, config, LOSS, temperature=1.0, seed=seed)
     after = logprobs(learner.network, graph, np.arange(2), temperature=1.0, max_tokens=100)
     assert after[2:5].sum() > before[2:5].sum() + 1
     assert after[7:10].sum() < before[7:10].sum() - 1
@@ -157,7 +158,7 @@ def test_rows_without_credit_and_invalid_rows_are_left_out():
     for train_invalid in (True, False):
         learner = Learner(loaded(tiny_model()), OptimConfig())
         config = UpdateConfig(train_invalid=train_invalid)
-        metrics = update(learner, graph, credit, config, ppo_clip, LOSS, temperature=1.0)
+        metrics = update(learner, graph, credit, config, LOSS, temperature=1.0)
         kept[train_invalid] = metrics
     answers = [int(graph.tokens.sampled[a:b].sum()) for a, b in zip(*_bounds(graph), strict=True)]
     assert kept[True]["dropped_rows"] == 1 and kept[False]["dropped_rows"] == 2
@@ -174,7 +175,7 @@ def test_nothing_to_train_is_no_step():
     credit = Credit.of(np.ones(len(graph)), assigned=np.zeros(len(graph), bool))
     learner = Learner(loaded(tiny_model()), OptimConfig(lr=1.0))
     before = weights(learner)
-    metrics = update(learner, graph, credit, UpdateConfig(), ppo_clip, LOSS, temperature=1.0)
+    metrics = update(learner, graph, credit, UpdateConfig(), LOSS, temperature=1.0)
     assert metrics["optimizer_steps"] == 0 and metrics["dropped_rows"] == len(graph)
     assert torch.equal(before, weights(learner))
 
@@ -314,7 +315,7 @@ def test_lora_trains_the_adapter_and_refers_to_the_model_below():
     before = [p.clone() for p in frozen]
     adapter = [p.clone() for p in learner.trained]
     credit = Credit.of(np.ones(len(graph)))
-    update(learner, annotated, credit, config, ppo_clip, LOSS, temperature=1.0)
+    update(learner, annotated, credit, config, LOSS, temperature=1.0)
     assert all(torch.equal(a, b) for a, b in zip(before, frozen, strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(adapter, learner.trained, strict=True))
 

@@ -1,8 +1,6 @@
 """Ratios that span several tokens: what shares one is never divided between micro-batches, and where a step lies in
 several episodes each of them has its own."""
 
-import importlib
-
 import numpy as np
 import pytest
 import torch
@@ -12,11 +10,11 @@ from agentrl.credit import Credit
 from agentrl.credit.assignment import pool
 from agentrl.graph import path_lengths, paths
 from agentrl.model import microbatches, pack
-from agentrl.trainer import Learner, update
+from agentrl.trainer import Learner, Regularizers, update
 from agentrl.trainer.sections import OptimConfig, UpdateConfig
 from tests.graph.graphs import Row, build, chains, gradient, loaded, partial, plain_tokens, tiny_model, trees, windows
+from tests.toys.entries import loss, regularizer
 
-gspo = importlib.import_module("agentrl.algorithms.loss.gspo")
 EPISODE = {name: {"sequence": "episode"} for name in ("gspo", "gmpo", "luspo")}
 CASES = [
     *((name, {}) for name in catalogue.names("loss")),
@@ -35,12 +33,14 @@ def off_policy(graph, seed: int):
     return graph.with_columns(old_logprob=old + np.random.default_rng(seed).normal(0, 0.1, len(old)))
 
 
-def descended(graph, credit, config, module, loss_config):
-    """Metrics and gradient of one update that leaves the weights alone."""
+def descended(graph, credit, config, entry, terms=()):
+    """Metrics and gradient of one update that leaves the weights alone; `terms` are regularizers."""
     learner = Learner(loaded(tiny_model()), OptimConfig())
     learner.step = lambda: (0.0, False)
-    learner.past_entropy.add(np.full(8, 2.0))
-    metrics = update(learner, graph, credit, config, module, loss_config, temperature=1.0)
+    regularizers = Regularizers(terms)
+    for one in regularizers.own[:1]:
+        one.add(np.full(8, 2.0))
+    metrics = update(learner, graph, credit, config, entry, temperature=1.0, regularizers=regularizers)
     return metrics, gradient(learner.model)
 
 
@@ -55,16 +55,15 @@ def too_little(graph, whole_episodes: bool) -> int:
 @pytest.mark.parametrize("make", [chains, windows])
 @pytest.mark.parametrize(("name", "options"), CASES, ids=lambda x: x if isinstance(x, str) else "-".join(map(str, x)))
 def test_micro_batches_equal_one(name, options, make, aggregation):
-    module = catalogue.load("loss", name)
-    loss_config = module.Config(**options)
-    whole = getattr(loss_config, "whole_episodes", False)
+    entry = loss(name, **options)
+    whole = getattr(entry.config, "whole_episodes", False)
     assert whole == (options.get("sequence") == "episode")
     graph = off_policy(make(5), 5)
     credit = Credit.of(np.random.default_rng(5).normal(size=len(graph)))
     found = []
     for max_tokens in (too_little(graph, whole), 100_000):
         config = UpdateConfig(max_tokens=max_tokens, aggregation=aggregation, sequence="episode")
-        found.append(descended(graph, credit, config, module, loss_config))
+        found.append(descended(graph, credit, config, entry))
     assert found[0][0]["microbatches"] > found[1][0]["microbatches"] == 1
     assert found[0][0]["loss"] == pytest.approx(found[1][0]["loss"], abs=1e-7)
     assert found[0][0]["ratio"] == pytest.approx(found[1][0]["ratio"], abs=1e-7)
@@ -79,11 +78,11 @@ def test_gspo_in_pieces_is_the_loss_of_its_paper(sequence, make):
     graph = off_policy(make(2), 2)
     key = graph.episode if sequence == "episode" else np.arange(len(graph))
     advantage = np.random.default_rng(2).normal(size=len(graph))[key]  # one a sequence
-    loss_config = gspo.Config(sequence=sequence, clip_low=1.0, clip_high=100.0)
+    entry = loss("gspo", sequence=sequence, clip_low=1.0, clip_high=100.0)
     config = UpdateConfig(
         max_tokens=too_little(graph, sequence == "episode"), aggregation="seq-mean-token-mean", sequence=sequence
     )
-    metrics, packed = descended(graph, Credit.of(advantage), config, gspo, loss_config)
+    metrics, packed = descended(graph, Credit.of(advantage), config, entry)
     model, total = tiny_model(), torch.zeros((), dtype=torch.float64)
     for k in np.unique(key):
         apart = [
@@ -131,7 +130,8 @@ def expanded(graph, on):
     return build(rows).with_columns(**columns, **flat)
 
 
-TERMS = {"kl_coef": 0.3, "entropy_coef": 0.2, "epo": {"coef": 0.1, "differentiable": True}, "llds": {"coef": 0.5}}
+TERMS = {"kl_coef": 0.3, "entropy_coef": 0.2}
+BESIDE = (regularizer("entropy_band", coef=0.1, differentiable=True), regularizer("likelihood_guard", coef=0.5))
 SUMS = ("token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
 ON_TREES = [
     *((name, options, how) for name, options in EPISODE.items() for how in SUMS),
@@ -155,16 +155,15 @@ def test_whole_episodes_on_a_tree_are_its_expanded_paths(name, options, aggregat
     )
     on = paths(graph)
     wide = {"clip_low": 0.3, "clip_high": 0.3} if name in EPISODE else {}
-    module = catalogue.load("loss", name)
     advantage = noise.normal(size=len(on.row))  # every copy has an advantage of its own
     used = on.leaf != 2  # [P rows]
     credit = Credit.of(advantage, assigned=used)
     config = UpdateConfig.model_validate(
         {**TERMS, "aggregation": aggregation, "sequence": "episode", "train_invalid": False}
     )
-    loss_config = module.Config(**options, **wide)
-    tree = descended(graph, pool(credit, on, len(graph)), config, module, loss_config)
-    plain = descended(expanded(graph, on), credit, config, module, loss_config)
+    entry = loss(name, **options, **wide)
+    tree = descended(graph, pool(credit, on, len(graph)), config, entry, BESIDE)
+    plain = descended(expanded(graph, on), credit, config, entry, BESIDE)
     assert tree[0]["loss"] == pytest.approx(plain[0]["loss"], abs=1e-7)
     for name in ("ratio", "clip_fraction", "kl_ref", "entropy", "epo_band", "llds"):
         assert tree[0][name] == pytest.approx(plain[0][name], abs=1e-7)
@@ -180,8 +179,8 @@ def test_mini_batches_of_trees_are_those_of_their_paths():
     on = paths(graph)
     credit = Credit.of(np.random.default_rng(0).normal(size=len(on.row)))
     split = UpdateConfig(aggregation="seq-mean-token-mean", sequence="episode", minibatches=2, unit="rollout")
-    config = gspo.Config(sequence="episode", clip_low=0.3, clip_high=0.3)
-    metrics, _ = descended(graph, pool(credit, on, len(graph)), split, gspo, config)
+    entry = loss("gspo", sequence="episode", clip_low=0.3, clip_high=0.3)
+    metrics, _ = descended(graph, pool(credit, on, len(graph)), split, entry)
     assert metrics["optimizer_steps"] == 2
     assert metrics["decision_tokens"] == sum(len(plain_tokens(tiny_model(), graph, r)) for r in range(len(graph)))
 
@@ -200,7 +199,7 @@ def test_credit_of_nodes_is_divided_among_their_paths():
             old[s] = logprob.item()
     graph = graph.with_columns(old_logprob=old)
     config = UpdateConfig(aggregation="seq-mean-token-mean", sequence="episode")
-    metrics, _ = descended(graph, Credit.of(np.array([2.0, 1, 1])), config, gspo, gspo.Config(sequence="episode"))
+    metrics, _ = descended(graph, Credit.of(np.array([2.0, 1, 1])), config, loss("gspo", sequence="episode"))
     assert metrics["loss"] == pytest.approx(-1.0, abs=1e-7)
 
 
@@ -208,4 +207,4 @@ def test_an_episode_that_does_not_fit_says_so():
     graph = off_policy(windows(0), 0)
     config = UpdateConfig(max_tokens=int(path_lengths(graph.tokens).max()))
     with pytest.raises(ValueError, match=r"raise update\.max_tokens"):
-        descended(graph, Credit.of(np.ones(len(graph))), config, gspo, gspo.Config(sequence="episode"))
+        descended(graph, Credit.of(np.ones(len(graph))), config, loss("gspo", sequence="episode"))

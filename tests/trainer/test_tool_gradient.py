@@ -22,6 +22,7 @@ from tests.chat.chats import tokenizer
 from tests.graph.graphs import loaded, tiny_model
 from tests.rollout.playing import entry, play_all, player
 from tests.tool_env.test_prompt import PLAIN, QWEN
+from tests.toys.entries import loss
 
 ON = entry("tests.toys.sums")
 ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")
@@ -125,7 +126,7 @@ def test_the_gradient_of_every_observation_token_is_exactly_zero(monkeypatch, se
     config = UpdateConfig(minibatches=1, train_invalid=True)
     passes = through(
         monkeypatch,
-        lambda: update(learner, graph, credit, config, ppo_clip, ppo_clip.Config(), temperature=1.0),
+        lambda: update(learner, graph, credit, config, loss("ppo_clip"), temperature=1.0),
     )
     passes += through(monkeypatch, lambda: clone(learner, graph, config))
     assert len(passes) >= 2

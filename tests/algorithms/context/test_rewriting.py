@@ -46,8 +46,7 @@ def played(on: Entry, context: dict, actor, count: int = 4, **limits):
         actor=actor,
         pool=pool,
         prompt=prompt_of(on),
-        context=chosen.module,
-        context_config=chosen.config,
+        context=chosen,
         limits=Limits(**{"turns": 40, "turn_tokens": 16, **limits}),
         admissible=True,
     )
@@ -179,7 +178,7 @@ def test_credit_is_the_rollouts_copied_to_every_part():
         record.group, record.copy = number % 3, number // 3
     graph = build_graph(records)
     method = resolve("credit", {"name": "multi_conversation"})
-    credit = assign(method.module, graph, method.config)
+    credit = assign(method, graph)
     for episode in np.unique(graph.episode):
         rows = graph.episode == episode
         assert len(np.unique(credit.advantage[rows])) == 1

@@ -77,7 +77,7 @@ def test_a_planned_answer_is_the_action_and_its_sub_goal():
 
 def test_an_environments_own_action_tags_are_left_to_it():
     entry = resolve("envs", {"name": "alfworld", "prompt": "verl_agent"})
-    own = entry.module.prompt(entry.config)
+    own = entry.hooks.prompt(entry.config)
     words = plan.speak(plan.Config(), own)
     said = words.answer("look")
     assert said.count("<action>") == 1 and words.parse(said, Observation(text="", actions=("look",))).action == "look"

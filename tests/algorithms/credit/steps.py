@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from agentrl import catalogue
 from agentrl.cli.credit import json_lines
 from agentrl.credit import Credit, assign
 from agentrl.graph import StepGraph, steps_graph
+from tests.toys.entries import credit_method
 
 Row = dict[str, Any]
 
@@ -22,15 +22,13 @@ def graph_of(rows: Sequence[Row]) -> StepGraph:
 
 def assigned(method: str, rows: Sequence[Row], **options: Any) -> Credit:
     """The Credit of rows, in the graph's order."""
-    module = catalogue.load("credit", method)
-    return assign(module, graph_of(rows), module.Config(**options))
+    return assign(credit_method(method, **options), graph_of(rows))
 
 
 def credit_of(method: str, rows: Sequence[Row], **options: Any) -> dict[str, list[Any]]:
     """Every printed part of rows, in the order of the rows."""
-    module = catalogue.load("credit", method)
     graph = graph_of(rows)
-    lines = [json.loads(x) for x in json_lines(graph, assign(module, graph, module.Config(**options)))]
+    lines = [json.loads(x) for x in json_lines(graph, assign(credit_method(method, **options), graph))]
     return {name: [line[name] for line in lines] for name in lines[0]}
 
 

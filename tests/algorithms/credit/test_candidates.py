@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from agentrl import catalogue
 from agentrl.credit import Credit, assign
 from agentrl.graph import CANDIDATE, PLAYED, PROBE, StepGraph
 from agentrl.trainer.annotation import trained_rows
 from tests.graph.graphs import Row, build
+from tests.toys.entries import credit_method
 
 
 def graph() -> StepGraph:
@@ -28,8 +28,7 @@ def graph() -> StepGraph:
 
 
 def given(name: str, **options: object) -> Credit:
-    method = catalogue.load("credit", name)
-    return assign(method, graph(), method.Config(**options))
+    return assign(credit_method(name, **options), graph())
 
 
 def test_role_grpo_by_hand():
@@ -51,9 +50,8 @@ def test_tl_grpo_by_hand():
 
 @pytest.mark.parametrize("name", ["grpo", "gigpo", "salt", "rloo", "turn_returns"])
 def test_other_methods_give_what_they_would_without_candidates(name):
-    method = catalogue.load("credit", name)
     rows = np.array([0, 5])
-    alone = assign(method, graph().take(rows), method.Config())
+    alone = assign(credit_method(name), graph().take(rows))
     beside = given(name)
     np.testing.assert_allclose(beside.advantage[rows], alone.advantage)
     assert beside.assigned.tolist() == [True, False, False, False, False, True]

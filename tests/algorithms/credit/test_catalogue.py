@@ -8,8 +8,9 @@ from agentrl import catalogue
 from agentrl.credit import assign
 from agentrl.graph import expand, paths
 from tests.algorithms.credit.steps import assigned, credit_of, forest, graph_of, root_to_leaf, tree_rows
+from tests.toys.entries import credit_method
 
-METHODS = [name for name in catalogue.names("credit") if not getattr(catalogue.load("credit", name), "WRAPS", False)]
+METHODS = [name for name in catalogue.names("credit") if not catalogue.load("credit", name).wraps]
 DRAWN = {"m_grpo"}  # which duplicates are drawn depends on the order
 NORMALISED = ["grpo", "rloo", "gigpo", "hgpo", "graph_gpo", "salt", "tree_grpo", "role_grpo", "turn_returns"]
 
@@ -31,7 +32,7 @@ def test_methods_say_where_they_come_from(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_config_refuses_what_it_does_not_know(method):
-    config = catalogue.load("credit", method).Config
+    config = catalogue.load("credit", method).config
     with pytest.raises(ValidationError):
         config(no_such_option=1)
     with pytest.raises(ValidationError):
@@ -40,7 +41,7 @@ def test_config_refuses_what_it_does_not_know(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_explicit_option_wins_over_the_preset(method):
-    config = catalogue.load("credit", method).Config
+    config = catalogue.load("credit", method).config
     released = config(preset="official")
     for name, value in config.OFFICIAL.items():
         assert getattr(released, name) == value
@@ -213,8 +214,7 @@ def test_metrics_report_degenerate_groups():
         for group, scores in {"a": [1.0, 1.0], "b": [1.0], "c": [0.0, 1.0]}.items()
         for i, reward in enumerate(scores)
     ]
-    module = catalogue.load("credit", "gigpo")
-    metrics = assign(module, graph_of(rows), module.Config()).metrics
+    metrics = assign(credit_method("gigpo"), graph_of(rows)).metrics
     assert metrics["zero_variance_groups"] == pytest.approx(1 / 3)
     assert metrics["singleton_groups"] == pytest.approx(1 / 3)
     assert metrics["credit_mass_turn_0"] == 1.0

@@ -29,7 +29,7 @@ def test_presets_name_their_source_and_refuse_unknown_options(name):
     module = catalogue.load("loss", name)
     assert "Source:" in module.__doc__
     with pytest.raises(ValidationError):
-        module.Config(no_such_option=1)
+        module.config(no_such_option=1)
 
 
 def test_ppo_by_hand():
@@ -210,7 +210,7 @@ def test_segments_share_a_ratio_inside_a_step():
 def test_metrics_of_clipping():
     module = catalogue.load("loss", "ppo_clip")
     inputs = batch(LOG_RATIOS, [0] * 5, [1, 1, 1, 1, -1])
-    metrics = module.loss(inputs, module.Config()).metrics
+    metrics = module.loss(inputs, module.config()).metrics
     # at A > 0 only u = 1.5 is beyond its bound; u = 0.5 is not clipped there, and neither is 4 at A < 0
     assert metrics["clip_fraction"].tolist() == [0, 0, 0, 1, 0]
     np.testing.assert_allclose(metrics["ratio"], [0.5, 0.9, 1.1, 1.5, 4.0])

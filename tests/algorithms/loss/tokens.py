@@ -46,7 +46,7 @@ def batch(
 def per_token(name: str, inputs: LossInputs, **options: Any) -> Tensor:
     """[T] loss of a preset."""
     module = catalogue.load("loss", name)
-    loss: Tensor = module.loss(inputs, module.Config(**options)).per_token
+    loss: Tensor = module.loss(inputs, module.config(**options)).per_token
     return loss
 
 

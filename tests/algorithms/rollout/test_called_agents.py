@@ -28,7 +28,7 @@ def test_each_walk_has_its_walker(options):
     found = resolve("rollout", options)
 
     async def run():
-        return await found.module.rollout(found.config, batch, 2)
+        return await found.hooks.rollout(found.config, batch, 2)
 
     records = asyncio.run(run())
     for one in boss.agents.values():
@@ -45,4 +45,4 @@ def test_each_walk_has_its_walker(options):
     called = graph.caller >= 0
     assert (graph.kind[called] == graph.kind[graph.caller[called]]).all()
     leaves = np.unique(graph.episode[(graph.kind == PLAYED) & ~called])
-    assert len(leaves) == found.module.leaves(found.config, 2)
+    assert len(leaves) == found.hooks.leaves(found.config, 2)

@@ -5,7 +5,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from agentrl import catalogue
 from agentrl.credit import assign
 from agentrl.env import Limits
 from agentrl.graph import PLAYED, PROBE
@@ -14,6 +13,7 @@ from agentrl.types import Status
 from tests.rollout.expanding import expand, expansion, walks
 from tests.rollout.playing import FAULTY
 from tests.toys import faulty
+from tests.toys.entries import credit_method
 
 
 def grown(tasks, *, turns=5, copies=2, seed=0, **options):
@@ -31,8 +31,7 @@ def test_each_state_is_probed_and_probes_are_no_part_of_credit():
     played = graph.kind == PLAYED
     assert np.isnan(graph.column("value")[~played]).all() and not np.isnan(graph.column("value")[played]).any()
     assert played[: played.sum()].all()  # played rows first
-    method = catalogue.load("credit", "vine_ppo")
-    credit = assign(method, graph, method.Config())
+    credit = assign(credit_method("vine_ppo"), graph)
     assert credit.assigned[played].all() and not credit.assigned[~played].any()
     # A_t = r_t + V_{t+1} - V_t, with V the mean return of the three probes that leave at t
     row = 0

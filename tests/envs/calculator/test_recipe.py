@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
+from agentrl.cli.evaluate import panel
 from agentrl.env import tasks_of
 from agentrl.envs.calculator.stories import Event
 from agentrl.graph import read_graph
 from agentrl.run.checks import check_disjoint
-from agentrl.run.run import panel
 from agentrl.settings import Settings
 
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "calculator-cpu.toml"

@@ -92,7 +92,7 @@ def settings(words):
     ],
 )
 def test_a_call_is_answered_in_the_recipes_words(settings, code, told):
-    env = settings.env.module.make(settings.env.config)
+    env = settings.env.hooks.make(settings.env.config)
     env.reset(tasks_of(settings.env)[0])
     assert env.step(tool_action.call("code_interpreter", code=code)).observation.text == told
     env.close()
@@ -106,7 +106,7 @@ def test_rewards_by_hand(settings):
         ("\\boxed{7}", 1, -0.9),
         ("\\boxed{7}", 7, -0.6),
     ):
-        env = settings.env.module.make(settings.env.config)
+        env = settings.env.hooks.make(settings.env.config)
         env.reset(tasks_of(settings.env)[0])
         for _ in range(calls):
             env.step(tool_action.call("code_interpreter", code="print(1)"))

@@ -141,7 +141,7 @@ def test_both_agents_are_paid_as_published_and_trained(run):
         assert graph.reward[row] == pytest.approx(np.nan_to_num(expected))
     settings = Settings(read_toml(run / "config.toml"))
     assert rescore(graph, settings.reward).reward == pytest.approx(graph.reward)
-    credit = assign(settings.credit.module, graph, settings.credit.config)
+    credit = assign(settings.credit, graph)
     kept = credit.parts["kept"]
     rollouts = np.unique(graph.rollout[called])
     for rollout in rollouts:

@@ -55,7 +55,7 @@ def entry(**options):
 @pytest.fixture
 def frozen():
     on = entry(kwargs={"is_slippery": False}, actions=("left", "down", "right", "up"))
-    env = on.module.make(on.config)
+    env = on.hooks.make(on.config)
     return env, env.reset(tasks_of(on)[0])
 
 
@@ -92,7 +92,7 @@ def test_an_unknown_action_is_answered_and_changes_nothing(frozen):
 
 def test_words_in_and_out():
     on = entry(id="test/Password-v0")
-    env = on.module.make(on.config)
+    env = on.hooks.make(on.config)
     seen = env.reset(tasks_of(on)[3])
     word = seen.actions[0]
     assert seen.text == f"The word begins with {word[0]}." and seen.task == "Say the word of the seed."
@@ -103,7 +103,7 @@ def test_words_in_and_out():
 
 def test_a_mask_leaves_impossible_actions_out():
     on = entry(id="Taxi-v4", actions=("south", "north", "east", "west", "pickup", "dropoff"))
-    env = on.module.make(on.config)
+    env = on.hooks.make(on.config)
     listed = [env.reset(task).actions for task in tasks_of(on)[:20]]
     assert any(len(actions) < 6 for actions in listed) and all(actions for actions in listed)
 

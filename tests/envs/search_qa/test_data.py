@@ -124,8 +124,8 @@ def test_questions_of_a_file_are_played_with_a_retriever_of_the_catalogue(tmp_pa
     assert not seen.actions
     end = env.step("<think>easy</think><answer>ada</answer>")
     assert (end.reward, end.terminated, end.info["success"], end.info["retrieved"]) == (1.0, True, True, 1.0)
-    assert entry.module.find(entry.config, listed[1].key) == listed[1] and entry.module.kind(listed[0]) == "nq"
-    assert "a.parquet" in entry.module.benchmark(entry.config)
+    assert entry.hooks.find(entry.config, listed[1].key) == listed[1] and entry.hooks.kind(listed[0]) == "nq"
+    assert "a.parquet" in entry.hooks.benchmark(entry.config)
 
 
 @pytest.mark.parametrize(

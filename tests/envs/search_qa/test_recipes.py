@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
+from agentrl.cli.evaluate import panel
 from agentrl.env import tasks_of
 from agentrl.graph import read_graph
 from agentrl.run.checks import check_disjoint
-from agentrl.run.run import panel
 from agentrl.settings import Settings
 
 RECIPES = Path(__file__).parents[3] / "benchmarks" / "recipes"

@@ -53,8 +53,7 @@ def player(entry, actor, *, limits=None, admissible=False, context="full", **con
         actor=actor,
         pool=make_pool(entry, "inline"),
         prompt=prompt_of(entry),
-        context=chosen.module,
-        context_config=chosen.config,
+        context=chosen,
         limits=limits or Limits(turns=9, retries=0, fault_share=1.0),
         admissible=admissible,
     )
@@ -127,11 +126,11 @@ def small():
     entry = on()
     words = prompt_of(entry)
     env = entry.hooks.make(entry.config)
-    texts = [f" {name}" for name in entry.module.entities(entry.config)]
+    texts = [f" {name}" for name in entry.hooks.entities(entry.config)]
     for task in [tasks_of(entry)[i] for i in range(5)]:
         texts += [words.first(env.reset(task)), env.step(f"<search>{task.params['path'][0]}</search>").observation.text]
     shape = NewModel(layers=1, hidden=16, heads=2, kv_heads=1, intermediate=16, max_positions=900)
-    names = entry.module.entities(entry.config)
+    names = entry.hooks.entities(entry.config)
     texts += ["<answer></answer>", *(f"<search>{name}</search>" for name in names)]
     return load_model(ModelConfig(new=shape.model_copy(update={"entity_pattern": ""})), 0, texts=texts)
 
@@ -218,7 +217,7 @@ def test_a_retriever_that_comes_back_is_tried_again():
 
 def test_the_pool_makes_one_retriever_a_process():
     entry = on()
-    made = InlinePool(partial(entry.module.make, entry.config))
+    made = InlinePool(partial(entry.hooks.make, entry.config))
     one, other = made.acquire(), made.acquire()
     assert one is not other and retriever(entry.config) is retriever(entry.config)
 

@@ -29,7 +29,7 @@ def entry(cache, **options):
 @pytest.fixture
 def played(cache):
     on = entry(cache)
-    env = on.module.make(on.config)
+    env = on.hooks.make(on.config)
     seen = env.reset(tasks_of(on)[0])
     yield env, seen
     env.close()
@@ -56,7 +56,7 @@ def test_following_the_quest_wins(cache):
     on = entry(cache)
     task = tasks_of(on)[0]
     for reward in ("score", "won", "progress"):
-        env = on.module.make(entry(cache, reward=reward).config)
+        env = on.hooks.make(entry(cache, reward=reward).config)
         env.reset(task)
         results = [env.step(command) for command in quest(cache, task)]
         assert results[-1].terminated and results[-1].info["success"]
@@ -88,7 +88,7 @@ def test_files_folders_and_lists(cache, tmp_path):
     assert [t.key for t in tasks_of(entry(cache, games=str(tmp_path)))] == ["b/one.z8", "a.json"]
     assert len(tasks_of(entry(cache, games=str(tmp_path / "list.txt")))) == 1
     on = entry(cache, games=str(tmp_path / "b" / "one.z8"), max_steps=2)
-    env = on.module.make(on.config)
+    env = on.hooks.make(on.config)
     seen = env.reset(tasks_of(on)[0])
     assert seen.task and "look" in seen.actions
     assert [env.step("look").truncated for _ in range(2)] == [False, True]
@@ -129,7 +129,7 @@ def test_a_story_file_alone_is_played_as_any_interpreter_would(cache, tmp_path):
     made = game_path(entry(cache).config, tasks_of(entry(cache))[0])
     shutil.copy(made, tmp_path / "alone.z8")
     on = entry(cache, games=str(tmp_path / "alone.z8"))
-    env = on.module.make(on.config)
+    env = on.hooks.make(on.config)
     seen = env.reset(tasks_of(on)[0])
     assert seen.actions == () and seen.task == "" and "-=" in seen.text
     result = env.step("look")

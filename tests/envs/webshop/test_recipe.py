@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agentrl.env.hooks import tasks
 from agentrl.env.panels import panel_hash
+from agentrl.envs.gymnasium_text import tasks
 from agentrl.envs.webshop.market import open_market
 from agentrl.settings import Settings
 
