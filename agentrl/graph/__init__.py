@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from agentrl.graph.similarity import first_fit, similar_states
     from agentrl.graph.sources import read_any
-    from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, StepGraph
+    from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, StepGraph, success_of
     from agentrl.graph.store import read_graph, write_graph
     from agentrl.graph.tokens import (
         Tokens,
@@ -87,6 +87,7 @@ __all__ = [
     "select",
     "similar_states",
     "steps_graph",
+    "success_of",
     "to_json",
     "to_networkx",
     "token_rows",
@@ -140,6 +141,7 @@ _HOME = {
     "select": "agentrl.graph.root_paths",
     "similar_states": "agentrl.graph.similarity",
     "steps_graph": "agentrl.graph.jsonl",
+    "success_of": "agentrl.graph.step_graph",
     "to_json": "agentrl.graph.export",
     "to_networkx": "agentrl.graph.export",
     "token_rows": "agentrl.graph.tokens",

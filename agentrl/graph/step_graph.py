@@ -132,10 +132,9 @@ class StepGraph:
     def succeeded(self) -> np.ndarray:
         """[N] bool, did the row's episode succeed: by the environment's word at its end (`info.success`) if it gave
         one, else by a score above 0. Charges on top (`agentrl.trainer.kl_reward`) do not count."""
-        judged = (self.columns["env_score"] if self.has("env_score") else self.score) > 0  # [N]
-        if self.has("info.success"):
-            word = self.columns["info.success"]  # [N]
-            judged = np.where(np.isnan(word), judged, word > 0)
+        score = self.columns["env_score"] if self.has("env_score") else self.score  # [N]
+        word = self.columns["info.success"] if self.has("info.success") else np.full(len(self), np.nan)  # [N]
+        judged = success_of(word, score)  # [N]
         _, index = np.unique(self.episode, return_inverse=True)
         success = np.zeros(len(self), bool)  # [episodes], and room to spare
         success[index[self.last]] = judged[self.last]
@@ -175,6 +174,19 @@ class StepGraph:
             columns[relation] = renumber[columns[relation]]
         texts = {k: [v[i] for i in rows] for k, v in self.texts.items()}
         return StepGraph(columns=columns, names=self.names, texts=texts)
+
+
+def success_of(word: np.ndarray | float, score: np.ndarray | float) -> np.ndarray:
+    """Did it succeed? By the environment's word if it gave one, else by a score above 0.
+
+    Args:
+        word: [N] or one number, `info["success"]` at the end: above 0 for success, NaN where there is none.
+        score: [N] or one number, the sum of the rewards that the environment paid.
+
+    Returns:
+        bool, of the shape of both.
+    """
+    return np.where(np.isnan(word), np.greater(score, 0), np.greater(word, 0))
 
 
 def check(graph: StepGraph) -> None:
