@@ -148,9 +148,8 @@ def scatter(credit: Credit, rows: np.ndarray, graph: StepGraph) -> Credit:
         assigned=wide(credit.assigned),
         token_advantage=None if credit.token_advantage is None else wide_tokens(credit.token_advantage),
         returns=None if credit.returns is None else wide(credit.returns),
-        parts={
-            name: wide_tokens(x) if name.startswith("token_") else wide(x, np.nan) for name, x in credit.parts.items()
-        },
+        parts={name: wide(x, np.nan) for name, x in credit.parts.items()},
+        token_parts={name: wide_tokens(x) for name, x in credit.token_parts.items()},
         metrics=credit.metrics,
         on_paths=None if pathwise is None else pathwise._replace(on=pathwise.on._replace(row=rows[pathwise.on.row])),
     )

@@ -192,8 +192,8 @@ class Critic:
         assert graph.tokens is not None
         out = np.full((len(row), self.head.out_features), np.nan)
         first = first_sampled(graph.tokens)  # [S]
-        if self.config.at == "token" and "token_return" in credit.parts:
-            out[graph.tokens.sampled, 0] = credit.parts["token_return"][graph.tokens.sampled]
+        if self.config.at == "token" and "token_return" in credit.token_parts:
+            out[graph.tokens.sampled, 0] = credit.token_parts["token_return"][graph.tokens.sampled]
         elif credit.returns is not None:
             out[first, 0] = credit.returns[row[first]]
         else:

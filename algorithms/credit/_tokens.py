@@ -56,4 +56,4 @@ def token_credit(graph: StepGraph, tokens: TokenRows, advantage: np.ndarray, ret
     spread["token_advantage"][tokens.position] = advantage
     spread["token_return"][tokens.position] = returns
     average = mean(advantage, tokens.row)[tokens.first] if len(tokens.row) else np.zeros(0)  # [N]
-    return Credit.of(average, token_advantage=spread["token_advantage"], parts=spread)
+    return Credit.of(average, token_advantage=spread["token_advantage"], token_parts=spread)

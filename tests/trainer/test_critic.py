@@ -226,7 +226,7 @@ def test_values_per_token_train_poad():
     credit = assign(METHODS["poad"], annotated, METHODS["poad"].Config(gamma=1.0, lam=1.0))
     sampled = graph.tokens.sampled
     # gamma = lam = 1 and a reward of 1 at the end: every token's return is 1
-    np.testing.assert_allclose(credit.parts["token_return"][sampled], 1.0, atol=1e-9)
+    np.testing.assert_allclose(credit.token_parts["token_return"][sampled], 1.0, atol=1e-9)
     losses = []
     for seed in range(20):
         annotated = annotate(graph, learner, UpdateConfig(), 1.0).graph
