@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agentrl.graph import StepGraph
+from agentrl.graph import Columns, StepGraph
 
 FILLS = ("segment_start", "token_level")
 REST, ACTION, SUBGOAL, SWITCH = range(4)  # of a token
@@ -29,7 +29,7 @@ class Subgoals:
     """Fills `segment_start` [N] bool, does the step begin a new sub-goal, and `token_level` [S] int64, what a sampled
     token belongs to: the rest, the action, the sub-goal or the switch."""
 
-    def columns(self, graph: StepGraph, learner: Speaker, max_tokens: int) -> dict[str, np.ndarray]:
+    def columns(self, graph: StepGraph, learner: Speaker, max_tokens: int) -> Columns:
         """See the class."""
         assert graph.tokens is not None, "sub-goals are read from tokens"
         tokens = graph.tokens
@@ -39,7 +39,7 @@ class Subgoals:
             pieces = _pieces(learner.tokenizer, tokens.ids[own])
             start[row] = switches("".join(pieces))
             level[own] = levels(pieces)
-        return {"segment_start": start, "token_level": level}
+        return Columns(steps={"segment_start": start}, tokens={"token_level": level})
 
 
 def switches(text: str) -> bool:

@@ -53,11 +53,13 @@ def where(graph: StepGraph, row: int) -> str:
 
 def require(method: ModuleType, graph: StepGraph) -> None:
     """Raise ValueError unless the graph has the columns the method names in NEEDS (on every row) and
-    READS."""
+    READS. Which tokens need an entry of a token column, the method itself checks."""
     for name in (*getattr(method, "NEEDS", ()), *getattr(method, "READS", ())):
+        if graph.has_token_column(name):
+            continue
         column = graph.columns.get(name)
         known = column is not None
-        if column is not None and not name.startswith("token_"):
+        if column is not None:
             absent = np.isnan(column) if column.dtype.kind == "f" else (column.dtype.kind == "i") & (column < 0)
             known = not len(column) or not absent.all()
         if not known:
@@ -66,8 +68,6 @@ def require(method: ModuleType, graph: StepGraph) -> None:
                 f"{at}{name_of(method)} needs the column {name!r}, which these steps do not have: "
                 "give it on each step, or choose an annotation that computes it"
             )
-        if name.startswith("token_"):
-            continue
         if name in getattr(method, "NEEDS", ()) and absent.any():
             at = where(graph, int(np.argmax(absent)))
             raise ValueError(f"{at}: {name}: {name_of(method)} needs it on every step, and here it is missing")

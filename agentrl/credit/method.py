@@ -11,6 +11,7 @@ per token and therefore has no pooled form says `ON = "tokens"` (or, where an op
 Methods see the steps that were played; one that compares actions sampled from one state says `CANDIDATES = True` and,
 where a rollout stored some that were not executed, sees every row once, those of `kind` CANDIDATE among them. `CALLS =
 True` says that a run needs agents that are called (`agentrl.settings.requirements`).
+`NEEDS` and `READS` may also name columns of the token table; the method itself checks their entries.
 """
 
 from collections.abc import Mapping

@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     )
     from agentrl.graph.similarity import first_fit, similar_states
     from agentrl.graph.sources import read_any
-    from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, StepGraph, success_of
+    from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, Columns, StepGraph, success_of
     from agentrl.graph.store import read_graph, write_graph
     from agentrl.graph.tokens import (
         Tokens,
         append_rows,
         decisions,
         first_sampled,
+        pad_columns,
         path_lengths,
         prompt_lengths,
         token_rows,
@@ -50,6 +51,7 @@ __all__ = [
     "KINDS",
     "PLAYED",
     "PROBE",
+    "Columns",
     "Paths",
     "Singleton",
     "Std",
@@ -77,6 +79,7 @@ __all__ = [
     "levels",
     "mean",
     "moments",
+    "pad_columns",
     "path_lengths",
     "paths",
     "prompt_lengths",
@@ -104,6 +107,7 @@ _HOME = {
     "KINDS": "agentrl.graph.export",
     "PLAYED": "agentrl.graph.step_graph",
     "PROBE": "agentrl.graph.step_graph",
+    "Columns": "agentrl.graph.step_graph",
     "Paths": "agentrl.graph.root_paths",
     "Singleton": "agentrl.graph.segments",
     "Std": "agentrl.graph.segments",
@@ -131,6 +135,7 @@ _HOME = {
     "levels": "agentrl.graph.segments",
     "mean": "agentrl.graph.segments",
     "moments": "agentrl.graph.segments",
+    "pad_columns": "agentrl.graph.tokens",
     "path_lengths": "agentrl.graph.tokens",
     "paths": "agentrl.graph.root_paths",
     "prompt_lengths": "agentrl.graph.tokens",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agentrl.graph import PLAYED, StepGraph, append_rows, prompt_lengths
+from agentrl.graph import PLAYED, Columns, StepGraph, append_rows, prompt_lengths
 
 if TYPE_CHECKING:
     from agentrl.trainer.learner import Learner
@@ -30,7 +30,7 @@ class Gold:
     def __init__(self, answers: Mapping[str, np.ndarray]) -> None:
         self.answers = answers
 
-    def columns(self, graph: StepGraph, learner: "Learner", max_tokens: int) -> dict[str, np.ndarray]:
+    def columns(self, graph: StepGraph, learner: "Learner", max_tokens: int) -> Columns:
         """See the class."""
         from agentrl.trainer.annotation import logprobs
 
@@ -38,7 +38,7 @@ class Gold:
         rows, answers = self._asked(graph)
         out = {name: np.full(len(graph), np.nan) for name in FILLS}
         if not len(rows):
-            return out
+            return Columns(steps=out)
         table = append_rows(
             graph.tokens, answers, [np.ones(len(a), bool) for a in answers], rows, prompt_lengths(graph.tokens)[rows]
         )
@@ -50,7 +50,7 @@ class Gold:
         root = graph.parent[rows] < 0
         out["gold_logprob_start"][rows[root]] = mean[root]
         out["gold_logprob"][graph.parent[rows[~root]]] = mean[~root]
-        return out
+        return Columns(steps=out)
 
     def _asked(self, graph: StepGraph) -> tuple[np.ndarray, list[np.ndarray]]:
         """The rows before whose answer the gold one is read, and it."""

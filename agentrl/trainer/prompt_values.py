@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentrl.graph import PLAYED, StepGraph, Tokens, decisions, forked, token_rows
+from agentrl.graph import PLAYED, Columns, StepGraph, Tokens, decisions, forked, token_rows
 
 if TYPE_CHECKING:
     from agentrl.trainer.learner import Learner
@@ -35,7 +35,7 @@ class Stream:
         self.temperature = temperature
         self.answers: dict[str, Tokens] = {}  # the last answer to each prompt, log-probs of the policy of then
 
-    def columns(self, graph: StepGraph, learner: "Learner", max_tokens: int) -> dict[str, np.ndarray]:
+    def columns(self, graph: StepGraph, learner: "Learner", max_tokens: int) -> Columns:
         """See the class. ValueError if the steps branch: a stream has one answer a prompt."""
         assert graph.tokens is not None, "a value tracker needs tokens"
         if forked(graph):
@@ -51,7 +51,7 @@ class Stream:
             self.tracker.update(prompt, outcome, change[prompt])
             self.answers[prompt] = _answer(graph, row)
             change[prompt] = 0.0  # a copy of the same prompt in this batch: the policy has not moved since
-        return {"value": value, "policy_kl": moved}
+        return Columns(steps={"value": value, "policy_kl": moved})
 
     def _moved(self, prompt: str, learner: "Learner", max_tokens: int) -> float:
         """Mean |log-prob now - log-prob then| over the decisions of the prompt's last answer; 0 if there is none."""
@@ -87,7 +87,7 @@ def _answer(graph: StepGraph, first: int) -> Tokens:
     size = np.diff(tokens.allowed_offsets)[mask]
     place = np.full(len(graph) + 1, -1, np.int64)
     place[rows] = np.arange(len(rows))
-    old = graph.column("old_logprob") if graph.has("old_logprob") else tokens.logprobs
+    old = tokens.columns.get("old_logprob", tokens.logprobs)  # [S]
     return Tokens(
         offsets=np.concatenate([[0], np.cumsum(np.diff(tokens.offsets)[rows])]),
         ids=tokens.ids[mask],
