@@ -2,6 +2,20 @@
 
 The one rule for columns: a column with one entry per step [N] lives in `StepGraph.columns`, a column with one entry per
 token [S] lives in `Tokens.columns`. No name is in both, and neither a name nor a length says which kind a column is.
+
+Glossary:
+    step: one turn of one agent: what it was shown, what it answered, what it was paid.
+    row: the place of a step in the columns of a graph, 0 to N-1.
+    token: the place of one piece of text in the token table, 0 to S-1.
+    token id: the entry of the tokenizer's vocabulary that a token is.
+    packed index: the place of a token in the packed input of one forward pass.
+    path: the rows from a root of the graph to a step, and the tokens that the model has seen and sampled at its end.
+    decision: a sampled token that had an alternative.
+    group: the rollouts of one task, which are compared with each other.
+    rollout: what one copy of a task produced: one episode, and the episodes of the agents that were called in it.
+    episode: one agent's chain of steps in a rollout.
+    tree: the episodes that grew from one root prompt.
+    leaf: a row that no step continues; each root-to-leaf path ends in one.
 """
 
 from collections.abc import Mapping, Sequence
