@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.graph import PolicyReader, StepGraph
+from agentrl.graph import Columns, PolicyReader, StepGraph
 
 REST, ACTION, SUBGOAL, SWITCH = range(4)  # of a token
 KEEP = "KEEP"
@@ -24,7 +24,7 @@ class Subgoals:
 
     fills = ("segment_start", "token_level")
 
-    def columns(self, graph: StepGraph, policy: PolicyReader) -> dict[str, np.ndarray]:
+    def columns(self, graph: StepGraph, policy: PolicyReader) -> Columns:
         """See the class."""
         assert graph.tokens is not None, "sub-goals are read from tokens"
         tokens = graph.tokens
@@ -34,7 +34,7 @@ class Subgoals:
             pieces = _pieces(policy.tokenizer, tokens.ids[own])
             start[row] = switches("".join(pieces))
             level[own] = levels(pieces)
-        return {"segment_start": start, "token_level": level}
+        return Columns(steps={"segment_start": start}, tokens={"token_level": level})
 
 
 def switches(text: str) -> bool:

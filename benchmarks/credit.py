@@ -53,7 +53,6 @@ def make(n: int, seed: int = 0) -> StepGraph:
         "segment_start": (turn == 0) | (rng.random(n) < 0.3),
         "gold_logprob": -rng.random(n),
         "gold_logprob_start": np.where(turn == 0, -1.0, np.nan),
-        "token_value": rng.normal(size=n * TOKENS),
     }
     tokens = Tokens(
         offsets=np.arange(n + 1) * TOKENS,
@@ -64,6 +63,7 @@ def make(n: int, seed: int = 0) -> StepGraph:
         allowed_ids=np.zeros(0, np.int64),
         context=columns["parent"],
         context_tokens=turn * TOKENS,
+        columns={"token_value": rng.normal(size=n * TOKENS)},
     )
     return StepGraph(columns=columns, tokens=tokens)
 
@@ -71,10 +71,9 @@ def make(n: int, seed: int = 0) -> StepGraph:
 def plain_rows(graph: StepGraph) -> list[dict[str, Any]]:
     """The same steps as dictionaries."""
     n = len(graph)
-    names = [name for name, x in graph.columns.items() if len(x) == n]
-    values = zip(*(graph.columns[name].tolist() for name in names), strict=True)
-    rows = [dict(zip(names, row, strict=True)) for row in values]
-    for row, own in zip(rows, graph.column("token_value").reshape(n, TOKENS).tolist(), strict=True):
+    values = zip(*(column.tolist() for column in graph.columns.values()), strict=True)
+    rows = [dict(zip(graph.columns, row, strict=True)) for row in values]
+    for row, own in zip(rows, graph.token_column("token_value").reshape(n, TOKENS).tolist(), strict=True):
         row["token_value"] = own
     return rows
 

@@ -160,11 +160,10 @@ def expanded(graph: StepGraph) -> StepGraph:
     assert tokens is not None
     start = np.append(True, on.leaf[1:] != on.leaf[:-1])  # [P]
     above = np.where(start, -1, np.arange(len(on.row)) - 1)  # [P]
-    columns = {k: x[on.row] for k, x in graph.columns.items() if len(x) == len(graph)}
+    columns = {k: x[on.row] for k, x in graph.columns.items()}
     columns |= {"parent": above, "episode": on.leaf, "rollout": on.leaf, "caller": np.full(len(on.row), -1)}
     place = np.concatenate([np.arange(*tokens.offsets[row : row + 2]) for row in on.row])  # [S']
     sets = [tokens.allowed_ids[slice(*tokens.allowed_offsets[s : s + 2])] for s in place]
-    columns |= {k: x[place] for k, x in graph.columns.items() if len(x) == len(tokens.ids)}
     return StepGraph(
         columns=columns,
         tokens=Tokens(
@@ -176,6 +175,7 @@ def expanded(graph: StepGraph) -> StepGraph:
             allowed_ids=np.concatenate(sets).astype(np.int64),
             context=np.where(tokens.context[on.row] >= 0, above, -1),
             context_tokens=tokens.context_tokens[on.row],
+            columns={k: x[place] for k, x in tokens.columns.items()},
         ),
     )
 

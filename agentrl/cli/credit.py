@@ -100,15 +100,15 @@ def json_lines(graph: StepGraph, credit: Credit) -> list[str]:
     """One JSON object a step, in the order of the input's lines; null where no credit was given."""
     advantage: list[Any] = np.where(credit.assigned, credit.advantage, np.nan).tolist()
     parts: dict[str, list[Any]] = {"advantage": advantage}
-    parts |= {name: per_row(graph, name, values) for name, values in credit.parts.items()}
+    parts |= {name: values.tolist() for name, values in credit.parts.items()}
+    parts |= {name: per_row(graph, values) for name, values in credit.token_parts.items()}
     order = np.argsort(graph.column("line"), kind="stable").tolist() if graph.has("line") else range(len(graph))
     return [json.dumps({name: null(values[i]) for name, values in parts.items()}) for i in order]
 
 
-def per_row(graph: StepGraph, name: str, values: np.ndarray) -> list[Any]:
-    """One entry a row: a number, or for `token_...` parts the list of its sampled tokens' numbers."""
-    if not name.startswith("token_") or graph.tokens is None:
-        return list(values.tolist())
+def per_row(graph: StepGraph, values: np.ndarray) -> list[list[Any]]:
+    """The numbers of each row's sampled tokens, from one number per token [S]."""
+    assert graph.tokens is not None, "credit per token without tokens"
     bounds, sampled = graph.tokens.offsets.tolist(), graph.tokens.sampled
     return [values[start:end][sampled[start:end]].tolist() for start, end in pairwise(bounds)]
 

@@ -47,11 +47,13 @@ def where(graph: StepGraph, row: int) -> str:
 
 def require(method: CreditMethod, graph: StepGraph) -> None:
     """Raise ValueError unless the graph has the columns the method names in NEEDS (on every row) and
-    READS."""
+    READS. Which tokens need an entry of a token column, the method itself checks."""
     for name in (*method.needs, *method.reads):
+        if graph.has_token_column(name):
+            continue
         column = graph.columns.get(name)
         known = column is not None
-        if column is not None and not name.startswith("token_"):
+        if column is not None:
             absent = np.isnan(column) if column.dtype.kind == "f" else (column.dtype.kind == "i") & (column < 0)
             known = not len(column) or not absent.all()
         if not known:
@@ -60,8 +62,6 @@ def require(method: CreditMethod, graph: StepGraph) -> None:
                 f"{at}{method.label} needs the column {name!r}, which these steps do not have: "
                 "give it on each step, or choose an annotation that computes it"
             )
-        if name.startswith("token_"):
-            continue
         if name in method.needs and absent.any():
             at = where(graph, int(np.argmax(absent)))
             raise ValueError(f"{at}: {name}: {method.label} needs it on every step, and here it is missing")
@@ -142,9 +142,8 @@ def scatter(credit: Credit, rows: np.ndarray, graph: StepGraph) -> Credit:
         assigned=wide(credit.assigned),
         token_advantage=None if credit.token_advantage is None else wide_tokens(credit.token_advantage),
         returns=None if credit.returns is None else wide(credit.returns),
-        parts={
-            name: wide_tokens(x) if name.startswith("token_") else wide(x, np.nan) for name, x in credit.parts.items()
-        },
+        parts={name: wide(x, np.nan) for name, x in credit.parts.items()},
+        token_parts={name: wide_tokens(x) for name, x in credit.token_parts.items()},
         metrics=credit.metrics,
         on_paths=None if pathwise is None else pathwise._replace(on=pathwise.on._replace(row=rows[pathwise.on.row])),
     )

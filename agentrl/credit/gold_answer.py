@@ -6,7 +6,7 @@ write it into the graph, as `names["gold"]`: for each group the text that a mode
 
 import numpy as np
 
-from agentrl.graph import PLAYED, PolicyReader, StepGraph, append_rows, prompt_lengths
+from agentrl.graph import PLAYED, Columns, PolicyReader, StepGraph, append_rows, prompt_lengths
 
 
 class GoldAnswer:
@@ -19,13 +19,13 @@ class GoldAnswer:
 
     fills = ("gold_logprob", "gold_logprob_start")
 
-    def columns(self, graph: StepGraph, policy: PolicyReader) -> dict[str, np.ndarray]:
+    def columns(self, graph: StepGraph, policy: PolicyReader) -> Columns:
         """See the class."""
         assert graph.tokens is not None, "the gold answer's log-probability needs tokens"
         rows, answers = _rows_with_answer(graph, policy)
         out = {name: np.full(len(graph), np.nan) for name in self.fills}
         if not len(rows):
-            return out
+            return Columns(steps=out)
         table = append_rows(
             graph.tokens, answers, [np.ones(len(a), bool) for a in answers], rows, prompt_lengths(graph.tokens)[rows]
         )
@@ -37,7 +37,7 @@ class GoldAnswer:
         root = graph.parent[rows] < 0
         out["gold_logprob_start"][rows[root]] = mean[root]
         out["gold_logprob"][graph.parent[rows[~root]]] = mean[~root]
-        return out
+        return Columns(steps=out)
 
 
 def _rows_with_answer(graph: StepGraph, policy: PolicyReader) -> tuple[np.ndarray, list[np.ndarray]]:

@@ -64,8 +64,9 @@ class Credit:
         assigned: [N] bool; False means "no credit given", which is not an advantage of 0.
         token_advantage: [S] float64 over the graph's token table, or None: then every token takes its step's.
         returns: [N] float64 value targets, or None.
-        parts: named arrays [N] (those named `token_...` [S]) that `agentrl credit` prints beside the
-        advantage. metrics: scalars for the log.
+        parts: named arrays [N] that `agentrl credit` prints beside the advantage.
+        token_parts: named arrays [S], printed behind `parts` as one list per step.
+        metrics: scalars for the log.
         on_paths: on a branched graph what each path gave to its copy of a step, for losses over whole paths; None
             where credit is not given path by path.
     """
@@ -78,8 +79,17 @@ class Credit:
     token_advantage: np.ndarray | None = None
     returns: np.ndarray | None = None
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+    token_parts: Mapping[str, np.ndarray] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     on_paths: PathCredit | None = None
+
+    def __post_init__(self) -> None:
+        for name, part in self.parts.items():
+            if len(part) != len(self.advantage):
+                raise ValueError(
+                    f"the part {name!r} of a credit method has {len(part)} entries for {len(self.advantage)} steps: "
+                    "give one entry per step, or put it into token_parts"
+                )
 
     @classmethod
     def of(
@@ -91,6 +101,7 @@ class Credit:
         token_advantage: np.ndarray | None = None,
         returns: np.ndarray | None = None,
         parts: Mapping[str, np.ndarray] | None = None,
+        token_parts: Mapping[str, np.ndarray] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> "Credit":
         """Credit of rows that lie on one path each; `weight` [N] is how often the method trains a row
@@ -107,6 +118,7 @@ class Credit:
             token_advantage=token_advantage,
             returns=returns,
             parts=parts or {},
+            token_parts=token_parts or {},
             metrics=metrics or {},
         )
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agentrl.graph import PLAYED, PolicyReader, StepGraph, Tokens, decisions, forked, token_rows
+from agentrl.graph import PLAYED, Columns, PolicyReader, StepGraph, Tokens, decisions, forked, token_rows
 
 _ARRAYS = ("offsets", "ids", "sampled", "logprobs", "allowed_offsets", "allowed_ids", "context", "context_tokens")
 
@@ -50,7 +50,7 @@ class PromptValues:
         self.tracker = tracker
         self.answers: dict[str, Tokens] = {}  # the last answer to each prompt, log-probs of the policy of then
 
-    def columns(self, graph: StepGraph, policy: PolicyReader) -> dict[str, np.ndarray]:
+    def columns(self, graph: StepGraph, policy: PolicyReader) -> Columns:
         """See the class. ValueError if the steps branch: each prompt must have one answer per episode."""
         assert graph.tokens is not None, "a value tracker needs tokens"
         if forked(graph):
@@ -66,7 +66,7 @@ class PromptValues:
             self.tracker.update(prompt, outcome, change[prompt])
             self.answers[prompt] = _answer(graph, row)
             change[prompt] = 0.0  # a copy of the same prompt in this batch: the policy has not moved since
-        return {"value": value, "policy_kl": moved}
+        return Columns(steps={"value": value, "policy_kl": moved})
 
     def _moved(self, prompt: str, policy: PolicyReader) -> float:
         """Mean |log-prob now - log-prob then| over the decisions of the prompt's last answer; 0 if there is none."""
@@ -97,7 +97,7 @@ def _answer(graph: StepGraph, first: int) -> Tokens:
     size = np.diff(tokens.allowed_offsets)[mask]
     place = np.full(len(graph) + 1, -1, np.int64)
     place[rows] = np.arange(len(rows))
-    old = graph.column("old_logprob") if graph.has("old_logprob") else tokens.logprobs
+    old = tokens.columns.get("old_logprob", tokens.logprobs)  # [S]
     return Tokens(
         offsets=np.concatenate([[0], np.cumsum(np.diff(tokens.offsets)[rows])]),
         ids=tokens.ids[mask],

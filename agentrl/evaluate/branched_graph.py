@@ -10,10 +10,8 @@ import numpy as np
 from agentrl.config import Entry
 from agentrl.credit import OWN, RewardTransform, rescore
 from agentrl.evaluate.continuations import Place
-from agentrl.graph import StepGraph, Tokens
+from agentrl.graph import StepGraph, Tokens, pad_columns
 from agentrl.rollout import EpisodeRecord, build_graph
-
-OF_TOKENS = ("old_logprob", "ref_logprob", "importance")  # columns [S] that do not say so in their names
 
 
 def attach_branches(place: Place, records: Sequence[EpisodeRecord], *, exact: bool) -> StepGraph:
@@ -32,10 +30,6 @@ def attach_branches(place: Place, records: Sequence[EpisodeRecord], *, exact: bo
     names = {name: list(words) for name, words in graph.names.items()}
     columns = _columns(graph, fresh, rows, place_of, names, place.row)
     tokens = None if graph.tokens is None else _tokens(graph.tokens, fresh.tokens if exact else None, rows, place_of)
-    if tokens is not None:
-        added = len(tokens.ids) - len(graph.tokens.ids)  # type: ignore[union-attr]
-        for name in [name for name in graph.columns if _of_tokens(graph, name)]:
-            columns[name] = np.concatenate([graph.columns[name], np.full(added, np.nan)])
     return StepGraph(
         columns=columns,
         tokens=tokens,
@@ -73,11 +67,6 @@ def with_run_rewards(
     return scored
 
 
-def _of_tokens(graph: StepGraph, name: str) -> bool:
-    """Is a column one a token, not one a row?"""
-    return name in OF_TOKENS or name.startswith("token_") or len(graph.columns[name]) != len(graph)
-
-
 def _columns(
     graph: StepGraph,
     fresh: StepGraph,
@@ -86,7 +75,7 @@ def _columns(
     names: dict[str, list[str]],
     at: int,
 ) -> dict[str, np.ndarray]:
-    """All columns [N + M]; those of tokens as they are."""
+    """The columns [N + M]."""
     new: dict[str, np.ndarray] = {}
     group = int(graph.group[at])
     for kind in ("agent", "policy"):
@@ -105,10 +94,7 @@ def _columns(
         new[name] = place_of[fresh.columns[name][rows]]
     new[OWN], new["env_score"] = fresh.reward[rows], fresh.score[rows]  # where the stored graph has these columns
     columns: dict[str, np.ndarray] = {}
-    for name in {*graph.columns, *(k for k in fresh.columns if not _of_tokens(fresh, k))}:
-        if graph.has(name) and _of_tokens(graph, name):
-            columns[name] = graph.columns[name]
-            continue
+    for name in {*graph.columns, *fresh.columns}:
         old = graph.columns[name] if graph.has(name) else _nothing(fresh.columns[name], len(graph))
         more = new[name] if name in new else fresh.columns[name][rows] if fresh.has(name) else _nothing(old, len(rows))
         columns[name] = np.concatenate([old, more]).astype(old.dtype)
@@ -151,7 +137,7 @@ def _words(
 
 
 def _tokens(old: Tokens, fresh: Tokens | None, rows: np.ndarray, place_of: np.ndarray) -> Tokens:
-    """The token table with the new rows' tokens, or with rows that have none."""
+    """The token table with the new rows' tokens, or with rows that have none; token columns are NaN on new tokens."""
     m, last = len(rows), old.offsets[-1]
     if fresh is None:
         nothing = np.zeros(m, np.int64)
@@ -174,6 +160,7 @@ def _tokens(old: Tokens, fresh: Tokens | None, rows: np.ndarray, place_of: np.nd
         allowed_ids=np.append(old.allowed_ids, fresh.allowed_ids[sets:]),
         context=np.append(old.context, place_of[fresh.context[rows]]),
         context_tokens=np.append(old.context_tokens, fresh.context_tokens[rows]),
+        columns=pad_columns(old.columns, len(fresh.ids) - int(start)),
     )
 
 

@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     )
     from agentrl.graph.similarity import first_fit, similar_states
     from agentrl.graph.sources import read_any
-    from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, StepGraph
+    from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, Columns, StepGraph, success_of
     from agentrl.graph.store import read_graph, write_graph
     from agentrl.graph.tokens import (
         Tokens,
         append_rows,
         decisions,
         first_sampled,
+        pad_columns,
         path_lengths,
         prompt_lengths,
         token_rows,
@@ -51,6 +52,7 @@ __all__ = [
     "KINDS",
     "PLAYED",
     "PROBE",
+    "Columns",
     "Filler",
     "Paths",
     "PolicyReader",
@@ -80,6 +82,7 @@ __all__ = [
     "levels",
     "mean",
     "moments",
+    "pad_columns",
     "path_lengths",
     "paths",
     "prompt_lengths",
@@ -90,6 +93,7 @@ __all__ = [
     "select",
     "similar_states",
     "steps_graph",
+    "success_of",
     "to_json",
     "to_networkx",
     "token_rows",
@@ -107,6 +111,7 @@ _HOME = {
     "KINDS": "agentrl.graph.export",
     "PLAYED": "agentrl.graph.step_graph",
     "PROBE": "agentrl.graph.step_graph",
+    "Columns": "agentrl.graph.step_graph",
     "Paths": "agentrl.graph.root_paths",
     "PolicyReader": "agentrl.graph.filler",
     "Singleton": "agentrl.graph.segments",
@@ -135,6 +140,7 @@ _HOME = {
     "levels": "agentrl.graph.segments",
     "mean": "agentrl.graph.segments",
     "moments": "agentrl.graph.segments",
+    "pad_columns": "agentrl.graph.tokens",
     "path_lengths": "agentrl.graph.tokens",
     "paths": "agentrl.graph.root_paths",
     "prompt_lengths": "agentrl.graph.tokens",
@@ -145,6 +151,7 @@ _HOME = {
     "select": "agentrl.graph.root_paths",
     "similar_states": "agentrl.graph.similarity",
     "steps_graph": "agentrl.graph.jsonl",
+    "success_of": "agentrl.graph.step_graph",
     "to_json": "agentrl.graph.export",
     "to_networkx": "agentrl.graph.export",
     "token_rows": "agentrl.graph.tokens",

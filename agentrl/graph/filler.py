@@ -6,12 +6,11 @@ sees the graph and the policy that produced it, and may keep state from one iter
 are asked for through `PolicyReader`.
 """
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
-from agentrl.graph.step_graph import StepGraph
+from agentrl.graph.step_graph import Columns, StepGraph
 from agentrl.graph.tokens import Tokens
 
 
@@ -41,6 +40,6 @@ class Filler(Protocol):
         """Names of the columns."""
         ...
 
-    def columns(self, graph: StepGraph, policy: PolicyReader) -> Mapping[str, np.ndarray]:
-        """The columns by name, each [N] or [S]."""
+    def columns(self, graph: StepGraph, policy: PolicyReader) -> Columns:
+        """The columns by name: those of steps [N], those of tokens [S]."""
         ...

@@ -5,6 +5,7 @@ Required: group, episode, turn, reward. Optional: the other `FIELDS` of `agentrl
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,9 +40,9 @@ def steps_graph(lines: Sequence[str], source: str = "the input") -> StepGraph:
     ids = {name: _ids(items) for name, items in identities(rows).items()}
     columns = {name: found.id for name, found in ids.items()}
     columns |= relations(rows, columns) | data_columns(rows, columns)
-    tokens, ragged = token_table(rows, columns["parent"])
+    tokens = token_table(rows, columns["parent"])
     named = ("group", "episode", "state", "action", "agent")
-    return StepGraph(columns={**columns, **ragged}, tokens=tokens, names={name: ids[name].words for name in named})
+    return StepGraph(columns=columns, tokens=tokens, names={name: ids[name].words for name in named})
 
 
 def arrange(rows: Sequence[Row]) -> list[Row]:
@@ -260,13 +261,13 @@ def scores(rows: Sequence[Row], episode: np.ndarray, reward: np.ndarray) -> np.n
     return on_rows
 
 
-def token_table(rows: Sequence[Row], parent: np.ndarray) -> tuple[Tokens | None, dict[str, np.ndarray]]:
-    """Tokens without ids and `token_value` [S], where any line speaks of tokens.
+def token_table(rows: Sequence[Row], parent: np.ndarray) -> Tokens | None:
+    """Tokens without ids, with the column `token_value` [S] where any line has it; None if no line speaks of tokens.
 
     A step has `observation_tokens` (default none) that nobody sampled, then its `n_tokens`; context = parent.
     """
     if not any("n_tokens" in row.fields or "token_value" in row.fields for row in rows):
-        return None, {}
+        return None
     counts: list[int] = []
     before = [int(row.fields.get("observation_tokens", 0)) for row in rows]
     for row in rows:
@@ -292,8 +293,8 @@ def token_table(rows: Sequence[Row], parent: np.ndarray) -> tuple[Tokens | None,
         context_tokens=path - np.diff(offsets),
     )
     if not any("token_value" in row.fields for row in rows):
-        return tokens, {}
+        return tokens
     values = np.full(s, np.nan)  # [S]
     pieces = [row.fields.get("token_value", [np.nan] * size) for row, size in zip(rows, counts, strict=True)]
     values[tokens.sampled] = [x for piece in pieces for x in piece]
-    return tokens, {"token_value": values}
+    return replace(tokens, columns={"token_value": values})

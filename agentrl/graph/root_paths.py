@@ -40,7 +40,7 @@ def forked(graph: StepGraph) -> bool:
 
 
 def select(graph: StepGraph, rows: np.ndarray) -> StepGraph:
-    """The sub-graph of `rows` with their tokens (contexts cut off) and columns per token: for credit only."""
+    """The sub-graph of `rows` with their tokens and token columns, contexts cut off: for credit only."""
     part = graph.take(rows)
     if graph.tokens is None:
         return part
@@ -56,22 +56,22 @@ def select(graph: StepGraph, rows: np.ndarray) -> StepGraph:
         allowed_ids=np.zeros(0, np.int64),
         context=np.full(n, -1),
         context_tokens=np.zeros(n, np.int64),
+        columns={name: column[mask] for name, column in graph.tokens.columns.items()},
     )
-    ragged = {k: v[mask] for k, v in graph.columns.items() if k.startswith("token_")}
-    return replace(part, columns={**part.columns, **ragged}, tokens=tokens)
+    return replace(part, tokens=tokens)
 
 
 def expand(graph: StepGraph, on: Paths) -> StepGraph:
     """The graph of root-to-leaf copies: each path an episode of its own, scored by all its rewards.
 
     A path is its leaf's rollout and, where a `score` column is given, has the score of its leaf's episode. A step
-    whose branches begin in different states leads, on each path, to the state that the path goes on in.
+    whose branches begin in different states leads, on each path, to the state that the path goes on in. Tokens are
+    dropped, with their columns.
     """
     start = np.ones(len(on.row), bool)
     start[1:] = on.leaf[1:] != on.leaf[:-1]  # [P rows] first row of its path
     end = np.append(np.flatnonzero(start)[1:], len(on.row)) - 1  # [paths]
-    per_row = {k: x for k, x in graph.columns.items() if len(x) == len(graph) and not k.startswith("token_")}
-    columns = {name: x[on.row] for name, x in per_row.items()}
+    columns = {name: x[on.row] for name, x in graph.columns.items()}
     columns["parent"] = np.where(start, -1, np.arange(len(on.row)) - 1)
     columns["caller"] = np.full(len(on.row), -1)
     columns["next_state"] = _next_on_path(graph, on, start)

@@ -11,6 +11,7 @@ Letters: N steps, S tokens, E episodes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,14 +48,21 @@ COLUMNS: Mapping[str, type] = MappingProxyType(
 )
 
 
+class Columns(NamedTuple):
+    """Columns to add to a graph, by name: those of `steps` are [N], those of `tokens` are [S]."""
+
+    steps: Mapping[str, np.ndarray] = MappingProxyType({})
+    tokens: Mapping[str, np.ndarray] = MappingProxyType({})
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepGraph:
     """Columns of N steps, their tokens if a tokenizer took part, and the words behind the ids.
 
     Attributes:
-        columns: the required columns of `COLUMNS`, each [N], and any optional ones (also ragged per-token
-            ones, [S]).
-        tokens: the token table; None for graphs read from a table of steps without tokens.
+        columns: the required columns of `COLUMNS` and any optional ones, each [N].
+        tokens: the token table, with the columns that have one entry per token [S]; None for graphs read from a
+            table of steps without tokens.
         names: the words behind ids: `group`, `episode`, `state`, `action`, `agent`, `policy`; names[c][id].
         texts: per-row words such as `observation` and `answer`, each of length N.
         tails: per episode, the final observation: `tail_ids` in CSR form with `tail_offsets` [E+1].
@@ -80,21 +88,47 @@ class StepGraph:
         raise AttributeError(f"a step graph has no attribute {name!r}; optional columns are read by column({name!r})")
 
     def has(self, name: str) -> bool:
-        """Is there a column of this name?"""
+        """Is there a column [N] of this name?"""
         return name in self.columns
 
+    def has_token_column(self, name: str) -> bool:
+        """Is there a token table with a column [S] of this name?"""
+        return self.tokens is not None and name in self.tokens.columns
+
     def column(self, name: str, needed_by: str = "this method") -> np.ndarray:
-        """A column, or ValueError saying who needs it and how to get it."""
-        if name not in self.columns:
-            raise ValueError(
-                f"{needed_by} needs the column {name!r}, which these steps do not have: give it on each "
-                "step, or choose an annotation that computes it"
-            )
+        """A column [N], or ValueError saying who needs it and how to get it."""
+        if not self.has(name):
+            raise _absent(name, needed_by, "of tokens, read it by token_column" if self.has_token_column(name) else "")
         return self.columns[name]
 
+    def token_column(self, name: str, needed_by: str = "this method") -> np.ndarray:
+        """A column [S] of the token table, or ValueError saying who needs it and how to get it."""
+        if self.tokens is None or name not in self.tokens.columns:
+            raise _absent(name, needed_by, "of steps, read it by column" if self.has(name) else "")
+        return self.tokens.columns[name]
+
     def with_columns(self, **columns: np.ndarray) -> "StepGraph":
-        """A graph with more (or other) columns, each [N] or [S]."""
+        """A graph with more (or other) columns, each [N]."""
         return replace(self, columns={**self.columns, **columns})
+
+    def with_token_columns(self, **columns: np.ndarray) -> "StepGraph":
+        """A graph with more (or other) columns of its token table, each [S].
+
+        Raises:
+            ValueError: the graph has no token table.
+        """
+        if not columns:
+            return self
+        if self.tokens is None:
+            raise ValueError(
+                f"these steps have no token table for the columns {', '.join(columns)}: add token columns "
+                "before the tokens are dropped, or give one value per step by with_columns"
+            )
+        return replace(self, tokens=replace(self.tokens, columns={**self.tokens.columns, **columns}))
+
+    def with_all(self, columns: Columns) -> "StepGraph":
+        """A graph with more (or other) columns of both kinds."""
+        return self.with_columns(**columns.steps).with_token_columns(**columns.tokens)
 
     @property
     def last(self) -> np.ndarray:
@@ -132,10 +166,9 @@ class StepGraph:
     def succeeded(self) -> np.ndarray:
         """[N] bool, did the row's episode succeed: by the environment's word at its end (`info.success`) if it gave
         one, else by a score above 0. Charges on top (`agentrl.trainer.kl_reward`) do not count."""
-        judged = (self.columns["env_score"] if self.has("env_score") else self.score) > 0  # [N]
-        if self.has("info.success"):
-            word = self.columns["info.success"]  # [N]
-            judged = np.where(np.isnan(word), judged, word > 0)
+        score = self.columns["env_score"] if self.has("env_score") else self.score  # [N]
+        word = self.columns["info.success"] if self.has("info.success") else np.full(len(self), np.nan)  # [N]
+        judged = success_of(word, score)  # [N]
         _, index = np.unique(self.episode, return_inverse=True)
         success = np.zeros(len(self), bool)  # [episodes], and room to spare
         success[index[self.last]] = judged[self.last]
@@ -165,16 +198,39 @@ class StepGraph:
     def take(self, rows: np.ndarray) -> "StepGraph":
         """The sub-graph of `rows` (ascending), with parents, callers and contexts renumbered.
 
-        A parent outside the selection becomes -1. Tokens and tails are dropped: this is for credit and
-        statistics.
+        A parent outside the selection becomes -1. Tokens, with their columns, and tails are dropped: this is for credit
+        and statistics.
         """
         renumber = np.full(len(self) + 1, -1, np.int64)  # [N+1], the last entry serves -1
         renumber[rows] = np.arange(len(rows))
-        columns = {k: v[rows] for k, v in self.columns.items() if not k.startswith("token_")}
+        columns = {k: v[rows] for k, v in self.columns.items()}
         for relation in ("parent", "caller"):
             columns[relation] = renumber[columns[relation]]
         texts = {k: [v[i] for i in rows] for k, v in self.texts.items()}
         return StepGraph(columns=columns, names=self.names, texts=texts)
+
+
+def success_of(word: np.ndarray | float, score: np.ndarray | float) -> np.ndarray:
+    """Did it succeed? By the environment's word if it gave one, else by a score above 0.
+
+    Args:
+        word: [N] or one number, `info["success"]` at the end: above 0 for success, NaN where there is none.
+        score: [N] or one number, the sum of the rewards that the environment paid.
+
+    Returns:
+        bool, of the shape of both.
+    """
+    return np.where(np.isnan(word), np.greater(score, 0), np.greater(word, 0))
+
+
+def _absent(name: str, needed_by: str, other_kind: str) -> ValueError:
+    """The mistake of asking for a column that is not there; `other_kind` says what is there under this name."""
+    if other_kind:
+        return ValueError(f"{needed_by} needs the column {name!r}: it is a column {other_kind}")
+    return ValueError(
+        f"{needed_by} needs the column {name!r}, which these steps do not have: give it on each "
+        "step, or choose an annotation that computes it"
+    )
 
 
 def check(graph: StepGraph) -> None:
@@ -182,8 +238,8 @@ def check(graph: StepGraph) -> None:
     columns, n = graph.columns, len(graph.columns["parent"])
     missing = sorted(set(COLUMNS) - set(columns))
     assert not missing, f"columns missing: {missing}"
-    for name in COLUMNS:
-        assert len(columns[name]) == n, f"column {name} has {len(columns[name])} rows, not {n}"
+    for name, column in columns.items():
+        assert len(column) == n, f"column {name} has {len(column)} rows, not {n}: token columns go to the token table"
     for name, words in graph.texts.items():
         assert len(words) == n, f"texts {name} has {len(words)} rows, not {n}"
     index = np.arange(n)
@@ -198,3 +254,5 @@ def check(graph: StepGraph) -> None:
     assert len(np.unique(columns["episode"])) == int((~same).sum()) + min(n, 1), "rows of an episode must be contiguous"
     if graph.tokens is not None:
         check_tokens(graph.tokens, n)
+        both = sorted(set(columns) & set(graph.tokens.columns))
+        assert not both, f"columns of the steps and of the token table at once: {both}"

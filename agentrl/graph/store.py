@@ -14,8 +14,11 @@ from agentrl.files import write_atomically
 from agentrl.graph.step_graph import StepGraph
 from agentrl.graph.tokens import Tokens
 
-FORMAT, VERSION = "agentrl.step_graph", 1
+FORMAT, VERSION = "agentrl.step_graph", 2
 HEAD = "step_graph"  # the metadata entry that holds format, version and note
+# Version 1 stored the columns [N] of steps and the columns [S] of tokens under one prefix. These were [S].
+TOKEN_COLUMNS_OF_VERSION_1 = ("old_logprob", "importance", "ref_logprob", "token_value", "token_level")
+TABLE = tuple(f.name for f in fields(Tokens) if f.name != "columns")  # the arrays that every token table has
 
 
 def _blob(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -33,7 +36,8 @@ def to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> byte
     """The graph as one safetensors file; equal graphs give equal bytes. `note` is a small JSON value."""
     tensors = {f"column/{name}": x for name, x in graph.columns.items()}
     if graph.tokens is not None:
-        tensors |= {f"tokens/{f.name}": getattr(graph.tokens, f.name) for f in fields(Tokens)}
+        tensors |= {f"tokens/{name}": getattr(graph.tokens, name) for name in TABLE}
+        tensors |= {f"token_column/{name}": x for name, x in graph.tokens.columns.items()}
     for kind, tables in (("names", graph.names), ("texts", graph.texts)):
         for name, words in tables.items():
             blob, offsets = _blob(words)
@@ -63,9 +67,35 @@ def read_graph(path: Path) -> StepGraph:
         raise ValueError(f"{path} is not a step graph, or it is cut short: {error}") from None
     if head.get("format") != FORMAT:
         raise ValueError(f"{path} holds no step graph")
-    if head.get("version") != VERSION:
-        raise ValueError(f"{path} is a step graph of format {head.get('version')}, this agentrl reads {VERSION}")
-    return _from_tensors(tensors)
+    if head.get("version") not in (1, VERSION):
+        raise ValueError(
+            f"{path} is a step graph of format {head.get('version')}, this agentrl reads formats 1 and {VERSION}: "
+            "install the agentrl that wrote it"
+        )
+    return _from_tensors(tensors if head["version"] == VERSION else _as_version_2(tensors, path))
+
+
+def _as_version_2(tensors: Mapping[str, np.ndarray], path: Path) -> dict[str, np.ndarray]:
+    """The tensors of a version-1 file, with its token columns under their own prefix.
+
+    Selections of a version-1 graph could cut a token column by row numbers; a token column without one entry per token
+    is such a piece and is dropped.
+
+    Raises:
+        ValueError: a column has neither one entry per step nor one of the names that version 1 stored per token.
+    """
+    moved = {f"column/{name}": f"token_column/{name}" for name in TOKEN_COLUMNS_OF_VERSION_1}
+    steps, tokens = len(tensors["column/parent"]), len(tensors.get("tokens/ids", ()))
+    found: dict[str, np.ndarray] = {}
+    for name, x in tensors.items():
+        if name.startswith("column/") and name not in moved and len(x) != steps:
+            raise ValueError(
+                f"{path} is a step graph of format 1 whose {name} has {len(x)} entries for {steps} steps: "
+                "store the graph without this column, by the agentrl that wrote it"
+            )
+        if name not in moved or len(x) == tokens:
+            found[moved.get(name, name)] = x
+    return found
 
 
 def _from_tensors(tensors: Mapping[str, np.ndarray]) -> StepGraph:
@@ -75,7 +105,7 @@ def _from_tensors(tensors: Mapping[str, np.ndarray]) -> StepGraph:
         parts.setdefault(kind, {})[rest] = x
     return StepGraph(
         columns=parts["column"],
-        tokens=Tokens(**parts["tokens"]) if "tokens" in parts else None,
+        tokens=Tokens(**parts["tokens"], columns=parts.get("token_column", {})) if "tokens" in parts else None,
         names=_tables(parts.get("names", {})),
         texts=_tables(parts.get("texts", {})),
         tails=parts.get("tails", {}),

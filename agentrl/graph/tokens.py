@@ -1,7 +1,26 @@
-"""The token table of a step graph: what each step adds to its context."""
+"""The token table of a step graph: what each step adds to its context.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+The one rule for columns: a column with one entry per step [N] lives in `StepGraph.columns`, a column with one entry per
+token [S] lives in `Tokens.columns`. No name is in both, and neither a name nor a length says which kind a column is.
+
+Glossary:
+    step: one turn of one agent: what it was shown, what it answered, what it was paid.
+    row: the place of a step in the columns of a graph, 0 to N-1.
+    token: the place of one piece of text in the token table, 0 to S-1.
+    token id: the entry of the tokenizer's vocabulary that a token is.
+    packed index: the place of a token in the packed input of one forward pass.
+    path: the rows from a root of the graph to a step, and the tokens that the model has seen and sampled at its end.
+    decision: a sampled token that had an alternative.
+    group: the rollouts of one task, which are compared with each other.
+    rollout: what one copy of a task produced: one episode, and the episodes of the agents that were called in it.
+    episode: one agent's chain of steps in a rollout.
+    tree: the episodes that grew from one root prompt.
+    leaf: a row that no step continues; each root-to-leaf path ends in one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
@@ -22,6 +41,7 @@ class Tokens:
         allowed_ids: int64, ascending in each slice.
         context: [N] int64, the row whose path this step's prompt continues; -1 for a fresh prompt.
         context_tokens: [N] int64, how much of that path it keeps.
+        columns: further columns by name, each [S], such as `old_logprob`.
     """
 
     offsets: np.ndarray
@@ -32,6 +52,10 @@ class Tokens:
     allowed_ids: np.ndarray
     context: np.ndarray
     context_tokens: np.ndarray
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
 
     def path(self, row: int) -> np.ndarray:
         """[L] int64, the ids the model has seen and produced at the end of `row`."""
@@ -53,6 +77,8 @@ def check_tokens(tokens: Tokens, n: int) -> None:
     s = len(tokens.ids)
     assert tokens.offsets[0] == 0 and tokens.offsets[-1] == s, "offsets must cover the tokens"
     assert (np.diff(tokens.offsets) >= 0).all(), "offsets must ascend"
+    for name, column in tokens.columns.items():
+        assert len(column) == s, f"token column {name} has {len(column)} entries, not one for each of {s} tokens"
     assert len(tokens.sampled) == len(tokens.logprobs) == s, "one flag and one log-prob a token"
     assert len(tokens.allowed_offsets) == s + 1, "allowed_offsets needs one entry more than there are tokens"
     assert np.isfinite(tokens.logprobs).all(), "log-probabilities must be finite"
@@ -99,7 +125,7 @@ def append_rows(
     context: np.ndarray,
     context_tokens: np.ndarray,
 ) -> Tokens:
-    """The table with one more row a piece.
+    """The table with one more row per piece; the new tokens have NaN in the token columns.
 
     Args:
         tokens: N rows, S tokens.
@@ -119,7 +145,13 @@ def append_rows(
         allowed_ids=tokens.allowed_ids,
         context=np.concatenate([tokens.context, context]).astype(np.int64),
         context_tokens=np.concatenate([tokens.context_tokens, context_tokens]).astype(np.int64),
+        columns=pad_columns(tokens.columns, added),
     )
+
+
+def pad_columns(columns: Mapping[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
+    """Columns [S] with NaN for `count` more tokens, [S + count]; a column of integers becomes one of floats."""
+    return {name: np.concatenate([column, np.full(count, np.nan)]) for name, column in columns.items()}
 
 
 def prompt_lengths(tokens: Tokens) -> np.ndarray:

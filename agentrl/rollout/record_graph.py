@@ -1,16 +1,13 @@
 """The step graph of a batch of records."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from agentrl.graph import COLUMNS, PLAYED, StepGraph, Tokens
-from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
+from agentrl.rollout.records import NUMERIC, EpisodeRecord, StepRecord, as_number, same_state
 from agentrl.types import Status
-
-NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
 class _Ids:
@@ -123,19 +120,10 @@ def _add_rows(
 def _info_columns(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
     """`info.NAME` [N] float64 of every numeric entry and `signal/NAME` of every signal, NaN where one is absent."""
     numeric = sorted({name for step in steps for name, value in step.info.items() if isinstance(value, NUMERIC)})
-    columns = {f"info.{name}": np.array([_number(step.info.get(name)) for step in steps]) for name in numeric}
+    columns = {f"info.{name}": np.array([as_number(step.info.get(name)) for step in steps]) for name in numeric}
     told = [step.info.get("signals", {}) for step in steps]
     signals = sorted({name for named in told for name in named})
-    return columns | {f"signal/{name}": np.array([_number(named.get(name)) for named in told]) for name in signals}
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, NUMERIC):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:  # an integer beyond the floats
-        return math.inf if value > 0 else -math.inf
+    return columns | {f"signal/{name}": np.array([as_number(named.get(name)) for named in told]) for name in signals}
 
 
 def _tokens(steps: Sequence[StepRecord], parent: np.ndarray) -> Tokens | None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.graph import PLAYED
+from agentrl.graph import PLAYED, success_of
 from agentrl.rollout.branch import Point
 from agentrl.types import Generation, Observation, Status, Task
+
+NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -112,10 +114,19 @@ class EpisodeRecord:
 
     @property
     def success(self) -> bool:
-        """The environment's word if it gives one, else a positive total reward."""
-        if self.steps and "success" in self.steps[-1].info:
-            return bool(self.steps[-1].info["success"])
-        return self.score > 0
+        """See `agentrl.graph.success_of`."""
+        word = as_number(self.steps[-1].info.get("success")) if self.steps else math.nan
+        return bool(success_of(word, self.score))
+
+
+def as_number(value: object) -> float:
+    """An entry of a step's `info` as a number; NaN for what is none."""
+    if not isinstance(value, NUMERIC):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond the floats
+        return math.inf if value > 0 else -math.inf
 
 
 def same_state(observation: Observation) -> str:

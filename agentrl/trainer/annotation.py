@@ -6,19 +6,17 @@ from the trainer's, and, where they differ, a truncated importance correction of
 (Espeholt et al., arXiv:1802.01561, cap c of Eq. 1, per token).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from agentrl.chat import Chat
-from agentrl.graph import PROBE, Filler, StepGraph, Tokens, decisions, token_rows
+from agentrl.graph import PROBE, Columns, Filler, StepGraph, Tokens, decisions, token_rows
 from agentrl.model import Network, microbatches, pack, token_stats
 from agentrl.trainer.learner import Learner
 from agentrl.trainer.sections import UpdateConfig
-
-PER_TOKEN = ("old_logprob", "importance", "ref_logprob", "token_value")  # columns [S]
 
 
 class Annotated(NamedTuple):
@@ -59,8 +57,8 @@ def annotate(
     fillers: Sequence[Filler] = (),
     mine: np.ndarray | None = None,
 ) -> Annotated:
-    """Add `old_logprob`, `importance` and, with a KL term, `ref_logprob`: each [S] float64; and a critic's values,
-    and what the `fillers` fill.
+    """Add the token columns `old_logprob`, `importance` and, with a KL term, `ref_logprob`, each [S] float64; a
+    critic's values; and what the `fillers` fill.
 
     Rows that cannot be trained (probes, ended by an environment error) keep the engine's log-probs. At
     temperature 0 (greedy) log-probs are those of temperature 1, as the engine's are.
@@ -95,25 +93,28 @@ def annotate(
         with learner.reference() as network:
             reference = logprobs(network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)
         columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
+    found = Columns(tokens=columns)
     if learner.critic is not None:
-        columns |= learner.critic.columns(graph, rows, config.max_tokens)
-    if mine is not None:
-        columns = {name: _mine(graph, mine, name, column) for name, column in columns.items()}
-    graph = graph.with_columns(**columns)
+        values = learner.critic.columns(graph, rows, config.max_tokens)
+        found = Columns(steps=values.steps, tokens={**columns, **values.tokens})
+    graph = graph.with_all(found if mine is None else _mine(graph, mine, found))
     for filler in fillers:
-        reader = Reader(learner, temperature, config.max_tokens)
-        graph = graph.with_columns(**filler.columns(graph, reader))
+        graph = graph.with_all(filler.columns(graph, Reader(learner, temperature, config.max_tokens)))
     return Annotated(graph, metrics)
 
 
-def _mine(graph: StepGraph, mine: np.ndarray, name: str, column: np.ndarray) -> np.ndarray:
-    """A column [N] or [S] of the steps `mine`, and what it held on the others."""
-    if not graph.has(name):
-        return column
+def _mine(graph: StepGraph, mine: np.ndarray, columns: Columns) -> Columns:
+    """The columns on the steps `mine`, and on the others what the graph's columns of these names held."""
     assert graph.tokens is not None
-    own = mine if len(column) == len(graph) and name not in PER_TOKEN else mine[token_rows(graph.tokens)]
-    merged: np.ndarray = np.where(own, column, graph.column(name))
-    return merged
+
+    def merged(own: np.ndarray, new: Mapping[str, np.ndarray], old: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: np.where(own, x, old[name]) if name in old else x for name, x in new.items()}
+
+    own_tokens = mine[token_rows(graph.tokens)]  # [S]
+    return Columns(
+        steps=merged(mine, columns.steps, graph.columns),
+        tokens=merged(own_tokens, columns.tokens, graph.tokens.columns),
+    )
 
 
 def trained_rows(graph: StepGraph) -> np.ndarray:

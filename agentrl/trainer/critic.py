@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from agentrl.credit import Credit
-from agentrl.graph import StepGraph, Tokens, first_sampled, forked, token_rows
+from agentrl.graph import Columns, StepGraph, Tokens, first_sampled, forked, token_rows
 from agentrl.model import Batch, Network, load_model, microbatches, network, pack
 from agentrl.model.sections import ModelConfig
 from agentrl.trainer.float32_masters import HALF
@@ -76,7 +76,7 @@ class Critic:
             hidden = self.network.hidden(part)[torch.from_numpy(part.at).to(self.network.device)]
             yield part, self.values(hidden)
 
-    def columns(self, graph: StepGraph, played: np.ndarray, max_tokens: int) -> dict[str, np.ndarray]:
+    def columns(self, graph: StepGraph, played: np.ndarray, max_tokens: int) -> Columns:
         """`value` [N] (and `value_high`), `next_value` [N] of truncated last rows; per token also `token_value` [S].
 
         NaN where there is none: on rows that are not `played` (ascending), and off truncated ends.
@@ -92,12 +92,10 @@ class Critic:
         n, s = len(graph), len(graph.tokens.ids)
         next_value = np.full(n, np.nan)
         next_value[cut] = per_row[tail_rows, 0]
-        columns = {"value": per_row[:n, 0], "next_value": next_value}
+        steps = {"value": per_row[:n, 0], "next_value": next_value}
         if self.config.high:
-            columns["value_high"] = per_row[:n, 1]
-        if self.config.at == "token":
-            columns["token_value"] = read[:s, 0]
-        return columns
+            steps["value_high"] = per_row[:n, 1]
+        return Columns(steps=steps, tokens={"token_value": read[:s, 0]} if self.config.at == "token" else {})
 
     def fit(
         self, graph: StepGraph, credit: Credit, *, unit: Literal["group", "rollout"], max_tokens: int, seed: int
@@ -192,8 +190,8 @@ class Critic:
         assert graph.tokens is not None
         out = np.full((len(row), self.head.out_features), np.nan)
         first = first_sampled(graph.tokens)  # [S]
-        if self.config.at == "token" and "token_return" in credit.parts:
-            out[graph.tokens.sampled, 0] = credit.parts["token_return"][graph.tokens.sampled]
+        if self.config.at == "token" and "token_return" in credit.token_parts:
+            out[graph.tokens.sampled, 0] = credit.token_parts["token_return"][graph.tokens.sampled]
         elif credit.returns is not None:
             out[first, 0] = credit.returns[row[first]]
         else:
@@ -208,8 +206,8 @@ class Critic:
 
     def _old(self, graph: StepGraph, row: np.ndarray) -> np.ndarray:
         old = np.full((len(row), self.head.out_features), np.nan)
-        if self.config.at == "token" and graph.has("token_value"):
-            old[:, 0] = graph.column("token_value")
+        if self.config.at == "token" and graph.has_token_column("token_value"):
+            old[:, 0] = graph.token_column("token_value")
         else:
             old[:, 0] = graph.column("value", "the critic")[row]
         if self.config.high:

@@ -24,7 +24,8 @@ def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
     assert graph.tokens is not None
     row = token_rows(graph.tokens)  # [S]
     counted = decisions(graph.tokens) & np.isin(row, trained_rows(graph))  # [S]
-    old, reference = (graph.column(name, "update.kl_in=reward")[counted] for name in ("old_logprob", "ref_logprob"))
+    names = ("old_logprob", "ref_logprob")
+    old, reference = (graph.token_column(name, "update.kl_in=reward")[counted] for name in names)
     estimate = kl_term(torch.from_numpy(old), torch.from_numpy(reference), config.kl_form).numpy()  # [K]
     kl = np.bincount(row[counted], estimate, minlength=len(graph))  # [N]
     columns = {"kl": kl, "reward": graph.reward - config.kl_coef * kl}

@@ -105,9 +105,9 @@ def _policy_terms(
     added: Sequence[Term],
 ) -> Callable[[TokenStats, np.ndarray, Spread, Copies], Terms]:
     """The loss of each target from its log-prob: policy gradient and regularisers."""
-    importance = graph.columns.get("importance")  # [S]
-    old = graph.column("old_logprob", "a policy update")  # [S]
-    reference = graph.column("ref_logprob", "update.kl_coef > 0") if config.kl_loss_coef > 0 else None
+    importance = graph.token_column("importance") if graph.has_token_column("importance") else None  # [S]
+    old = graph.token_column("old_logprob", "a policy update")  # [S]
+    reference = graph.token_column("ref_logprob", "update.kl_coef > 0") if config.kl_loss_coef > 0 else None
 
     def terms(stats: TokenStats, token: np.ndarray, on: Spread, copies: Copies) -> Terms:
         """Of the targets of copies: their statistics and their places [X] in the token table."""

@@ -30,11 +30,10 @@ def token_rows(graph: StepGraph, method: str) -> TokenRows:
     """The tokens of a graph that has them.
 
     Raises:
-        ValueError: there are no tokens, a step has none, or a token has no value.
+        ValueError: there is no token table with values, a step has no token, or a token has no value.
     """
-    value = graph.column("token_value", method)  # [S]
-    if graph.tokens is None:
-        raise ValueError(f"{method} needs the tokens of each step, and these steps have none")
+    value = graph.token_column("token_value", method)  # [S]
+    assert graph.tokens is not None
     index = np.flatnonzero(graph.tokens.sampled)  # [T]
     row = broadcast(np.arange(len(graph)), graph.tokens.offsets)[index]  # [T]
     counts = np.bincount(row, minlength=len(graph))  # [N]
@@ -51,9 +50,9 @@ def token_rows(graph: StepGraph, method: str) -> TokenRows:
 
 def token_credit(graph: StepGraph, tokens: TokenRows, advantage: np.ndarray, returns: np.ndarray) -> Credit:
     """Credit from [T] arrays: 0 on prompt tokens; a step's advantage is the mean of its tokens'."""
-    size = len(graph.column("token_value"))
+    size = len(graph.token_column("token_value"))
     spread = {name: np.zeros(size) for name in ("token_advantage", "token_return")}  # [S] each
     spread["token_advantage"][tokens.position] = advantage
     spread["token_return"][tokens.position] = returns
     average = mean(advantage, tokens.row)[tokens.first] if len(tokens.row) else np.zeros(0)  # [N]
-    return Credit.of(average, token_advantage=spread["token_advantage"], parts=spread)
+    return Credit.of(average, token_advantage=spread["token_advantage"], token_parts=spread)

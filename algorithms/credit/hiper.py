@@ -54,7 +54,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
         a_high[start] = whiten(a_high[start], graph.weight[start], std="population")
     return Credit.of(
         a_low,
-        token_advantage=by_level(graph, config, a_low, a_high) if graph.has("token_level") else None,
+        token_advantage=by_level(graph, config, a_low, a_high) if graph.has_token_column("token_level") else None,
         returns=low_return,
         parts={"return": low_return, "advantage_high": a_high, "return_high": high_return},
     )
@@ -63,7 +63,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
 def by_level(graph: StepGraph, config: Config, a_low: np.ndarray, a_high: np.ndarray) -> np.ndarray:
     """[S] the advantage of the level that each token belongs to."""
     assert graph.tokens is not None
-    level = graph.column("token_level")  # [S]
+    level = graph.token_column("token_level")  # [S]
     row = broadcast(np.arange(len(graph)), graph.tokens.offsets)  # [S]
     high = (level == SUBGOAL) | ((level == SWITCH) & (config.switch == "high"))  # [S]
     return np.where(level == ACTION, a_low[row], np.where(high, a_high[row], 0.0))

@@ -77,7 +77,8 @@ def credit(graph: StepGraph, config: Config) -> Credit:
         return Credit.of(average, parts={"turn_reward": reward})
     on_tokens = np.zeros(len(graph.tokens.ids))  # [S]
     on_tokens[graph.tokens.sampled] = advantage
-    return Credit.of(average, token_advantage=on_tokens, parts={"turn_reward": reward, "token_advantage": on_tokens})
+    parts, token_parts = {"turn_reward": reward}, {"token_advantage": on_tokens}
+    return Credit.of(average, token_advantage=on_tokens, parts=parts, token_parts=token_parts)
 
 
 class Response(NamedTuple):

@@ -87,5 +87,6 @@ def per_token(graph: StepGraph, config: Config, tree: np.ndarray) -> Credit:
     return Credit.of(
         average,
         token_advantage=token,
-        parts={"advantage_before_last": before, "advantage_last": last, "token_advantage": token},
+        parts={"advantage_before_last": before, "advantage_last": last},
+        token_parts={"token_advantage": token},
     )

@@ -162,9 +162,11 @@ def test_a_selection_renumbers_parents_and_drops_tokens():
     assert part.tokens is None and list(part.texts["answer"]) == list("bcde")
 
 
-def test_a_column_a_token_is_no_column_a_row_even_if_as_many():
-    one_token_a_row = build([Row([1], []), Row([2], [], episode=1)]).with_columns(token_value=np.array([0.1, 0.2]))
-    assert not one_token_a_row.take(np.array([0])).has("token_value")
+def test_a_token_column_is_no_column_of_steps_even_if_there_are_as_many_tokens_as_steps():
+    graph = build([Row([1], []), Row([2], [], episode=1)]).with_token_columns(token_value=np.array([0.1, 0.2]))
+    assert not graph.has("token_value") and graph.has_token_column("token_value")
+    one = graph.take(np.array([0]))
+    assert not one.has("token_value") and not one.has_token_column("token_value")
 
 
 def test_a_missing_column_says_who_needs_it():

@@ -92,7 +92,7 @@ def test_tokens_are_sampled_and_follow_their_parent():
     assert g.tokens.sampled.all()
     assert g.tokens.context.tolist() == [-1, 0, 0]
     assert g.tokens.context_tokens.tolist() == [0, 2, 2]
-    np.testing.assert_array_equal(g.column("token_value"), [1, 2, 3, np.nan, np.nan])
+    np.testing.assert_array_equal(g.token_column("token_value"), [1, 2, 3, np.nan, np.nan])
 
 
 def test_observation_tokens_come_before_the_sampled_ones():
@@ -103,7 +103,7 @@ def test_observation_tokens_come_before_the_sampled_ones():
     assert g.tokens.offsets.tolist() == [0, 3, 6]
     assert g.tokens.sampled.tolist() == [False, True, True, False, False, True]
     assert g.tokens.context_tokens.tolist() == [0, 3]
-    np.testing.assert_array_equal(g.column("token_value"), [np.nan, 1, 2, np.nan, np.nan, np.nan])
+    np.testing.assert_array_equal(g.token_column("token_value"), [np.nan, 1, 2, np.nan, np.nan, np.nan])
     check(g)
 
 

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +10,14 @@ import pytest
 from safetensors.numpy import save_file
 
 from agentrl.files import write_atomically
-from agentrl.graph import Tokens, read_graph, write_graph
-from agentrl.graph.store import to_bytes
+from agentrl.graph import read_graph, write_graph
+from agentrl.graph.store import TABLE, to_bytes
 from tests.graph.graphs import Row, build
 
 
 def graph():
     made = build([Row([1, 2], [3], allowed=[[3, 4]]), Row([4], [5], 0, parent=0, turn=1), Row([6], [7], episode=1)])
-    made = made.with_columns(token_value=np.linspace(0, 1, 7), value=np.array([0.5, np.nan, 0.25]))
+    made = made.with_columns(value=np.array([0.5, np.nan, 0.25])).with_token_columns(token_value=np.linspace(0, 1, 7))
     names = {"state": ["", "Ünïcode 漢字", "half \ud800 a pair"], "episode": ["a#0", "b#1"]}
     tails = {"tail_offsets": np.array([0, 2, 2]), "tail_ids": np.array([8, 9])}
     return replace(made, names=names, texts={"answer": ["left", "", "\n\x00"]}, tails=tails)
@@ -28,8 +28,12 @@ def assert_same(a, b):
     for name, x in a.columns.items():
         np.testing.assert_array_equal(x, b.columns[name])
         assert x.dtype == b.columns[name].dtype
-    for field in fields(Tokens):
-        np.testing.assert_array_equal(getattr(a.tokens, field.name), getattr(b.tokens, field.name))
+    for name in TABLE:
+        np.testing.assert_array_equal(getattr(a.tokens, name), getattr(b.tokens, name))
+    assert sorted(a.tokens.columns) == sorted(b.tokens.columns)
+    for name, x in a.tokens.columns.items():
+        np.testing.assert_array_equal(x, b.tokens.columns[name])
+        assert x.dtype == b.tokens.columns[name].dtype
     assert {k: list(v) for k, v in a.names.items()} == {k: list(v) for k, v in b.names.items()}
     assert {k: list(v) for k, v in a.texts.items()} == {k: list(v) for k, v in b.texts.items()}
     for name, x in a.tails.items():
@@ -83,7 +87,7 @@ def test_a_file_of_a_later_format_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("agentrl.graph.store.VERSION", 9)
     write_graph(graph(), tmp_path / "later")
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"of format 9, this agentrl reads 1"):
+    with pytest.raises(ValueError, match=r"of format 9, this agentrl reads formats 1 and 2"):
         read_graph(tmp_path / "later")
 
 
@@ -123,3 +127,43 @@ def test_a_writer_killed_at_the_worst_moment_leaves_the_old_file(tmp_path, monke
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert isinstance(path, Path)
+
+
+def version_1(made, **columns):
+    """The tensors of a graph as version 1 stored them: columns [N] and [S] under one prefix; and their head."""
+    tensors = {f"column/{name}": x for name, x in {**made.columns, **made.tokens.columns, **columns}.items()}
+    tensors |= {f"tokens/{name}": getattr(made.tokens, name) for name in TABLE}
+    return tensors, {"step_graph": '{"format": "agentrl.step_graph", "note": {}, "version": 1}'}
+
+
+def test_a_file_of_version_1_is_read_with_its_token_columns_in_the_token_table(tmp_path):
+    old = np.arange(7.0)
+    made = replace(graph(), names={}, texts={}, tails={}).with_token_columns(old_logprob=old, token_level=np.arange(7))
+    tensors, head = version_1(made)
+    assert "column/old_logprob" in tensors and not any(name.startswith("token_column/") for name in tensors)
+    save_file(tensors, tmp_path / "g", metadata=head)
+    back = read_graph(tmp_path / "g")
+    assert_same(made, back)
+    assert back.token_column("old_logprob").tolist() == old.tolist() and not back.has("old_logprob")
+    write_graph(back, tmp_path / "g")  # and is stored anew as version 2
+    assert_same(made, read_graph(tmp_path / "g"))
+    assert b'\\"version\\": 2' in (tmp_path / "g").read_bytes()
+
+
+def test_what_a_selection_of_version_1_cut_by_row_numbers_is_dropped(tmp_path):
+    tensors, head = version_1(replace(graph(), names={}, texts={}, tails={}), importance=np.ones(3))
+    save_file(tensors, tmp_path / "tokens", metadata=head)
+    back = read_graph(tmp_path / "tokens")
+    assert (
+        not back.has("importance") and not back.has_token_column("importance") and back.has_token_column("token_value")
+    )
+    save_file({k: x for k, x in tensors.items() if not k.startswith("tokens/")}, tmp_path / "plain", metadata=head)
+    plain = read_graph(tmp_path / "plain")
+    assert plain.tokens is None and not plain.has("importance") and not plain.has("token_value") and plain.has("value")
+
+
+def test_a_column_of_version_1_of_another_length_is_one_sentence(tmp_path):
+    tensors, head = version_1(replace(graph(), names={}, texts={}, tails={}), custom=np.ones(7))
+    save_file(tensors, tmp_path / "g", metadata=head)
+    with pytest.raises(ValueError, match="of format 1 whose column/custom has 7 entries for 3 steps"):
+        read_graph(tmp_path / "g")

@@ -7,7 +7,10 @@ import pytest
 
 from agentrl import cli
 from agentrl.config import resolve
+from agentrl.graph import success_of
+from agentrl.rollout import build_graph
 from tests.graph.graphs import Row, build
+from tests.rollout.test_records import A, B, episode, step
 
 NAN = float("nan")
 
@@ -27,6 +30,27 @@ def graph():
 def test_the_word_at_the_end_decides_and_the_score_where_there_is_none():
     assert graph().score.tolist() == [0.5, 0.5, -1, -1, 1, 0]
     assert graph().succeeded.tolist() == [False, False, True, True, True, False]
+
+
+def test_the_rule_by_hand():
+    # The word decides where there is one; a score of exactly 0 is no success.
+    word, score = np.array([1.0, 0.0, NAN, NAN, NAN]), np.array([-1.0, 9.0, 0.5, 0.0, -2.0])
+    assert success_of(word, score).tolist() == [True, False, True, False, False]
+    assert bool(success_of(NAN, 0.1)) and not bool(success_of(0.0, 0.1))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_records_and_their_graph_agree_on_who_succeeded(seed):
+    rng = np.random.default_rng(seed)
+    words = ({}, {}, {"success": True}, {"success": False}, {"success": np.bool_(True)}, {"other": 3})
+    records = []
+    for copy in range(12):
+        steps = [step(A if rng.random() < 0.5 else B, "x", info=words[rng.integers(len(words))]) for _ in range(3)]
+        for one in steps:
+            one.reward = float(rng.choice([-1.0, 0.0, 0.0, 1.0]))
+        records.append(episode(0, copy, *steps[: rng.integers(1, 4)]))
+    made = build_graph(records)
+    assert made.succeeded[made.first].tolist() == [record.success for record in records]
 
 
 def weight_after(success):

@@ -52,6 +52,10 @@ def unchanged(before: StepGraph, after: StepGraph) -> None:
     assert before.tokens is not None and after.tokens is not None
     for row in range(n):
         np.testing.assert_array_equal(before.tokens.path(row), after.tokens.path(row))
+    assert {"old_logprob", "importance"} <= set(before.tokens.columns) == set(after.tokens.columns)
+    for name, column in before.tokens.columns.items():
+        np.testing.assert_array_equal(after.tokens.columns[name][: len(column)], column)
+        assert np.isnan(after.tokens.columns[name][len(column) :]).all()
     np.testing.assert_array_equal(after.tails["tail_ids"][: len(before.tails["tail_ids"])], before.tails["tail_ids"])
 
 

@@ -41,10 +41,10 @@ def noisy(graph: StepGraph) -> StepGraph:
     assert graph.tokens is not None
     size, sure = len(graph.tokens.ids), np.diff(graph.tokens.allowed_offsets) == 1
     off = {
-        name: np.where(sure, 0.0, graph.columns["old_logprob"] + rng.normal(0, 0.6, size))
+        name: np.where(sure, 0.0, graph.tokens.columns["old_logprob"] + rng.normal(0, 0.6, size))
         for name in ("old_logprob", "ref_logprob")
     }
-    return graph.with_columns(reward=rng.choice([0.0, 0.0, 1.0, -0.5], len(graph)), **off)
+    return graph.with_columns(reward=rng.choice([0.0, 0.0, 1.0, -0.5], len(graph))).with_token_columns(**off)
 
 
 def trained(folder: Path, graph: StepGraph, credit: Credit, config: UpdateConfig, loss: Any) -> tuple[float, Any]:
@@ -88,6 +88,7 @@ def test_clips_the_dual_clip_and_both_signs_are_at_work_on_shared_steps(sampled)
     own = credit_method("tree_grpo")
     credit = assign(own, graph)
     both = (credit.weight > 1) & (credit.positive > 0) & (credit.negative > 0)  # [N]
-    ratio = np.exp(sampled[0].columns["old_logprob"] - graph.columns["old_logprob"])  # [S], as the weights are now
+    now, old = (each.token_column("old_logprob") for each in (sampled[0], graph))  # [S], now: as the weights are
+    ratio = np.exp(now - old)
     ratio = ratio[decisions(graph.tokens) & both[token_rows(graph.tokens)]]
     assert (ratio > 1.5).any() and (ratio > 1.2).any() and (ratio < 0.8).any()

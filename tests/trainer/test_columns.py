@@ -63,10 +63,10 @@ def test_gold_logprobs_are_those_of_the_answer_where_the_model_would_answer_next
     learner = Learner(loaded(model), OptimConfig())
     columns = GoldAnswer().columns(answered(two_prompts(), a="5 1 4", b="2"), Ids(learner, 1.0, 1000))
     # a: before any turn the model has read 1 2 3, after turn 0 also 4 5 (its answer) and 2 (what it was told)
-    assert columns["gold_logprob_start"][0] == pytest.approx(plain_mean(model, [1, 2, 3], [5, 1, 4]), abs=1e-5)
-    assert columns["gold_logprob"][0] == pytest.approx(plain_mean(model, [1, 2, 3, 4, 5, 2], [5, 1, 4]), abs=1e-5)
-    assert columns["gold_logprob_start"][2] == pytest.approx(plain_mean(model, [8, 9], [2]), abs=1e-5)
-    assert np.isnan(columns["gold_logprob"][[1, 2]]).all() and np.isnan(columns["gold_logprob_start"][1])
+    assert columns.steps["gold_logprob_start"][0] == pytest.approx(plain_mean(model, [1, 2, 3], [5, 1, 4]), abs=1e-5)
+    assert columns.steps["gold_logprob"][0] == pytest.approx(plain_mean(model, [1, 2, 3, 4, 5, 2], [5, 1, 4]), abs=1e-5)
+    assert columns.steps["gold_logprob_start"][2] == pytest.approx(plain_mean(model, [8, 9], [2]), abs=1e-5)
+    assert np.isnan(columns.steps["gold_logprob"][[1, 2]]).all() and np.isnan(columns.steps["gold_logprob_start"][1])
 
 
 def test_gold_logprobs_of_prompts_written_anew_each_turn():
@@ -77,15 +77,15 @@ def test_gold_logprobs_of_prompts_written_anew_each_turn():
         start, stop = graph.tokens.offsets[row], graph.tokens.offsets[row + 1]
         prompt = graph.tokens.ids[start:stop][~graph.tokens.sampled[start:stop]].tolist()
         expected = plain_mean(model, prompt, [3, 3])
-        assert columns["gold_logprob"][graph.parent[row]] == pytest.approx(expected, abs=1e-5)
+        assert columns.steps["gold_logprob"][graph.parent[row]] == pytest.approx(expected, abs=1e-5)
 
 
 def test_tasks_without_a_known_answer_have_no_gold_logprob():
     reader = Ids(Learner(loaded(tiny_model()), OptimConfig()), 1.0, 1000)
     columns = GoldAnswer().columns(answered(two_prompts(), b="2"), reader)
-    assert np.isnan(columns["gold_logprob_start"][0]) and not np.isnan(columns["gold_logprob_start"][2])
+    assert np.isnan(columns.steps["gold_logprob_start"][0]) and not np.isnan(columns.steps["gold_logprob_start"][2])
     nothing = GoldAnswer().columns(two_prompts(), reader)
-    assert all(np.isnan(x).all() for x in nothing.values())
+    assert all(np.isnan(x).all() for x in nothing.steps.values()) and not nothing.tokens
 
 
 def test_information_gain_trains_from_them(monkeypatch):
@@ -120,7 +120,7 @@ def test_how_far_the_policy_moved_is_measured_on_the_prompts_last_answer(restric
         for parameter in learner.model.parameters():
             parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
     after = annotate(two_prompts(restricted), learner, UpdateConfig(), 1.0, [stream]).graph
-    apart = np.abs(after.column("old_logprob") - before.column("old_logprob"))
+    apart = np.abs(after.token_column("old_logprob") - before.token_column("old_logprob"))
     sampled = before.tokens.sampled
     row = np.repeat(np.arange(3), np.diff(before.tokens.offsets))
     assert after.column("policy_kl")[0] == pytest.approx(apart[sampled & (row < 2)].mean())

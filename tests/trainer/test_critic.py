@@ -89,10 +89,10 @@ def test_a_truncated_episode_is_bootstrapped_with_its_unplayed_state_and_a_termi
     critic = critic_of(tiny_model())
     columns = critic.columns(cut_graph(continues), np.arange(3), 10_000)
     seen = ([4, 5, 6, 7, 8] if continues else []) + [10, 11, 12]
-    assert np.isnan(columns["next_value"][:2]).all()
-    assert columns["next_value"][2] == pytest.approx(plain_value(critic, np.array(seen)), abs=1e-5)
-    assert columns["value"][0] == pytest.approx(plain_value(critic, np.array([1, 2])), abs=1e-5)
-    assert columns["value"][2] == pytest.approx(plain_value(critic, np.array([4, 5, 6, 7])), abs=1e-5)
+    assert np.isnan(columns.steps["next_value"][:2]).all()
+    assert columns.steps["next_value"][2] == pytest.approx(plain_value(critic, np.array(seen)), abs=1e-5)
+    assert columns.steps["value"][0] == pytest.approx(plain_value(critic, np.array([1, 2])), abs=1e-5)
+    assert columns.steps["value"][2] == pytest.approx(plain_value(critic, np.array([4, 5, 6, 7])), abs=1e-5)
 
 
 def test_the_table_with_tails_keeps_every_other_row():
@@ -143,7 +143,7 @@ def test_loss_and_gradient_equal_the_plain_ones(model_kind, max_tokens):
     graph = chains(5)
     rng = np.random.default_rng(0)
     columns = critic.columns(graph, np.arange(len(graph)), 10_000)
-    old = columns["value"] + rng.normal(size=len(graph)) * 0.3  # as if the critic had moved since
+    old = columns.steps["value"] + rng.normal(size=len(graph)) * 0.3  # as if the critic had moved since
     graph = graph.with_columns(value=old)
     credit = Credit.of(np.ones(len(graph)), returns=rng.normal(size=len(graph)))
     rows = np.arange(len(graph))
@@ -164,7 +164,7 @@ def test_a_head_leaves_the_trunk_alone_unless_asked():
     model = tiny_model()
     critic = critic_of(model)
     graph = chains(2)
-    graph = graph.with_columns(value=critic.columns(graph, np.arange(len(graph)), 10_000)["value"])
+    graph = graph.with_columns(value=critic.columns(graph, np.arange(len(graph)), 10_000).steps["value"])
     credit = Credit.of(np.ones(len(graph)), returns=np.ones(len(graph)))
     rows = np.arange(len(graph))
     critic.backward(graph, critic.targets(graph, credit, rows), rows, 10_000)
@@ -225,7 +225,7 @@ def test_values_per_token_train_poad():
     credit = assign(credit_method("poad", gamma=1.0, lam=1.0), annotated)
     sampled = graph.tokens.sampled
     # gamma = lam = 1 and a reward of 1 at the end: every token's return is 1
-    np.testing.assert_allclose(credit.parts["token_return"][sampled], 1.0, atol=1e-9)
+    np.testing.assert_allclose(credit.token_parts["token_return"][sampled], 1.0, atol=1e-9)
     losses = []
     for seed in range(20):
         annotated = annotate(graph, learner, UpdateConfig(), 1.0).graph
@@ -260,8 +260,8 @@ def test_resume_is_exact(model_kind):
     fit(second, 2)
     graph = chains(9)
     np.testing.assert_array_equal(
-        through.critic.columns(graph, np.arange(len(graph)), 1000)["value"],
-        second.critic.columns(graph, np.arange(len(graph)), 1000)["value"],
+        through.critic.columns(graph, np.arange(len(graph)), 1000).steps["value"],
+        second.critic.columns(graph, np.arange(len(graph)), 1000).steps["value"],
     )
 
 
@@ -302,7 +302,7 @@ def test_an_own_critic_of_a_half_precision_policy_is_trained_in_single_precision
     assert all(p.dtype == torch.bfloat16 for p in policy.parameters())
     graph = chains(3)
     rows = np.arange(len(graph))
-    graph = graph.with_columns(value=critic.columns(graph, rows, 10_000)["value"])
+    graph = graph.with_columns(value=critic.columns(graph, rows, 10_000).steps["value"])
     torch.nn.init.normal_(critic.head.weight)
     before = [p.detach().clone() for p in critic.network.model.parameters()]
     credit = Credit.of(np.ones(len(graph)), returns=np.ones(len(graph)))

@@ -81,7 +81,7 @@ def test_the_guard_by_hand():
     graph = build([Row([1], [2, 3]), Row([4], [5], episode=1)])
     learner = still()
     graph, _ = annotate(graph, learner, UpdateConfig(importance_cap=0), 1.0)
-    graph = graph.with_columns(old_logprob=graph.columns["old_logprob"] + np.array([0, 0.3, -0.1, 0, 0.3]))
+    graph = graph.with_token_columns(old_logprob=graph.tokens.columns["old_logprob"] + np.array([0, 0.3, -0.1, 0, 0.3]))
     credit = Credit.of(np.array([1.0, -1.0]))
     terms = Regularizers([regularizer("likelihood_guard", coef=0.5)])
     metrics = update(learner, graph, credit, UpdateConfig(), LOSS, temperature=1.0, regularizers=terms)
@@ -99,7 +99,7 @@ def test_micro_batches_equal_one(make):
         terms.own[0].add(np.array([1.5, 2.0, 3.0]))  # turn 3 has no history
         graph, _ = annotate(make(5), learner, UpdateConfig(), 1.0)
         noise = np.random.default_rng(1).normal(0, 0.2, len(graph.tokens.ids))
-        graph = graph.with_columns(old_logprob=graph.columns["old_logprob"] + noise)
+        graph = graph.with_token_columns(old_logprob=graph.tokens.columns["old_logprob"] + noise)
         credit = Credit.of(np.random.default_rng(2).normal(size=len(graph)))
         config = UpdateConfig(max_tokens=max_tokens)
         metrics = update(learner, graph, credit, config, LOSS, temperature=1.0, regularizers=terms)

@@ -27,7 +27,8 @@ def random_pair(graph: StepGraph, seed: int) -> StepGraph:
     """Log-probs of a policy and a reference, and rewards."""
     rng = np.random.default_rng(seed)
     old, reference = -rng.random((2, len(graph.tokens.ids)))
-    return graph.with_columns(old_logprob=old, ref_logprob=reference, reward=rng.normal(size=len(graph)))
+    graph = graph.with_token_columns(old_logprob=old, ref_logprob=reference)
+    return graph.with_columns(reward=rng.normal(size=len(graph)))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,8 @@ def test_every_estimator_by_hand(form, kl):
     # Row 1 samples one at ln 2, and one whose allowed set has a single member, which is no decision. Prompts are free.
     graph = build([Row([1, 2], [3, 4]), Row([5], [6, 7], episode=1, allowed=[[], [7]])])
     apart = np.array([9, 9, LN2, -LN2, 9, LN2, 9])
-    graph = graph.with_columns(old_logprob=apart - 1, ref_logprob=np.full(7, -1.0), reward=np.array([1.0, 0.0]))
+    graph = graph.with_token_columns(old_logprob=apart - 1, ref_logprob=np.full(7, -1.0))
+    graph = graph.with_columns(reward=np.array([1.0, 0.0]))
     charged, metrics = charge_kl(Annotated(graph, {"mismatch_max": 0.0}), in_reward(kl_form=form))
     np.testing.assert_allclose(charged.columns["kl"], kl, atol=1e-12)
     np.testing.assert_allclose(charged.reward, [1 - kl[0] / 2, -kl[1] / 2], atol=1e-12)
@@ -116,7 +118,7 @@ def test_the_charge_is_the_models_own_and_credit_sees_it():
 def test_a_failure_cheaper_than_the_reference_is_no_success():
     # k1 = -ln 2 on the only token: reward 0 becomes +0.35, and yet the episode failed.
     graph = build([Row([1], [2], columns={"terminated": True})])
-    graph = graph.with_columns(old_logprob=np.array([0.0, -LN2]), ref_logprob=np.zeros(2))
+    graph = graph.with_token_columns(old_logprob=np.array([0.0, -LN2]), ref_logprob=np.zeros(2))
     charged, _ = charge_kl(Annotated(graph, {}), in_reward())
     assert charged.score[0] == pytest.approx(LN2 / 2) and not charged.succeeded[0]
     assert charged.with_columns(env_score=np.ones(1)).succeeded[0]

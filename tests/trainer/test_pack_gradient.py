@@ -50,7 +50,7 @@ def noisy(graph: StepGraph, seed: int, width: float = 0.8) -> StepGraph:
     for row in range(len(graph)):
         for s, logprob, _ in plain_tokens(model, graph, row):
             base[s] = logprob.item()
-    return graph.with_columns(
+    return graph.with_token_columns(
         old_logprob=base + rng.normal(0, width, size), ref_logprob=base + rng.normal(0, width, size)
     )
 
@@ -61,12 +61,12 @@ def slow_loss(model, graph, rows, advantage, share, config, loss_config, tempera
     total = torch.zeros((), dtype=torch.float64)
     for row, a, w in zip(rows, advantage, share, strict=True):
         for s, logprob, entropy in plain_tokens(model, graph, row, temperature):
-            ratio = (logprob - graph.columns["old_logprob"][s]).exp()
+            ratio = (logprob - graph.tokens.columns["old_logprob"][s]).exp()
             clipped = ratio.clamp(1 - loss_config.clip_low, 1 + loss_config.clip_high)
             term = torch.maximum(-a * ratio, -a * clipped)
             if a < 0:
                 term = torch.minimum(term, torch.tensor(-a * loss_config.dual_clip))
-            difference = graph.columns["ref_logprob"][s] - logprob
+            difference = graph.tokens.columns["ref_logprob"][s] - logprob
             kl = (difference.exp() - difference - 1).clamp(-10, 10)
             total = total + w * (term + config.kl_coef * kl - config.entropy_coef * entropy)
     return total
@@ -183,7 +183,7 @@ def test_row_weight_is_a_number_of_copies():
     advantage = np.array([1.0, -0.5, -0.5])
     results = []
     for graph, a in ((twice, advantage), (weighted, advantage[:2])):
-        graph = graph.with_columns(old_logprob=np.full(len(graph.tokens.ids), -3.0))
+        graph = graph.with_token_columns(old_logprob=np.full(len(graph.tokens.ids), -3.0))
         model = tiny_model()
         metrics = update(frozen_learner(model), graph, Credit.of(a), UpdateConfig(), LOSS, temperature=1.0)
         results.append((metrics["loss"], metrics["entropy"], gradient(model)))
@@ -202,7 +202,7 @@ def test_token_advantage_replaces_the_step():
     expected, count = 0.0, 0
     for row in range(len(graph)):
         for s, logprob, _ in plain_tokens(model, graph, row):
-            ratio = (logprob - graph.columns["old_logprob"][s]).exp().item()
+            ratio = (logprob - graph.tokens.columns["old_logprob"][s]).exp().item()
             expected -= min(per_token[s] * ratio, per_token[s] * min(max(ratio, 0.8), 1.2))
             count += 1
     assert metrics["loss"] == pytest.approx(expected / count, abs=1e-7)
@@ -237,7 +237,7 @@ def test_what_an_observation_says_next_is_never_trained():
         Row([1, prompt_only], [2, 4], allowed=answers),
         Row([prompt_only, prompt_only], [3, 5], 0, None, 0, 0, turn=1, allowed=answers),
     ]
-    graph = build(rows).with_columns(old_logprob=np.full(8, -1.0))
+    graph = build(rows).with_token_columns(old_logprob=np.full(8, -1.0))
     update(
         frozen_learner(model),
         graph,

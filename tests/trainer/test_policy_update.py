@@ -115,7 +115,7 @@ def test_micro_batches_change_no_weight():
 
 def test_a_gradient_that_is_not_finite_changes_nothing_and_is_told(caplog):
     graph = chains(0)
-    graph = graph.with_columns(old_logprob=np.zeros(len(graph.tokens.ids)))
+    graph = graph.with_token_columns(old_logprob=np.zeros(len(graph.tokens.ids)))
     learner = Learner(loaded(tiny_model()), OptimConfig(lr=0.1))
     before = weights(learner)
     advantage = np.ones(len(graph))
@@ -151,7 +151,8 @@ def test_cloning_learns_by_heart():
 
 def test_rows_without_credit_and_invalid_rows_are_left_out():
     graph = chains(1, episodes=3)
-    graph = graph.with_columns(valid=np.arange(len(graph)) != 0, old_logprob=np.zeros(len(graph.tokens.ids)))
+    graph = graph.with_columns(valid=np.arange(len(graph)) != 0)
+    graph = graph.with_token_columns(old_logprob=np.zeros(len(graph.tokens.ids)))
     assigned = np.arange(len(graph)) != len(graph) - 1
     credit = Credit.of(np.ones(len(graph)), assigned=assigned)
     kept = {}
@@ -171,7 +172,7 @@ def _bounds(graph):
 
 
 def test_nothing_to_train_is_no_step():
-    graph = chains(1).with_columns(old_logprob=np.zeros(len(chains(1).tokens.ids)))
+    graph = chains(1).with_token_columns(old_logprob=np.zeros(len(chains(1).tokens.ids)))
     credit = Credit.of(np.ones(len(graph)), assigned=np.zeros(len(graph), bool))
     learner = Learner(loaded(tiny_model()), OptimConfig(lr=1.0))
     before = weights(learner)
@@ -216,7 +217,7 @@ def test_annotation_is_the_plain_forward_pass():
         graph = make(7)
         learner = Learner(loaded(tiny_model()), OptimConfig())
         annotated, _ = annotate(graph, learner, UpdateConfig(max_tokens=180), 0.9)
-        old = annotated.columns["old_logprob"]
+        old = annotated.tokens.columns["old_logprob"]
         for row in range(len(graph)):
             for s, logprob, _ in plain_tokens(learner.model, graph, row, 0.9):
                 assert old[s] == pytest.approx(logprob.item(), abs=1e-6)
@@ -227,16 +228,16 @@ def test_the_gate_and_its_correction_by_hand():
     graph = build([Row([1], [2, 3])])
     learner = Learner(loaded(tiny_model()), OptimConfig())
     exact, _ = annotate(graph, learner, UpdateConfig(), 1.0)
-    old = exact.columns["old_logprob"]
+    old = exact.tokens.columns["old_logprob"]
     tokens = graph.tokens
     off = type(tokens)(**{**tokens.__dict__, "logprobs": old - np.array([0.0, 0.5, 2.0])})
     annotated, metrics = annotate(type(graph)(columns=graph.columns, tokens=off), learner, UpdateConfig(), 1.0)
-    np.testing.assert_allclose(annotated.columns["importance"], [1.0, math.exp(0.5), 2.0])
+    np.testing.assert_allclose(annotated.tokens.columns["importance"], [1.0, math.exp(0.5), 2.0])
     assert metrics["mismatch_max"] == pytest.approx(2.0) and metrics["mismatch_mean"] == pytest.approx(1.25)
     assert metrics["importance_capped"] == 0.5
     near = type(tokens)(**{**tokens.__dict__, "logprobs": old + 1e-6})
     annotated, metrics = annotate(type(graph)(columns=graph.columns, tokens=near), learner, UpdateConfig(), 1.0)
-    assert (annotated.columns["importance"] == 1).all() and metrics["mismatch_max"] == pytest.approx(1e-6)
+    assert (annotated.tokens.columns["importance"] == 1).all() and metrics["mismatch_max"] == pytest.approx(1e-6)
     assert mismatch(np.zeros(0), np.zeros(0)) == {"mismatch_max": 0.0, "mismatch_mean": 0.0}
 
 
@@ -246,7 +247,7 @@ def test_importance_scales_the_policy_gradient_alone():
     for importance in (1.0, 0.5):
         learner = Learner(loaded(tiny_model()), OptimConfig(lr=0.0))
         exact, _ = annotate(graph, learner, UpdateConfig(), 1.0)
-        exact = exact.with_columns(importance=np.full(3, importance))
+        exact = exact.with_token_columns(importance=np.full(3, importance))
         metrics = update(
             learner,
             exact,
@@ -266,7 +267,7 @@ def test_engine_log_probs_may_serve_as_the_old_ones():
     graph = chains(2)
     learner = Learner(loaded(tiny_model()), OptimConfig())
     annotated, metrics = annotate(graph, learner, UpdateConfig(old_logprob="engine"), 1.0)
-    assert annotated.columns["old_logprob"] is graph.tokens.logprobs and metrics == {}
+    assert annotated.tokens.columns["old_logprob"] is graph.tokens.logprobs and metrics == {}
 
 
 def test_the_reference_stays_while_the_policy_moves():
@@ -306,11 +307,11 @@ def test_lora_trains_the_adapter_and_refers_to_the_model_below():
     below = tiny_model()
     config = UpdateConfig(kl_coef=0.1, max_tokens=150)
     annotated, _ = annotate(graph, learner, config, 1.0)
-    reference = annotated.columns["ref_logprob"]
+    reference = annotated.tokens.columns["ref_logprob"]
     for row in range(len(graph)):
         for s, logprob, _ in plain_tokens(below, graph, row):
             assert reference[s] == pytest.approx(logprob.item(), abs=1e-6)
-    assert np.abs(reference - annotated.columns["old_logprob"]).max() > 0.1
+    assert np.abs(reference - annotated.tokens.columns["old_logprob"]).max() > 0.1
     frozen = [p for n, p in learner.model.named_parameters() if "lora_" not in n]
     before = [p.clone() for p in frozen]
     adapter = [p.clone() for p in learner.trained]

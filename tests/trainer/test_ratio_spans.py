@@ -30,7 +30,7 @@ def off_policy(graph, seed: int):
     for row in range(len(graph)):
         for s, logprob, _ in plain_tokens(model, graph, row):
             old[s] = logprob.item()
-    return graph.with_columns(old_logprob=old + np.random.default_rng(seed).normal(0, 0.1, len(old)))
+    return graph.with_token_columns(old_logprob=old + np.random.default_rng(seed).normal(0, 0.1, len(old)))
 
 
 def descended(graph, credit, config, entry, terms=()):
@@ -86,7 +86,7 @@ def test_gspo_in_pieces_is_the_loss_of_its_paper(sequence, make):
     model, total = tiny_model(), torch.zeros((), dtype=torch.float64)
     for k in np.unique(key):
         apart = [
-            x - graph.columns["old_logprob"][s]
+            x - graph.tokens.columns["old_logprob"][s]
             for row in np.flatnonzero(key == k)
             for s, x, _ in plain_tokens(model, graph, row)
         ]
@@ -125,9 +125,9 @@ def expanded(graph, on):
         )
         rows.append(new)
     index = np.concatenate([np.arange(*tokens.offsets[row : row + 2]) for row in on.row])
-    columns = {name: graph.columns[name][index] for name in ("old_logprob", "ref_logprob")}
+    columns = {name: graph.tokens.columns[name][index] for name in ("old_logprob", "ref_logprob")}
     flat = {name: graph.columns[name][on.row] for name in ("weight", "valid")}
-    return build(rows).with_columns(**columns, **flat)
+    return build(rows).with_columns(**flat).with_token_columns(**columns)
 
 
 TERMS = {"kl_coef": 0.3, "entropy_coef": 0.2}
@@ -148,8 +148,8 @@ def test_whole_episodes_on_a_tree_are_its_expanded_paths(name, options, aggregat
     KL, entropy, EPO and LLDS on; weights that differ, a path that is not used, and steps that are not valid."""
     noise = np.random.default_rng(7)
     graph = off_policy(graph, 1)
-    graph = graph.with_columns(
-        ref_logprob=graph.columns["old_logprob"] + noise.normal(0, 0.3, len(graph.tokens.ids)),
+    reference = graph.tokens.columns["old_logprob"] + noise.normal(0, 0.3, len(graph.tokens.ids))
+    graph = graph.with_token_columns(ref_logprob=reference).with_columns(
         weight=noise.choice([0.5, 1.0, 2.0], len(graph)),
         valid=np.arange(len(graph)) != 1,
     )
@@ -175,7 +175,7 @@ def test_whole_episodes_on_a_tree_are_its_expanded_paths(name, options, aggregat
 def test_mini_batches_of_trees_are_those_of_their_paths():
     """Whole trees share an optimiser step, so that each mini-batch is the expanded paths of its trees."""
     graph = off_policy(trees(4, roots=4, size=5), 4)
-    graph = graph.with_columns(ref_logprob=graph.columns["old_logprob"])
+    graph = graph.with_token_columns(ref_logprob=graph.tokens.columns["old_logprob"])
     on = paths(graph)
     credit = Credit.of(np.random.default_rng(0).normal(size=len(on.row)))
     split = UpdateConfig(aggregation="seq-mean-token-mean", sequence="episode", minibatches=2, unit="rollout")
@@ -197,7 +197,7 @@ def test_credit_of_nodes_is_divided_among_their_paths():
     for row in range(3):
         for s, logprob, _ in plain_tokens(tiny_model(), graph, row):
             old[s] = logprob.item()
-    graph = graph.with_columns(old_logprob=old)
+    graph = graph.with_token_columns(old_logprob=old)
     config = UpdateConfig(aggregation="seq-mean-token-mean", sequence="episode")
     metrics, _ = descended(graph, Credit.of(np.array([2.0, 1, 1])), config, loss("gspo", sequence="episode"))
     assert metrics["loss"] == pytest.approx(-1.0, abs=1e-7)

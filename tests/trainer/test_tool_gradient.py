@@ -121,7 +121,7 @@ def test_the_gradient_of_every_observation_token_is_exactly_zero(monkeypatch, se
         head_dim=8,
     )
     learner = Learner(loaded(tiny_model(0, shape)), OptimConfig(lr=0.0, weight_decay=0.0))
-    graph = graph.with_columns(old_logprob=graph.tokens.logprobs)
+    graph = graph.with_token_columns(old_logprob=graph.tokens.logprobs)
     credit = Credit.of(np.random.default_rng(seed).choice([-1.0, 1.0], len(graph)))
     config = UpdateConfig(minibatches=1, train_invalid=True)
     passes = through(

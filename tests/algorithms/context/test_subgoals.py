@@ -52,7 +52,7 @@ def test_each_token_is_credited_at_its_own_level():
         segment_start=rng.random(len(graph)) < 0.5,
         next_value=np.zeros(len(graph)),
     )
-    told = hiper.credit(graph.with_columns(token_level=level), hiper.Config())
+    told = hiper.credit(graph.with_token_columns(token_level=level), hiper.Config())
     plain = hiper.credit(graph, hiper.Config())
     assert plain.token_advantage is None
     low, high = told.advantage, told.parts["advantage_high"]
@@ -60,7 +60,7 @@ def test_each_token_is_credited_at_its_own_level():
     for token in range(len(row)):
         given = {REST: 0.0, ACTION: low[row[token]], SUBGOAL: high[row[token]], SWITCH: high[row[token]]}
         assert told.token_advantage[token] == given[level[token]]
-    without = hiper.credit(graph.with_columns(token_level=level), hiper.Config(switch="none"))
+    without = hiper.credit(graph.with_token_columns(token_level=level), hiper.Config(switch="none"))
     assert not without.token_advantage[level == SWITCH].any()
     np.testing.assert_array_equal(without.token_advantage[level != SWITCH], told.token_advantage[level != SWITCH])
 
@@ -102,8 +102,8 @@ def test_columns_are_read_from_the_sampled_tokens_alone():
 
     columns = Subgoals().columns(graph, Speaker(), 0)
     sampled = graph.tokens.sampled
-    assert not columns["token_level"][~sampled].any()
+    assert not columns.tokens["token_level"][~sampled].any()
     for row, (begin, end) in enumerate(zip(graph.tokens.offsets[:-1], graph.tokens.offsets[1:], strict=True)):
         own = graph.tokens.ids[begin:end][sampled[begin:end]]
         text = "".join(texts.get(int(i), "x") for i in own)
-        assert columns["segment_start"][row] == switches(text)
+        assert columns.steps["segment_start"][row] == switches(text)
