@@ -10,9 +10,10 @@ an episode in one call too; on a branched graph, those of each root-to-leaf path
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from torch import Tensor
+if TYPE_CHECKING:  # a recipe names its loss, and checking a recipe needs no torch
+    from torch import Tensor
 
 from agentrl.catalogue import CatalogueFile, hook
 
@@ -32,22 +33,22 @@ class LossInputs:
         path: int64, the episode (or root-to-leaf path) of each token.
     """
 
-    logprob: Tensor
-    old_logprob: Tensor
-    ref_logprob: Tensor | None
-    entropy: Tensor | None
-    positive: Tensor
-    negative: Tensor
-    weight: Tensor
-    step: Tensor
-    path: Tensor
+    logprob: "Tensor"
+    old_logprob: "Tensor"
+    ref_logprob: "Tensor | None"
+    entropy: "Tensor | None"
+    positive: "Tensor"
+    negative: "Tensor"
+    weight: "Tensor"
+    step: "Tensor"
+    path: "Tensor"
 
 
 class LossOutput(NamedTuple):
     """`per_token` [T], to be minimised; `metrics` are per-token arrays whose weighted mean is logged."""
 
-    per_token: Tensor
-    metrics: Mapping[str, Tensor]
+    per_token: "Tensor"
+    metrics: Mapping[str, "Tensor"]
 
 
 @dataclass(frozen=True, kw_only=True)

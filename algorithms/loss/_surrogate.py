@@ -11,13 +11,14 @@ Letters: T tokens, K groups of tokens (steps, segments or episodes).
 """
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import torch
 from pydantic import BaseModel, Field
-from torch import Tensor
 
 from agentrl.loss import LossInputs, LossOutput
+
+if TYPE_CHECKING:  # a recipe names its loss, and checking a recipe needs no torch
+    from torch import Tensor
 
 Granularity = Literal["token", "turn_mean", "turn_product", "segment", "sequence_mean", "sequence_product"]
 Gate = Literal["clip", "sigmoid", "weight_clip", "quadratic", "smooth", "geometric", "log_prob", "none"]
@@ -77,14 +78,14 @@ class Sequences(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 class Groups(NamedTuple):
     """Which tokens share a ratio: dense ids [T] int64 and group sizes [T] float (each token's own group)."""
 
-    key: Tensor
-    size: Tensor
+    key: "Tensor"
+    size: "Tensor"
 
 
 def surrogate(inputs: LossInputs, config: Surrogate) -> LossOutput:
     """P * l(u, +1) + M * l(u, -1) per token, with metrics."""
     groups = grouping(inputs, config)
-    ratio = torch.exp(log_ratio(inputs, config, groups).clamp(-LIMIT, LIMIT))  # [T]
+    ratio = log_ratio(inputs, config, groups).clamp(-LIMIT, LIMIT).exp()  # [T]
     gain, pain = (
         gated(inputs, config, groups, ratio, +1),
         gated(inputs, config, groups, ratio, -1),
@@ -97,6 +98,8 @@ def surrogate(inputs: LossInputs, config: Surrogate) -> LossOutput:
 
 def grouping(inputs: LossInputs, config: Surrogate) -> Groups:
     """The groups of the configured granularity. All tokens of a group must be in one micro-batch."""
+    import torch
+
     if config.granularity == "token":
         return Groups(torch.arange(len(inputs.step), device=inputs.step.device), torch.ones_like(inputs.logprob))
     key = torch.unique(inputs.path if "sequence" in config.granularity else inputs.step, return_inverse=True)[1]
@@ -110,13 +113,13 @@ def grouping(inputs: LossInputs, config: Surrogate) -> Groups:
     return Groups(key, torch.bincount(key)[key].to(inputs.logprob.dtype))
 
 
-def total(x: Tensor, groups: Groups) -> Tensor:
+def total(x: "Tensor", groups: Groups) -> "Tensor":
     """Sum of x over each token's group, on each of its tokens: [T]."""
-    sums = torch.zeros(int(groups.key.max()) + 1 if len(x) else 0, dtype=x.dtype, device=x.device)  # [K]
+    sums = x.new_zeros(int(groups.key.max()) + 1 if len(x) else 0)  # [K]
     return sums.index_add(0, groups.key, x)[groups.key]
 
 
-def log_ratio(inputs: LossInputs, config: Surrogate, groups: Groups) -> Tensor:
+def log_ratio(inputs: LossInputs, config: Surrogate, groups: Groups) -> "Tensor":
     """[T] log of the ratio that each token's loss uses."""
     own = inputs.logprob - inputs.old_logprob  # [T]
     if config.granularity == "token":
@@ -135,18 +138,18 @@ def bounds(config: Surrogate, sign: int) -> tuple[float, float]:
     return config.clip_low if low is None else low, config.clip_high if high is None else high
 
 
-def gated(inputs: LossInputs, config: Surrogate, groups: Groups, ratio: Tensor, sign: int) -> Tensor:
+def gated(inputs: LossInputs, config: Surrogate, groups: Groups, ratio: "Tensor", sign: int) -> "Tensor":
     """[T] l(u, sign): the loss at advantage `sign`, before P and M."""
     low, high = bounds(config, sign)
     if config.gate == "clip":
         clipped = ratio.clamp(1 - low, 1 + high)
         if sign > 0:
-            return -torch.minimum(ratio, clipped)
-        worst = torch.maximum(ratio, clipped)
+            return -ratio.minimum(clipped)
+        worst = ratio.maximum(clipped)
         return worst if config.dual_clip is None else worst.clamp(max=config.dual_clip)
     if config.gate == "sigmoid":
         tau = config.tau_positive if sign > 0 else config.tau_negative
-        return -sign * 4 / tau * torch.sigmoid(tau * (ratio - 1))
+        return -sign * 4 / tau * (tau * (ratio - 1)).sigmoid()
     if config.gate == "weight_clip":
         return -sign * ratio.detach().clamp(1 - low, 1 + high) * inputs.logprob
     if config.gate == "quadratic":
@@ -156,19 +159,18 @@ def gated(inputs: LossInputs, config: Surrogate, groups: Groups, ratio: Tensor, 
     if config.gate == "geometric":
         own = inputs.logprob - inputs.old_logprob  # [T]
         kept = own.clamp(max=high) if sign > 0 else own.clamp(min=-low)
-        return -sign * torch.exp((total(kept, groups) / groups.size).clamp(-LIMIT, LIMIT))
+        return -sign * (total(kept, groups) / groups.size).clamp(-LIMIT, LIMIT).exp()
     return -sign * (inputs.logprob if config.gate == "log_prob" else ratio)
 
 
-@torch.no_grad()
-def metrics(inputs: LossInputs, config: Surrogate, ratio: Tensor) -> Mapping[str, Tensor]:
-    """[T] each: was the ratio beyond the bound that its sign feels, the ratio, and the k3 estimate of KL(old
-    || new)."""
-    own = inputs.logprob - inputs.old_logprob  # [T]
+def metrics(inputs: LossInputs, config: Surrogate, ratio: "Tensor") -> Mapping[str, "Tensor"]:
+    """[T] each, without gradient: was the ratio beyond the bound that its sign feels, the ratio, and the k3 estimate
+    of KL(old || new)."""
+    own = (inputs.logprob - inputs.old_logprob).detach()  # [T]
     above = (ratio > 1 + bounds(config, +1)[1]) & (inputs.positive > 0)  # [T]
     below = (ratio < 1 - bounds(config, -1)[0]) & (inputs.negative > 0)  # [T]
     return {
         "clip_fraction": (above | below).to(ratio.dtype),
         "ratio": ratio.detach(),
-        "approx_kl": torch.exp(own.clamp(-LIMIT, LIMIT)) - 1 - own,
+        "approx_kl": own.clamp(-LIMIT, LIMIT).exp() - 1 - own,
     }

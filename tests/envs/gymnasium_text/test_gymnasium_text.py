@@ -13,7 +13,8 @@ from gymnasium import spaces
 from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.env import tasks_of
-from agentrl.envs.gymnasium_text import HELD_OUT, in_words
+from agentrl.envs.gymnasium_text.config import HELD_OUT
+from agentrl.envs.gymnasium_text.environment import in_words
 from agentrl.gym import check_env
 from agentrl.types import Status
 
@@ -159,6 +160,8 @@ def test_the_command_plays_it(capsys):
 
 def test_an_environment_that_imports_gymnasium_does_not_disturb_the_registration():
     """In a fresh process its import of Gymnasium is what registers the others' ids; a warning would be an error."""
-    code = "import agentrl.envs.gymnasium_text, gymnasium; print('agentrl/ALFWorld-v0' in gymnasium.registry)"
+    code = (
+        "import agentrl.envs.gymnasium_text.environment, gymnasium; print('agentrl/ALFWorld-v0' in gymnasium.registry)"
+    )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr

@@ -1,84 +1,22 @@
-"""Any Gymnasium environment that can be put in words, by its id: `agentrl eval gymnasium_text env.id=...`.
+"""A Gymnasium environment in words: its spaces, its actions and its mistakes."""
 
-`id` is what `gymnasium.make` takes, such as FrozenLake-v1, Blackjack-v1 or package:Name-v0. Actions of a Discrete
-space are its names or numbers, listed with each observation (of `action_mask` in `info`, if there); those of a
-Text space are sent as they are. Observations are words (Text), numbers (Discrete, MultiDiscrete, MultiBinary, small
-Box), or Tuple and Dict of these; an environment that renders as text shows its picture too. A task is a seed.
-"""
-
-import functools
 import importlib
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from pydantic import BaseModel, Field
 
 from agentrl.catalogue import nearest
+from agentrl.envs.gymnasium_text.config import Config
 from agentrl.types import Observation, Status, StepResult, Task
 
-HELD_OUT = 1 << 30  # first seed of the test split
 MOST_NUMBERS = 1000  # of a Box that is put in words
 SUPPORTED = f"Text, Discrete, MultiDiscrete, MultiBinary, Box of at most {MOST_NUMBERS} numbers, Tuple or Dict of these"
 _COLOURED = re.compile(r"\x1b\[[\d;]*m(.*?)\x1b\[0?m", re.DOTALL)
-
-
-class Config(BaseModel, frozen=True, extra="forbid"):
-    """Which environment.
-
-    Attributes:
-        id: of gymnasium.make.
-        kwargs: its options, such as env.kwargs.is_slippery=false.
-        actions: names of the actions of a Discrete space, in order; empty: the environment's own, else numbers.
-        task: the instruction; None is the beginning of the environment's documentation.
-        count: tasks of a split; their seeds are split's own.
-        split: train and test have different seeds.
-        max_steps: replaces the environment's own limit.
-        picture: show the text rendering with each observation, where there is one.
-    """
-
-    id: str = "FrozenLake-v1"
-    kwargs: dict[str, Any] = Field(default_factory=dict)
-    actions: tuple[str, ...] = ()
-    task: str | None = None
-    count: int = Field(1000, ge=1, le=HELD_OUT)
-    split: Literal["train", "test"] = "train"
-    max_steps: int | None = Field(None, ge=1)
-    picture: bool = True
-
-
-def make(config: Config) -> "GymnasiumText":
-    """An instance."""
-    return GymnasiumText(config)
-
-
-def tasks(config: Config) -> Sequence[Task]:
-    """One task a seed; ValueError if the environment cannot be made or put in words."""
-    _examine(config.model_dump_json())
-    first = HELD_OUT if config.split == "test" else 0
-    return [
-        Task(key=f"{config.id}/{seed}", env="gymnasium_text", seed=seed) for seed in range(first, first + config.count)
-    ]
-
-
-def kind(task: Task) -> str:
-    """The environment's id."""
-    return task.key.rpartition("/")[0]
-
-
-def benchmark(config: Config) -> str:
-    """The name results are reported under."""
-    return f"gymnasium {config.id}"
-
-
-@functools.lru_cache(maxsize=64)
-def _examine(options: str) -> None:
-    env = GymnasiumText(Config.model_validate_json(options))
-    env.close()
 
 
 def _open(config: Config) -> Any:

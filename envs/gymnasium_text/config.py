@@ -1,0 +1,31 @@
+"""The options of a Gymnasium environment in words."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+HELD_OUT = 1 << 30  # first seed of the test split
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """Which environment.
+
+    Attributes:
+        id: of gymnasium.make.
+        kwargs: its options, such as env.kwargs.is_slippery=false.
+        actions: names of the actions of a Discrete space, in order; empty: the environment's own, else numbers.
+        task: the instruction; None is the beginning of the environment's documentation.
+        count: tasks of a split; their seeds are split's own.
+        split: train and test have different seeds.
+        max_steps: replaces the environment's own limit.
+        picture: show the text rendering with each observation, where there is one.
+    """
+
+    id: str = "FrozenLake-v1"
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    actions: tuple[str, ...] = ()
+    task: str | None = None
+    count: int = Field(1000, ge=1, le=HELD_OUT)
+    split: Literal["train", "test"] = "train"
+    max_steps: int | None = Field(None, ge=1)
+    picture: bool = True

@@ -1,0 +1,115 @@
+"""Ten iterations of a toy run against stored values: a change of the code that should change no result changes none.
+
+`metrics.json` holds every metric of every line, at the 9 significant digits of metrics.jsonl; `weights.safetensors`
+holds the weights after the last iteration. Both come from commit fd4195a, the last one before the core's files were
+moved into packages (AMD EPYC, Python 3.11, torch 2.13.0, transformers 5.23.0). After a change that is meant to change
+results, make them again and give the reason in the commit:
+
+    python tests/golden/test_toy_run.py --write
+
+With PYTHONPATH=TREE the values are those of another tree.
+"""
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+GOLDEN = Path(__file__).parent
+RECIPE, METRICS, WEIGHTS = GOLDEN / "toy.toml", GOLDEN / "metrics.json", GOLDEN / "weights.safetensors"
+LAST = "checkpoints/000010/policy/model.safetensors"
+TOLERANCE = 1e-5  # absolute, of a weight; relative, of a metric
+NEAR_ZERO = 1e-6  # absolute, of a metric: approx_kl is rounding error in an iteration of one optimiser step
+MISMATCH = 1e-5  # absolute, of mismatch_max and mismatch_mean, which are rounding error in every iteration
+
+
+def train_toy(folder: Path, *overrides: str, resume: bool = False) -> Path:
+    """The folder of the toy run, trained under `folder`."""
+    from agentrl.run import Progress, Settings, train
+
+    settings = Settings.load(RECIPE, [f"run.folder={folder}", *overrides])
+    train(settings, resume=resume, progress=Progress(quiet=True))
+    return settings.folder
+
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(path, value) of every number, text and truth value inside tables and lists."""
+    if isinstance(value, Mapping | list):
+        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from leaves(inner, f"{path}/{key}")
+    else:
+        yield path, value
+
+
+def agrees(path: str, value: Any, stored: Any) -> bool:
+    """Counts, texts and truth values are equal; measured numbers are equal but for rounding."""
+    if not isinstance(stored, float):
+        return bool(value == stored)
+    near_zero = MISMATCH if "/mismatch_" in path else NEAR_ZERO
+    return math.isclose(value, stored, rel_tol=TOLERANCE, abs_tol=near_zero)
+
+
+def check_same_bytes(run: Path, other: Path) -> None:
+    """Graphs and final weights are equal byte for byte."""
+    graphs = sorted(path.name for path in (run / "graphs").iterdir())
+    assert graphs == sorted(path.name for path in (other / "graphs").iterdir())
+    for name in [*(f"graphs/{graph}" for graph in graphs), LAST]:
+        assert (run / name).read_bytes() == (other / name).read_bytes(), name
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one toy run."""
+    return train_toy(tmp_path_factory.mktemp("toy"))
+
+
+def test_ten_iterations_give_the_stored_metrics_and_weights_and_repeat_byte_for_byte(toy, tmp_path):
+    stored = dict(leaves(json.loads(METRICS.read_text())))
+    metrics = dict(leaves(rows(toy)))
+    assert metrics.keys() == stored.keys()
+    assert {p: (metrics[p], stored[p]) for p in stored if not agrees(p, metrics[p], stored[p])} == {}
+    weights, stored_weights = load_file(toy / LAST), load_file(WEIGHTS)
+    assert weights.keys() == stored_weights.keys()
+    for name, tensor in stored_weights.items():
+        np.testing.assert_allclose(weights[name], tensor, rtol=0, atol=TOLERANCE, err_msg=name)
+    again = train_toy(tmp_path)
+    assert (toy / "metrics.jsonl").read_bytes() == (again / "metrics.jsonl").read_bytes()
+    check_same_bytes(toy, again)
+
+
+def test_five_iterations_and_five_more_are_ten(toy, tmp_path):
+    train_toy(tmp_path, "run.iterations=5")
+    run = train_toy(tmp_path, resume=True)
+    at_five = {"name": "end"}  # the evaluation after iteration 5 was the last one of the shorter run
+    expected = [row | at_five if row.get("name") == "iteration 5" else row for row in rows(toy)]
+    assert rows(run) == expected
+    check_same_bytes(toy, run)
+
+
+def write() -> None:
+    """Store the values of the agentrl that Python finds."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "agentrl", "train", str(RECIPE), f"run.folder={folder}"]
+        subprocess.run(command, check=True)
+        run = Path(folder) / "toy"
+        METRICS.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows(run)) + "\n]\n")
+        shutil.copyfile(run / LAST, WEIGHTS)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("usage: python tests/golden/test_toy_run.py --write")
+    write()
