@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentrl.engines.hf import HfEngine
     from agentrl.engines.openai import from_word
-    from agentrl.engines.policy import Policy, Wordless
+    from agentrl.engines.policy import Policy, Sessions, Wordless
     from agentrl.engines.sampling import Sampling, stopping
     from agentrl.engines.support import base_config
 
@@ -14,6 +14,7 @@ __all__ = [
     "HfEngine",
     "Policy",
     "Sampling",
+    "Sessions",
     "Wordless",
     "base_config",
     "from_word",
@@ -24,6 +25,7 @@ _HOME = {
     "HfEngine": "agentrl.engines.hf",
     "Policy": "agentrl.engines.policy",
     "Sampling": "agentrl.engines.sampling",
+    "Sessions": "agentrl.engines.policy",
     "Wordless": "agentrl.engines.policy",
     "base_config": "agentrl.engines.support",
     "from_word": "agentrl.engines.openai",

@@ -10,6 +10,7 @@ from agentrl.chat import Chat, Tries
 from agentrl.engines import Wordless
 from agentrl.env import Handle, Prompt, continues
 from agentrl.files import read_text
+from agentrl.rollout.actor import Actor
 from agentrl.tool import random_action
 from agentrl.types import Generation, Request
 
@@ -63,7 +64,7 @@ class Random(Wordless):
         raise ValueError("policy random needs an environment that lists its admissible actions, or tools")
 
 
-class ExpertActor(Wordless):
+class ExpertActor(Actor):
     """The environment's expert, playing through the same rollout as a model; with a chat its answers are
     tokens too.
 
