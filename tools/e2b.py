@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from agentrl.text import shorten
 from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, describe_code, without_infra_error
 
 BACKEND = "e2b"
@@ -115,8 +116,7 @@ def converted(execution: Any, limit: int) -> CodeResult:
 
 
 def _text(value: object, limit: int) -> str:
-    text = str(value).encode("utf-8", "replace").decode()
-    return text if len(text) <= limit else f"{text[:limit]}\n[{len(text) - limit} more characters cut off]"
+    return shorten(str(value).encode("utf-8", "replace").decode(), limit, "stream")
 
 
 def _bytes(value: object, form: str) -> bytes:
