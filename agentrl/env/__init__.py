@@ -4,8 +4,9 @@ from agentrl.env import hooks, panels
 from agentrl.env.checked import checked_observation, checked_result
 from agentrl.env.hooks import ENDLESS
 from agentrl.env.limits import Limits
+from agentrl.env.players import random_share
 from agentrl.env.pool import Handle, Pool, Slot
-from agentrl.env.prompt import Parsed, Past, Plain, Prompt, Shown, continues, stops
+from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, continues, stops
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
 from agentrl.env.threads import ThreadPool
 from agentrl.env.time_limit import deadline
@@ -13,6 +14,7 @@ from agentrl.types import Errand, Message, Observation, Reply, Status, StepResul
 
 __all__ = [
     "ENDLESS",
+    "Bare",
     "Delegates",
     "Env",
     "Errand",
@@ -44,5 +46,6 @@ __all__ = [
     "deadline",
     "hooks",
     "panels",
+    "random_share",
     "stops",
 ]
