@@ -1,7 +1,9 @@
 """Files that users name, and writing a file whole or not at all."""
 
+import json
 import os
 import tomllib
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,37 @@ def read_text(path: Path, what: str) -> str:
         return path.read_text("utf-8-sig")  # some editors put a mark before the text
     except UnicodeDecodeError:
         raise ValueError(f"the {what} {path} is not UTF-8 text") from None
+
+
+def read_json(path: Path, what: str) -> Any:
+    """The value of a JSON file that a user names; ValueError with one sentence if it is missing or not JSON."""
+    text = read_text(path, what)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+
+
+def read_jsonl(path: Path, what: str) -> Iterator[tuple[int, Any]]:
+    """Line numbers, from 1, and values of a file of JSON lines that a user names; blank lines are skipped.
+
+    Only "\\n" ends a line: a JSON string may hold U+2028 and U+0085, at which `str.splitlines` would cut it.
+
+    Raises:
+        ValueError: the file is missing, or a line is not JSON; the sentence names the line and the file.
+    """
+    if not path.is_file():
+        raise ValueError(f"no such {what}: {path}")
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                if not text.strip():
+                    continue
+                value = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"line {number} of {path} is not JSON: {error}") from None
+            yield number, value
 
 
 def write_atomically(path: Path, data: bytes) -> None:

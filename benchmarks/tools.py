@@ -22,7 +22,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 
 from agentrl.chat import Chat, build_word_tokenizer
 from agentrl.config import resolve
-from agentrl.engines import HfEngine, Sampling
+from agentrl.engines import HfEngine, Sampling, Wordless
 from agentrl.env import Limits, ThreadPool
 from agentrl.rollout import ContextPolicy, EpisodeRecord, Player, PolicyActor, play
 from agentrl.tool_env import environment
@@ -56,13 +56,19 @@ class Slow:
 HOOKS = environment(Slow, show_tools=False, module=__name__)
 
 
-class Directed:
+class Directed(Wordless):
     """The engine's tokens, with the words of a script: three calls, then an answer."""
 
     name = "directed"
 
     def __init__(self, engine: HfEngine) -> None:
-        self.engine, self.open, self.release = engine, engine.open, engine.release
+        self.engine = engine
+
+    def open(self, session: int) -> None:
+        self.engine.open(session)
+
+    def release(self, session: int) -> None:
+        self.engine.release(session)
 
     async def generate(self, request: Request) -> Generation:
         turn = request.noise_key[-1]

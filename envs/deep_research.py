@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.env import Env, Move, Parsed, Past
+from agentrl.env import Env, Move, Parsed, Past, random_share
 from agentrl.envs.search_qa import scores
 from agentrl.envs.search_qa.encyclopaedia import RELATIONS, world
 from agentrl.envs.search_qa.env import names_in
@@ -306,17 +306,8 @@ def prompt(config: Config) -> Tags:
 
 def expert(env: Env, name: str, seed: int) -> Planner:
     """`expert`, `careless:P` (any listed action with probability P; 0.3 if left out) or `random`."""
-    base, colon, given = name.partition(":")
     assert isinstance(env, DeepResearch)
-    if base not in EXPERTS or (colon and base != "careless"):
-        raise ValueError(f"unknown deep_research player {name!r}: use one of {', '.join(EXPERTS)}")
-    try:
-        slips = float(given) if colon else {"expert": 0.0, "careless": 0.3, "random": 1.0}[base]
-    except ValueError:
-        slips = -1.0
-    if not 0 <= slips <= 1:
-        raise ValueError(f"{name!r} is no player: write careless:0.3, with a probability from 0 to 1")
-    return Planner(env, seed, slips)
+    return Planner(env, seed, random_share(name, "deep_research", EXPERTS))
 
 
 def kind(task: Task) -> str:

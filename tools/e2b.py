@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from agentrl.text import shorten
 from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, describe_code, without_infra_error
 
 BACKEND = "e2b"
@@ -115,8 +116,7 @@ def converted(execution: Any, limit: int) -> CodeResult:
 
 
 def _text(value: object, limit: int) -> str:
-    text = str(value).encode("utf-8", "replace").decode()
-    return text if len(text) <= limit else f"{text[:limit]}\n[{len(text) - limit} more characters cut off]"
+    return shorten(str(value).encode("utf-8", "replace").decode(), limit, "stream")
 
 
 def _bytes(value: object, form: str) -> bytes:
@@ -161,8 +161,8 @@ def _fetched(printed: str) -> dict[str, bytes]:
         return {}
 
 
-class E2BSession:
-    """A `CodeSession` in the cloud."""
+class _Session:
+    """What both kinds of sessions are made of: settings, files, and the sandbox once there is one."""
 
     backend = BACKEND
 
@@ -173,6 +173,17 @@ class E2BSession:
         self._library, self._options = _library(), _options(config)
         self._config, self._stateful, self._files = config, stateful, dict(files or {})
         self._sandbox: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has a sandbox of its own, and reads the key from its own environment."""
+        return {"config": self._config, "stateful": self._stateful, "files": self._files}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        _Session.__init__(self, state["config"], stateful=state["stateful"], files=state["files"])
+
+
+class E2BSession(_Session):
+    """A `CodeSession` in the cloud."""
 
     def run(
         self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
@@ -209,26 +220,9 @@ class E2BSession:
             with suppress(Exception):  # it ends with its lifetime anyway
                 sandbox.kill()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy has a sandbox of its own, and reads the key from its own environment."""
-        return {"config": self._config, "stateful": self._stateful, "files": self._files}
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        E2BSession.__init__(self, state["config"], stateful=state["stateful"], files=state["files"])
-
-
-class AsyncE2BSession:
+class AsyncE2BSession(_Session):
     """The same for `asyncio`: `run` and `close` are awaited."""
-
-    backend = BACKEND
-
-    def __init__(
-        self, config: Config, *, stateful: bool = True, files: Mapping[str, str | bytes] | None = None
-    ) -> None:
-        """See E2BSession."""
-        self._library, self._options = _library(), _options(config)
-        self._config, self._stateful, self._files = config, stateful, dict(files or {})
-        self._sandbox: Any = None
 
     async def run(
         self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()

@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from agentrl.text import shorten
 from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, describe_code, without_infra_error
 
 BACKEND = "sandbox_fusion"
@@ -133,7 +134,7 @@ class FusionSession:
 def _text(value: object, limit: int) -> str:
     """A stream without what replayed cells wrote."""
     text = str(value or "").rpartition(f"{MARK}\n")[2].encode("utf-8", "replace").decode()
-    return text if len(text) <= limit else f"{text[:limit]}\n[{len(text) - limit} more characters cut off]"
+    return shorten(text, limit, "stream")
 
 
 def _error(stderr: str) -> tuple[str, str, str, str]:

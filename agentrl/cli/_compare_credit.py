@@ -4,6 +4,8 @@ not."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agentrl.text import shorten
+
 
 def table(pairs: Sequence[Mapping[str, Any]]) -> str:
     """The comparison for the eye."""
@@ -15,14 +17,12 @@ def table(pairs: Sequence[Mapping[str, Any]]) -> str:
         a, b = pair["methods"]
         lines.append(f"\nmost apart, {a} and {b}:")
         for step in pair["most_apart"]:
-            text = short(step.get("observation") or step.get("state", ""))
-            act = short(step.get("action") or step.get("answer", ""))
+            text = _one_line(step.get("observation") or step.get("state", ""))
+            act = _one_line(step.get("action") or step.get("answer", ""))
             place = f"{step.get('episode', '?')} turn {step['turn']}"
             lines.append(f"  {step[a]:+9.4f} {step[b]:+9.4f}  {place}: {text} -> {act}")
     return "\n".join(lines)
 
 
-def short(text: str, size: int = 60) -> str:
-    """One line of a text."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= size else flat[: size - 3] + "..."
+def _one_line(text: str) -> str:
+    return shorten(" ".join(text.split()), 60)

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from agentrl.engines.entry import EngineFile, EngineOptions, Serving
     from agentrl.engines.hf_engine import HfEngine
     from agentrl.engines.openai import from_word
-    from agentrl.engines.policy import Policy, Wordless
+    from agentrl.engines.policy import Policy, Sessions, Wordless
     from agentrl.engines.sampling import Sampling, stopping
     from agentrl.engines.support import base_config
 
@@ -18,6 +18,7 @@ __all__ = [
     "Policy",
     "Sampling",
     "Serving",
+    "Sessions",
     "Wordless",
     "base_config",
     "from_word",
@@ -31,6 +32,7 @@ _HOME = {
     "Policy": "agentrl.engines.policy",
     "Sampling": "agentrl.engines.sampling",
     "Serving": "agentrl.engines.entry",
+    "Sessions": "agentrl.engines.policy",
     "Wordless": "agentrl.engines.policy",
     "base_config": "agentrl.engines.support",
     "from_word": "agentrl.engines.openai",

@@ -14,8 +14,9 @@ from agentrl.env.hooks import (
 from agentrl.env.limits import Limits
 from agentrl.env.panels import panel_hash, panel_tasks, read_panel
 from agentrl.env.places import make_pool, pool_within
+from agentrl.env.players import random_share
 from agentrl.env.pool import Handle, Pool, Slot
-from agentrl.env.prompt import Parsed, Past, Plain, Prompt, Shown, continues, stops
+from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, continues, stops
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
 from agentrl.env.threads import ThreadPool
 from agentrl.env.time_limit import deadline
@@ -23,6 +24,7 @@ from agentrl.types import Errand, Message, Observation, Reply, Status, StepResul
 
 __all__ = [
     "ENDLESS",
+    "Bare",
     "Delegates",
     "Env",
     "EnvironmentFile",
@@ -62,6 +64,7 @@ __all__ = [
     "panel_tasks",
     "pool_within",
     "prompt_of",
+    "random_share",
     "read_panel",
     "stops",
     "tasks_of",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.env.protocol import Move
+from agentrl.text import shorten
 from agentrl.types import EnvFault, Errand, Message, Observation, Status, StepResult
 
 STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # what an environment may say of a step
@@ -35,17 +36,8 @@ def clipped(observation: Observation, chars: int | None) -> Observation:
     """The observation, its text and each message at most about `chars` characters long: head and tail kept."""
     if chars is None or max(len(observation.text), *(len(m.content) for m in observation.messages), 0) <= chars:
         return observation
-    messages = tuple(m._replace(content=clip(m.content, chars)) for m in observation.messages)
-    return replace(observation, text=clip(observation.text, chars), messages=messages)
-
-
-def clip(text: str, chars: int) -> str:
-    """The text, or its first and last characters, `chars` in all, and a mark that says what is missing."""
-    left_out = len(text) - chars
-    if left_out <= 0:
-        return text
-    head = (chars + 1) // 2
-    return f"{text[:head]}\n... [{left_out} characters left out] ...\n{text[len(text) - (chars - head) :]}"
+    messages = tuple(m._replace(content=shorten(m.content, chars, "middle")) for m in observation.messages)
+    return replace(observation, text=shorten(observation.text, chars, "middle"), messages=messages)
 
 
 def checked_result(value: object) -> StepResult:

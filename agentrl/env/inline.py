@@ -4,47 +4,21 @@ from collections.abc import Callable
 from typing import Any
 
 from agentrl.env.limits import START_S
-from agentrl.env.pool import Slot
-from agentrl.env.protocol import Env, Move, Verdict
-from agentrl.types import Action, Observation, Rewrite, StepResult, Task
+from agentrl.env.pool import Handle, Pool, Slot
+from agentrl.env.protocol import Env
 
 
-class InlineHandle:
+class InlineHandle(Handle):
     """A slot in this process."""
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
 
-    async def reset(self, task: Task) -> Observation:
-        """See Handle."""
-        return self.slot.reset(task)
-
-    async def step(self, action: Action) -> StepResult:
-        """See Handle."""
-        return self.slot.step(action)
-
-    async def act(self, expert: str, seed: int) -> Move:
-        """See Handle."""
-        return self.slot.act(expert, seed)
-
-    async def cut(self) -> Verdict | None:
-        """See Handle."""
-        return self.slot.cut()
-
-    async def write(self, expert: str, seed: int, rewrite: Rewrite) -> Move:
-        """See Handle."""
-        return self.slot.write(expert, seed, rewrite)
-
-    async def snapshot(self) -> Any:
-        """See Handle."""
-        return self.slot.snapshot()
-
-    async def restore(self, task: Task, snapshot: Any) -> Observation | None:
-        """See Handle."""
-        return self.slot.restore(task, snapshot)
+    async def call(self, method: str, *args: Any) -> Any:
+        return getattr(self.slot, method)(*args)
 
 
-class InlinePool:
+class InlinePool(Pool):
     """Instances in this process, reused between episodes."""
 
     def __init__(
@@ -60,18 +34,15 @@ class InlinePool:
         self._idle: list[InlineHandle] = []
 
     def acquire(self) -> InlineHandle:
-        """See Pool."""
         return self._idle.pop() if self._idle else InlineHandle(Slot(*self._build))
 
     def release(self, handle: InlineHandle, *, broken: bool) -> None:
-        """See Pool."""
         if broken:
             handle.slot.close()
         else:
             self._idle.append(handle)
 
     def close(self) -> None:
-        """See Pool."""
         for handle in self._idle:
             handle.slot.close()
         self._idle.clear()

@@ -4,6 +4,7 @@ Both answer through `Handle`s: one environment instance playing one episode at a
 hangs or returns something that is not an observation becomes `EnvFault`, which costs that episode only.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -21,37 +22,50 @@ from agentrl.env.protocol import Env, Judges, Move, Snapshots, Verdict
 from agentrl.env.time_limit import deadline
 from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
 
+BEGINNINGS = ("reset", "restore")  # the calls an episode begins with; they make the instance if there is none
 
-class Handle(Protocol):
+
+class Handle(ABC):
     """One environment instance. All calls may raise EnvFault; after one the handle must be discarded."""
+
+    @abstractmethod
+    async def call(self, method: str, *args: Any) -> Any:
+        """What the method of that name of the instance's `Slot` returns for these arguments."""
 
     async def reset(self, task: Task) -> Observation:
         """Start a task."""
-        ...
+        seen: Observation = await self.call("reset", task)
+        return seen
 
     async def step(self, action: Action) -> StepResult:
         """Carry out an action, or go on with what called agents brought back."""
-        ...
+        result: StepResult = await self.call("step", action)
+        return result
 
     async def act(self, expert: str, seed: int) -> Move:
         """What the named expert would do now, its own randomness seeded by `seed` and the task."""
-        ...
+        move: Move = await self.call("act", expert, seed)
+        return move
 
     async def write(self, expert: str, seed: int, rewrite: Rewrite) -> Move:
         """What the named expert would remember."""
-        ...
+        move: Move = await self.call("write", expert, seed, rewrite)
+        return move
 
     async def cut(self) -> Verdict | None:
-        """A limit ended the episode: what the environment says of it; None where it says nothing."""
-        ...
+        """What the environment says of an episode that a limit ended; None if it has no `cut`."""
+        verdict: Verdict | None = await self.call("cut")
+        return verdict
 
     async def snapshot(self) -> Any:
         """The episode's state, picklable; None where the environment has no snapshots."""
-        ...
+        return await self.call("snapshot")
 
     async def restore(self, task: Task, snapshot: Any) -> Observation | None:
-        """Go back to a snapshot that any instance took of the task; None: there, but not told what it looks like."""
-        ...
+        """Go back to a snapshot that any instance took of the task. Returns the observation there, or None if the
+        environment's `restore` returns none."""
+        seen: Observation | None = await self.call("restore", task, snapshot)
+        return seen
 
 
 class Pool(Protocol):

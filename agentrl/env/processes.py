@@ -21,9 +21,9 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal, NamedTuple
 
 from agentrl.env.limits import START_S
-from agentrl.env.pool import Slot
-from agentrl.env.protocol import Env, Move, Verdict
-from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
+from agentrl.env.pool import BEGINNINGS, Handle, Pool, Slot
+from agentrl.env.protocol import Env
+from agentrl.types import Action, EnvFault, Observation
 
 LOSSES = 10  # workers an episode may lose to its siblings during one call
 PATIENCE_S = 2.0  # for the processes of a closed pool to end by themselves
@@ -247,57 +247,29 @@ def _text(observation: Observation | None) -> str:
     return "" if observation is None else observation.text
 
 
-class WorkerHandle:
-    """One instance in a worker, with the record that rebuilds it should the worker be lost."""
+class WorkerHandle(Handle):
+    """One instance in a worker, with the record that rebuilds it should the worker be lost.
+
+    An expert that was lost with its worker starts anew from the current observation.
+    """
 
     def __init__(self, pool: "WorkerPool") -> None:
         self._pool = pool
         self.worker, self.slot = pool.place()
         self._start: tuple[str, tuple[Any, ...]] = ("reset", (None,))  # the call that this episode began with
         self._actions: list[Action] = []
-        self._texts: list[str] = []
+        self._texts: list[str] = []  # of the first observation and of that after each action
 
-    async def reset(self, task: Task) -> Observation:
-        """See Handle."""
-        observation: Observation = await self._begin("reset", (task,))
-        return observation
-
-    async def restore(self, task: Task, snapshot: Any) -> Observation | None:
-        """See Handle."""
-        observation: Observation | None = await self._begin("restore", (task, snapshot))
-        return observation
-
-    async def _begin(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        self._start, self._actions, self._texts = (method, arguments), [], []
-        observation = await self._try(method, arguments)
-        self._texts.append(_text(observation))
-        return observation
-
-    async def step(self, action: Action) -> StepResult:
-        """See Handle."""
-        result: StepResult = await self._try("step", (action,))
-        self._actions.append(action)
-        self._texts.append(result.observation.text)
-        return result
-
-    async def act(self, expert: str, seed: int) -> Move:
-        """See Handle. An expert that was lost with its worker starts anew from the current observation."""
-        move: Move = await self._try("act", (expert, seed))
-        return move
-
-    async def cut(self) -> Verdict | None:
-        """See Handle."""
-        verdict: Verdict | None = await self._try("cut", ())
-        return verdict
-
-    async def write(self, expert: str, seed: int, rewrite: Rewrite) -> Move:
-        """See Handle."""
-        move: Move = await self._try("write", (expert, seed, rewrite))
-        return move
-
-    async def snapshot(self) -> Any:
-        """See Handle."""
-        return await self._try("snapshot", ())
+    async def call(self, method: str, *args: Any) -> Any:
+        if method in BEGINNINGS:
+            self._start, self._actions, self._texts = (method, args), [], []
+        value = await self._try(method, args)
+        if method in BEGINNINGS:
+            self._texts.append(_text(value))
+        elif method == "step":
+            self._actions.append(args[0])
+            self._texts.append(value.observation.text)
+        return value
 
     def drop(self) -> None:
         """Let the worker forget this instance."""
@@ -315,7 +287,7 @@ class WorkerHandle:
                 if not lost.began:
                     raise EnvFault("the worker process ended before its first call; stderr says why") from None
                 self.worker, self.slot = self._pool.place()
-                behind = method not in ("reset", "restore")
+                behind = method not in BEGINNINGS
         raise EnvFault(f"the worker process was lost {LOSSES} times during one call")
 
     async def _replay(self) -> None:
@@ -328,7 +300,7 @@ class WorkerHandle:
             raise EnvFault("after the loss of a worker, replaying the actions gave other observations")
 
 
-class WorkerPool:
+class WorkerPool(Pool):
     """k pinned processes; see the module."""
 
     def __init__(
@@ -362,7 +334,6 @@ class WorkerPool:
         return worker, next(self._slots)
 
     def acquire(self) -> WorkerHandle:
-        """See Pool."""
         while self._idle:
             handle = self._idle.pop()
             if not handle.worker.dead:
@@ -370,7 +341,6 @@ class WorkerPool:
         return WorkerHandle(self)
 
     def release(self, handle: WorkerHandle, *, broken: bool) -> None:
-        """See Pool."""
         if not broken:
             self._idle.append(handle)
             return
@@ -378,7 +348,6 @@ class WorkerPool:
         handle.drop()
 
     def close(self) -> None:
-        """See Pool."""
         for worker in self._workers:
             worker.hang_up()
         until = time.monotonic() + PATIENCE_S

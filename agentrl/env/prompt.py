@@ -111,3 +111,15 @@ class Plain:
         """Valid unless empty."""
         action = text.strip()
         return Parsed(action, bool(action), Status.OK if action else Status.PARSE_ERROR)
+
+
+class Bare(Plain):
+    """The text of the observation alone as the user message; actions as in `Plain`."""
+
+    def first(self, observation: Observation) -> str:
+        """The text."""
+        return observation.text
+
+    def turn(self, observation: Observation) -> str:
+        """The text."""
+        return observation.text

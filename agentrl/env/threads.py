@@ -13,10 +13,10 @@ from queue import SimpleQueue
 from typing import Any
 
 from agentrl.env.limits import START_S
-from agentrl.env.pool import Slot
-from agentrl.env.protocol import Env, Move, Verdict
+from agentrl.env.pool import BEGINNINGS, Handle, Pool, Slot
+from agentrl.env.protocol import Env
 from agentrl.env.time_limit import Expired
-from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
+from agentrl.types import EnvFault
 
 MOST_GIVEN_UP = 256  # threads that may hang at a time; each holds its memory until its call returns
 
@@ -47,54 +47,20 @@ class Thread:
         self._jobs.put(job)
 
 
-class ThreadHandle:
+class ThreadHandle(Handle):
     """One instance, whose calls run in whatever thread is free."""
 
     def __init__(self, pool: "ThreadPool") -> None:
         self._pool, self.slot = pool, Slot(*pool.build)
         self.given_up = False
 
-    async def reset(self, task: Task) -> Observation:
-        """See Handle."""
-        await self._pool.run(self, self.slot.prepare, self._pool.start_s)
-        seen: Observation = await self._call(lambda: self.slot.reset(task))
-        return seen
-
-    async def step(self, action: Action) -> StepResult:
-        """See Handle."""
-        result: StepResult = await self._call(lambda: self.slot.step(action))
-        return result
-
-    async def act(self, expert: str, seed: int) -> Move:
-        """See Handle."""
-        move: Move = await self._call(lambda: self.slot.act(expert, seed))
-        return move
-
-    async def write(self, expert: str, seed: int, rewrite: Rewrite) -> Move:
-        """See Handle."""
-        move: Move = await self._call(lambda: self.slot.write(expert, seed, rewrite))
-        return move
-
-    async def cut(self) -> Verdict | None:
-        """See Handle."""
-        verdict: Verdict | None = await self._call(self.slot.cut)
-        return verdict
-
-    async def snapshot(self) -> Any:
-        """See Handle."""
-        return await self._call(self.slot.snapshot)
-
-    async def restore(self, task: Task, snapshot: Any) -> Observation | None:
-        """See Handle."""
-        await self._pool.run(self, self.slot.prepare, self._pool.start_s)
-        seen: Observation | None = await self._call(lambda: self.slot.restore(task, snapshot))
-        return seen
-
-    async def _call(self, call: Callable[[], Any]) -> Any:
-        return await self._pool.run(self, call, self._pool.timeout_s)
+    async def call(self, method: str, *args: Any) -> Any:
+        if method in BEGINNINGS:  # making the instance has a time limit of its own
+            await self._pool.run(self, self.slot.prepare, self._pool.start_s)
+        return await self._pool.run(self, lambda: getattr(self.slot, method)(*args), self._pool.timeout_s)
 
 
-class ThreadPool:
+class ThreadPool(Pool):
     """See the module. Threads are made when needed and kept."""
 
     def __init__(
@@ -159,11 +125,9 @@ class ThreadPool:
         return answer.result()
 
     def acquire(self) -> ThreadHandle:
-        """See Pool."""
         return self._idle.pop() if self._idle else ThreadHandle(self)
 
     def release(self, handle: ThreadHandle, *, broken: bool) -> None:
-        """See Pool."""
         if not broken:
             self._idle.append(handle)
         elif not handle.given_up:  # else its thread closes it, should it come back
@@ -172,7 +136,6 @@ class ThreadPool:
             thread.do(None)
 
     def close(self) -> None:
-        """See Pool."""
         self._closed = True
         for handle in self._idle:
             handle.slot.close()

@@ -13,6 +13,7 @@ from agentrl.env import Handle, Limits, Pool
 from agentrl.evaluate.evaluation import LIMITS
 from agentrl.graph import PLAYED, StepGraph, paths
 from agentrl.rollout import joined, reply_from
+from agentrl.text import shorten
 from agentrl.types import EnvFault, Errand, Reply, Status, StepResult, Task
 
 CLOSE = 1e-9  # rewards and signals this near are the same
@@ -33,8 +34,7 @@ class Difference:
 
 
 def _short(value: Any) -> str:
-    words = repr(value) if isinstance(value, str) else str(value)
-    return words if len(words) <= 100 else f"{words[:97]}..."
+    return shorten(repr(value) if isinstance(value, str) else str(value), 100)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ def read_steps(path: Path) -> StepGraph:
         ValueError: the file cannot be read, is empty, or a line is not a step; the sentence names line and field.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8").split("\n")  # strings may hold U+2028, at which splitlines would cut them
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise ValueError(f"cannot read {path}: {why}; give a file of steps, a stored graph or a run folder") from None

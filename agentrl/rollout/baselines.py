@@ -1,6 +1,5 @@
 """Policies that are not language models: scripted, random, and the environment's own experts."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,21 +8,18 @@ import numpy as np
 from agentrl.chat import Chat, Tries
 from agentrl.engines import Wordless
 from agentrl.env import Handle, Prompt, continues
-from agentrl.files import read_text
+from agentrl.files import read_json, read_text
+from agentrl.rollout.actor import Actor
 from agentrl.tool import random_action
 from agentrl.types import Generation, Request
 
 
 def read_actions(path: Path) -> list[str]:
     """One action a line, or a JSON list of strings."""
-    text = read_text(path, "actions file")
     if path.suffix != ".json":
-        lines = text.split("\n")
+        lines = read_text(path, "actions file").split("\n")
         return lines[:-1] if lines[-1] == "" else lines
-    try:
-        actions = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
+    actions = read_json(path, "actions file")
     if not isinstance(actions, list) or not all(isinstance(a, str) for a in actions):
         raise ValueError(f"{path} must be a JSON list of strings")
     return actions
@@ -63,7 +59,7 @@ class Random(Wordless):
         raise ValueError("policy random needs an environment that lists its admissible actions, or tools")
 
 
-class ExpertActor(Wordless):
+class ExpertActor(Actor):
     """The environment's expert, playing through the same rollout as a model; with a chat its answers are
     tokens too.
 

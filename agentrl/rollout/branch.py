@@ -9,6 +9,7 @@ from typing import Any
 
 from agentrl.env import Handle
 from agentrl.rollout.context import History
+from agentrl.text import shorten
 from agentrl.types import EnvFault, Observation, Task
 
 
@@ -80,9 +81,5 @@ def compare(seen: Observation, expected: Observation, how: str) -> None:
     for name in ("text", "state_key", "actions"):
         found, wanted = getattr(seen, name), getattr(expected, name)
         if found != wanted:
-            raise StateMismatch(f"the environment, {how}, shows {name} {_short(found)}, there it was {_short(wanted)}")
-
-
-def _short(value: object) -> str:
-    words = repr(value)
-    return words if len(words) <= 80 else f"{words[:77]}..."
+            shown, before = shorten(repr(found), 80), shorten(repr(wanted), 80)
+            raise StateMismatch(f"the environment, {how}, shows {name} {shown}, there it was {before}")

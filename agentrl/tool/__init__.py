@@ -14,7 +14,7 @@ from agentrl.tool.calls import (
     load_format,
     properties_of,
 )
-from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, open_runner, without_infra_error
+from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, open_runner, shared_runner, without_infra_error
 from agentrl.tool.code_text import Convention, describe_code, fenced_code, with_print
 from agentrl.tool.coroutines import run_all, settled, shared_loop
 from agentrl.tool.protocol import Tool, Toolbox, ToolError, ToolFault, ToolFile
@@ -58,6 +58,7 @@ __all__ = [
     "run_all",
     "settled",
     "shared_loop",
+    "shared_runner",
     "tool_spec",
     "tool_specs",
     "with_print",

@@ -5,6 +5,8 @@ An environment names one in its configuration and gets it through `open_runner`,
 one and a test's double are exchanged without touching the environment.
 """
 
+import functools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -110,6 +112,16 @@ def open_runner(section: Mapping[str, Any], where: str = "sandbox") -> CodeRunne
         raise ValueError(f"{where}.name = {entry.name!r} runs no code: take python_sandbox, e2b or sandbox_fusion")
     runner: CodeRunner = entry.hooks.runner(entry.config)
     return runner
+
+
+def shared_runner(section: Mapping[str, Any], where: str = "sandbox") -> CodeRunner:
+    """The sandbox a configuration names, opened once per process; see `open_runner`."""
+    return _opened(json.dumps(section, sort_keys=True), where)
+
+
+@functools.cache
+def _opened(section: str, where: str) -> CodeRunner:
+    return open_runner(json.loads(section), where)
 
 
 def without_infra_error(result: CodeResult) -> CodeResult:

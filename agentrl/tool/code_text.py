@@ -10,6 +10,7 @@
 import re
 from typing import Literal
 
+from agentrl.text import shorten
 from agentrl.tool.code import CodeResult
 
 Convention = Literal["plain", "torl", "retool"]
@@ -30,15 +31,7 @@ def describe_code(result: CodeResult, convention: Convention = "plain", limit: i
         return _torl(result)
     if convention == "retool":
         return "no stdout here" if result.timed_out else result.stdout + _errors(result) + _value(result)
-    return shorten(_plain(result), limit)
-
-
-def shorten(text: str, limit: int) -> str:
-    """The text, or its head and tail with a note on what was left out."""
-    if len(text) <= limit:
-        return text
-    head = max(1, limit // 2)
-    return f"{text[:head]}\n[... {len(text) - 2 * head} characters left out ...]\n{text[-head:]}"
+    return shorten(_plain(result), limit, "cell")
 
 
 def _plain(result: CodeResult) -> str:

@@ -1,12 +1,11 @@
 """Rows of data: a list, anything with `len` and `[i]` (a Hugging Face dataset), a JSONL, JSON or Parquet file."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, time
 from pathlib import Path
 from typing import Any
 
-from agentrl.files import read_text
+from agentrl.files import read_json, read_jsonl
 
 Row = Mapping[str, Any]
 
@@ -45,32 +44,19 @@ def _read_file(path: Path) -> Sequence[Row]:
 
 
 def _jsonl(path: Path) -> list[Row]:
-    rows = []
-    for number, line in enumerate(read_text(path, "file of rows").split("\n"), 1):
-        if line.strip():
-            rows.append(_object(line, f"line {number} of {path}"))
+    rows: list[Row] = []
+    for number, value in read_jsonl(path, "file of rows"):
+        if not isinstance(value, dict):
+            raise ValueError(f"line {number} of {path} is no JSON object")
+        rows.append(value)
     return rows
 
 
 def _json(path: Path) -> list[Row]:
-    text = read_text(path, "file of rows")
-    try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON: {error}") from None
+    values = read_json(path, "file of rows")
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
         raise ValueError(f"{path} must be a JSON list of objects")
     return values
-
-
-def _object(line: str, where: str) -> Row:
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{where} is no JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{where} is no JSON object")
-    return value
 
 
 class _Table(Sequence[Row]):

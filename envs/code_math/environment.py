@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Env, Move, Parsed, Past, Prompt
+from agentrl.env import Bare, Env, Move, Parsed, Past, Prompt
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
 from agentrl.tool import action as tool_action
@@ -40,18 +40,8 @@ class CodeMath(Listed):
         self.config = config
 
 
-class Compact:
+class Compact(Bare):
     """Few words: `run 12 * 7` and `answer 84`."""
-
-    system = ""
-
-    def first(self, observation: Observation) -> str:
-        """The question."""
-        return observation.text
-
-    def turn(self, observation: Observation) -> str:
-        """The result."""
-        return observation.text
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
         """The question and the last results."""

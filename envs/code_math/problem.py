@@ -1,6 +1,5 @@
 """A problem and the interpreter to solve it with: options, the tool, the rewards."""
 
-import functools
 import hashlib
 import json
 import re
@@ -17,7 +16,7 @@ from agentrl.tool import (
     Convention,
     describe_code,
     fenced_code,
-    open_runner,
+    shared_runner,
     with_print,
     without_infra_error,
 )
@@ -61,14 +60,9 @@ class Config(ToolConfig, frozen=True):
         return values
 
 
-@functools.cache
-def _runner(section: str) -> CodeRunner:
-    return open_runner(json.loads(section), "env.sandbox")
-
-
 def runner_of(config: Config) -> CodeRunner:
     """The sandbox of a configuration, one a process; ValueError if it has none."""
-    return _runner(json.dumps(config.sandbox, sort_keys=True))
+    return shared_runner(config.sandbox, "env.sandbox")
 
 
 class Problem:

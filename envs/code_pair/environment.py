@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Env, Move, Prompt
+from agentrl.env import Env, Move, Prompt, random_share
 from agentrl.envs import code_repair
 from agentrl.envs.code_pair.writer import PENDING, Config, Writer, hooks
 from agentrl.envs.code_repair.environment import Compact
 from agentrl.envs.code_repair.tasks import offered_edit, solvable
 from agentrl.envs.code_repair.workspace import runner_of
-from agentrl.envs.code_test.environment import EXPERTS, slips_of
+from agentrl.envs.code_test.environment import EXPERTS
 from agentrl.tool import Call
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import Listed, RowTasks
@@ -172,4 +172,4 @@ def prompt(config: Config) -> Prompt:
 def expert(env: Env, name: str, seed: int) -> Player:
     """`expert`, `careless:P` (any offered action with probability P; 0.3 if left out) or `random`."""
     assert isinstance(env, CodePair)
-    return Player(env, seed, slips_of(name, "code_pair"))
+    return Player(env, seed, random_share(name, "code_pair", EXPERTS))

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import Field
 
 from agentrl.envs import code_repair
-from agentrl.envs.code_repair.tasks import edits
-from agentrl.envs.code_repair.workspace import Workspace
+from agentrl.envs.code_repair.tasks import changes
+from agentrl.envs.code_repair.workspace import View, code_files
 from agentrl.envs.code_test.environment import ask
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import environment
@@ -26,12 +26,12 @@ class Config(code_repair.Config, frozen=True):
     asks: int = Field(3, ge=0)
 
 
-class Writer:
+class Writer(View):
     """A repository whose tests fail. Repair it with the help of a tester; hidden checks decide."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._work = Workspace(code_repair.Config(**{**config.model_dump(exclude={"asks"}), "prompt": "chat"}))
+        super().__init__(code_repair.Config(**{**config.model_dump(exclude={"asks"}), "prompt": "chat"}))
         self._files: dict[str, str] = {}
         self._hidden: dict[str, Any] = {}
         self._asking, self._heard = False, tuple[str, ...]()
@@ -41,20 +41,7 @@ class Writer:
         """Lay out the files."""
         self._work.reset(statement, files, hidden)
         self._files, self._hidden = dict(files), hidden
-        shown = [f"{path}\n{files[path]}" for path in sorted(files) if not path.startswith("test_")]
-        return "\n".join(shown) if self._config.prompt == "compact" else f"{statement}\n{ROLE}"
-
-    def list_files(self) -> str:
-        """List the files of the repository."""
-        return self._work.list_files()
-
-    def read_file(self, path: str) -> str:
-        """Read a file.
-
-        Args:
-            path: the file, as list_files names it.
-        """
-        return self._work.read_file(path)
+        return "\n".join(code_files(files)) if self._config.prompt == "compact" else f"{statement}\n{ROLE}"
 
     def write_file(self, path: str, content: str) -> str:
         """Write a whole file, new or not.
@@ -116,12 +103,9 @@ class Writer:
 
     def _choices(self) -> list[str]:
         """The compact form's actions: the tester, to hand in, and every single change of an expression."""
-        now = self._now()
         found = [tool_action.call("ask_tester")] if len(self._heard) < self._config.asks else []
         found.append(tool_action.call("submit"))
-        for path in sorted(path for path in now if path.endswith(".py") and not path.startswith("test_")):
-            found += [tool_action.call("replace", path=path, old=old, new=new) for old, new in edits(path, now[path])]
-        return found
+        return found + changes(self._now())
 
 
 hooks = environment(

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Env, Move, Parsed, Past, Prompt
-from agentrl.envs.code_repair.tasks import edits, offered_edit
+from agentrl.env import Bare, Env, Move, Parsed, Past, Prompt
+from agentrl.envs.code_repair.tasks import changes, offered_edit
 from agentrl.envs.code_repair.workspace import Config, Workspace, runner_of
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import Listed, environment
@@ -48,23 +48,11 @@ class CodeRepair(Listed):
 def choices(files: Mapping[str, str]) -> list[str]:
     """What the compact form offers: every single change of an expression, the tests, and to hand in."""
     found = [tool_action.call("submit"), tool_action.call("run_tests")]
-    for path in sorted(path for path in files if path.endswith(".py") and not path.startswith("test_")):
-        found += [tool_action.call("replace", path=path, old=old, new=new) for old, new in edits(path, files[path])]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(found + changes(files)))
 
 
-class Compact:
+class Compact(Bare):
     """Few words: a change is told as the lines it makes."""
-
-    system = ""
-
-    def first(self, observation: Observation) -> str:
-        """Files and test results."""
-        return observation.text
-
-    def turn(self, observation: Observation) -> str:
-        """What the call brought."""
-        return observation.text
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
         """The files, the last turns and what is seen now."""

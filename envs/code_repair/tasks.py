@@ -12,6 +12,7 @@ from agentrl.envs.code_repair.mutate import Mutation, apply, mutations
 from agentrl.envs.code_repair.programs import Program, programs
 from agentrl.envs.code_repair.verify import verified
 from agentrl.envs.code_repair.workspace import Config, runner_of, unique_edit
+from agentrl.tool import action as tool_action
 from agentrl.tool_env import RowTasks, read_rows, share_of_key
 from agentrl.types import Task
 
@@ -180,6 +181,14 @@ def edits(path: str, source: str) -> Iterator[tuple[str, str]]:
     """Every single change of a file that might undo a mistake, as the pieces of `replace`."""
     for mistake in mutations(source):
         yield unique_edit(source, mistake.start, mistake.end, mistake.text)
+
+
+def changes(files: Mapping[str, str]) -> list[str]:
+    """The calls of `replace` that make each of the `edits` of the files that are no tests."""
+    found: list[str] = []
+    for path in sorted(path for path in files if path.endswith(".py") and not path.startswith("test_")):
+        found += [tool_action.call("replace", path=path, old=old, new=new) for old, new in edits(path, files[path])]
+    return found
 
 
 def solvable(task: Task) -> bool:

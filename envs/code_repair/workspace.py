@@ -1,7 +1,6 @@
 """The workspace of an episode and the tools on it. Files live here as text, so no path can lead out of them; code runs
 in a sandbox that gets a copy."""
 
-import functools
 import hashlib
 import json
 import re
@@ -12,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from agentrl.envs.code_repair import judge
-from agentrl.tool import CodeRunner, describe_code, open_runner
+from agentrl.tool import CodeRunner, describe_code, shared_runner
 from agentrl.tool_env import ToolConfig
 
 FILE_LIMIT = 100_000  # characters
@@ -41,12 +40,12 @@ class Config(ToolConfig, frozen=True):
 
 def runner_of(config: Config) -> CodeRunner:
     """The sandbox of a configuration, one a process; ValueError if it has none."""
-    return _runner(json.dumps(config.sandbox, sort_keys=True))
+    return shared_runner(config.sandbox, "env.sandbox")
 
 
-@functools.cache
-def _runner(section: str) -> CodeRunner:
-    return open_runner(json.loads(section), "env.sandbox")
+def code_files(files: Mapping[str, str]) -> list[str]:
+    """Each file that is no test: its path, then its text."""
+    return [f"{path}\n{files[path]}" for path in sorted(files) if not path.startswith("test_")]
 
 
 class Workspace:
@@ -71,8 +70,7 @@ class Workspace:
         self._files, self._hidden, self._verdict, self.done = dict(files), hidden, None, False
         if self._config.prompt == "chat":
             return statement
-        shown = [f"{path}\n{self._files[path]}" for path in sorted(self._files) if not path.startswith("test_")]
-        return "\n".join([*shown, self.run_tests()])
+        return "\n".join([*code_files(self._files), self.run_tests()])
 
     def list_files(self) -> str:
         """List the files of the repository."""
@@ -165,6 +163,25 @@ class Workspace:
         if clean not in self._files:
             raise ValueError(f"there is no file {path!r:.80}: the files are {', '.join(sorted(self._files))}")
         return clean
+
+
+class View:
+    """A workspace of which an agent may list and read the files; a subclass adds what else the agent may do."""
+
+    def __init__(self, config: Config) -> None:
+        self._work = Workspace(config)
+
+    def list_files(self) -> str:
+        """List the files of the repository."""
+        return self._work.list_files()
+
+    def read_file(self, path: str) -> str:
+        """Read a file.
+
+        Args:
+            path: the file, as list_files names it.
+        """
+        return self._work.read_file(path)
 
 
 def unique_edit(source: str, start: int, end: int, text: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Env, Move, Prompt
+from agentrl.env import Env, Move, Prompt, random_share
 from agentrl.envs import code_repair
 from agentrl.envs.code_repair.environment import Compact as Words
 from agentrl.envs.code_repair.workspace import runner_of
@@ -109,25 +109,7 @@ class Player:
         return Move(tool_action.call("report", passes=True))
 
 
-def slips_of(name: str, env: str) -> float:
-    """The share of random actions of a player called expert, careless, careless:P or random.
-
-    Raises:
-        ValueError: there is no such player.
-    """
-    base, colon, given = name.partition(":")
-    if base not in EXPERTS or (colon and base != "careless"):
-        raise ValueError(f"unknown {env} player {name!r}: use one of {', '.join(EXPERTS)}")
-    try:
-        slips = float(given) if colon else {"expert": 0.0, "careless": 0.3, "random": 1.0}[base]
-    except ValueError:
-        slips = -1.0
-    if not 0 <= slips <= 1:
-        raise ValueError(f"{name!r} is no player: write careless:0.3, with a probability from 0 to 1")
-    return slips
-
-
 def expert(env: Env, name: str, seed: int) -> Player:
     """`expert`, `careless:P` (any offered action with probability P; 0.3 if left out) or `random`."""
     assert isinstance(env, CodeTest)
-    return Player(env, seed, slips_of(name, "code_test"))
+    return Player(env, seed, random_share(name, "code_test", EXPERTS))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agentrl.envs import code_repair
-from agentrl.envs.code_repair.workspace import Workspace
+from agentrl.envs.code_repair.workspace import View, code_files
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import environment
 
@@ -15,11 +15,11 @@ class Config(code_repair.Config, frozen=True):
     count. With the compact prompt no tests are written: the given ones are run, and a report is chosen."""
 
 
-class Tester:
+class Tester(View):
     """A repository that may be read, and tests that may be written and run."""
 
     def __init__(self, config: Config) -> None:
-        self._work = Workspace(config.model_copy(update={"prompt": "chat"}))
+        super().__init__(config.model_copy(update={"prompt": "chat"}))
         self._compact = config.prompt == "compact"
         self._seen: tuple[str, ...] = ()  # what the last run of the tests said, line by line
         self._right = 0.0
@@ -28,20 +28,7 @@ class Tester:
     def reset(self, statement: str, files: dict[str, str], hidden: dict[str, Any]) -> str:
         """Lay out the files."""
         self._work.reset(statement, files, hidden)
-        shown = [f"{path}\n{files[path]}" for path in sorted(files) if not path.startswith("test_")]
-        return "\n".join(shown) if self._compact else statement
-
-    def list_files(self) -> str:
-        """List the files of the repository."""
-        return self._work.list_files()
-
-    def read_file(self, path: str) -> str:
-        """Read a file.
-
-        Args:
-            path: the file, as list_files names it.
-        """
-        return self._work.read_file(path)
+        return "\n".join(code_files(files)) if self._compact else statement
 
     def write_test(self, path: str, content: str) -> str:
         """Write a whole file of tests, new or not.

@@ -5,12 +5,13 @@ A row has a question, in `question` or `env_kwargs.question`; its golden answers
 or a list of messages, which is used as it is. Answers may be a list, a text or an array.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from agentrl.files import read_jsonl
 
 ANSWERS = ("golden_answers", "answers", "answer", "reward_model.ground_truth.target", "reward_model.ground_truth",
            "env_kwargs.ground_truth.target", "env_kwargs.ground_truth")  # fmt: skip
@@ -66,17 +67,10 @@ def _rows(file: Path, size: int, changed: int) -> tuple[Row, ...]:
 
 
 def _jsonl(file: Path) -> Iterator[Mapping[str, Any]]:
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                told = json.loads(line)
-            except ValueError as error:
-                raise ValueError(f"line {number} of {file} is not JSON: {error}") from None
-            if not isinstance(told, dict):
-                raise ValueError(f"line {number} of {file} is no JSON object with question and golden_answers")
-            yield told
+    for number, told in read_jsonl(file, "file of questions"):
+        if not isinstance(told, dict):
+            raise ValueError(f"line {number} of {file} is no JSON object with question and golden_answers")
+        yield told
 
 
 def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:

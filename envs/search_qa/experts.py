@@ -10,13 +10,12 @@ random: each listed action as likely.
 
 import random
 
-from agentrl.env import Env, Expert, Move
+from agentrl.env import Env, Expert, Move, random_share
 from agentrl.envs.search_qa.env import SearchQA
 from agentrl.envs.search_qa.questions import also_known, read, understand
 from agentrl.types import Observation, Task
 
 EXPERTS = ("expert", "careless", "oracle", "random")
-CARELESS = 0.3
 
 
 def make_expert(env: Env, name: str, seed: int) -> Expert:
@@ -25,21 +24,11 @@ def make_expert(env: Env, name: str, seed: int) -> Expert:
     Raises:
         ValueError: no such player, a probability that is none, or an environment without a world.
     """
-    base, colon, given = name.partition(":")
-    if base not in EXPERTS or (colon and base != "careless"):
-        raise ValueError(f"unknown search_qa player {name!r}: use one of {', '.join(EXPERTS)}")
+    share = random_share(name, "search_qa", EXPERTS)
     assert isinstance(env, SearchQA)
     if not env.config.level:
         raise ValueError(f"{name} plays the embedded world only: unset data, or evaluate a model")
-    if base == "oracle":
-        return Oracle()
-    try:
-        share = float(given) if colon else CARELESS
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise ValueError(f"{name!r} is no player: write careless:0.3, with a probability from 0 to 1")
-    return Reader(env, seed, {"expert": 0.0, "careless": share, "random": 1.0}[base])
+    return Oracle() if name == "oracle" else Reader(env, seed, share)
 
 
 def _search(query: str) -> str:

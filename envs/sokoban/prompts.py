@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentrl.env import Parsed, Past
+from agentrl.env import Bare, Parsed, Past
 from agentrl.envs.sokoban.rules import ACTIONS, LEGEND, MOVES
 from agentrl.types import Observation, Status
 
@@ -78,26 +78,12 @@ class VerlAgent:
         return [word for word in map(str.strip, words) if word in ACTIONS][: self.moves_per_turn]
 
 
-class Compact:
+class Compact(Bare):
     """The bare grid, and the bare move as answer."""
-
-    system = ""
-
-    def first(self, observation: Observation) -> str:
-        """The grid."""
-        return observation.text
-
-    def turn(self, observation: Observation) -> str:
-        """The grid."""
-        return observation.text
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
         """The last moves on one line, then the grid."""
         return "\n".join([*([" ".join(turn.action for turn in past)] if past else []), observation.text])
-
-    def answer(self, action: str) -> str:
-        """The move itself."""
-        return action
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Valid if it is a move, or several with commas between them."""

@@ -1,7 +1,6 @@
 """The command line: `agentrl play webshop ...` and `agentrl envs webshop search|reward|prepare ...`."""
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,8 @@ from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.market import open_catalogue, open_market
 from agentrl.envs.webshop.reward import Bought, Unscorable, Wanted, score
 from agentrl.envs.webshop.session import Session
+from agentrl.files import read_json
+from agentrl.rollout import read_actions
 
 
 def configure(given: Mapping[str, Any], pairs: Iterable[str]) -> Config:
@@ -34,24 +35,6 @@ def configure(given: Mapping[str, Any], pairs: Iterable[str]) -> Config:
         first = error.errors()[0] if hasattr(error, "errors") else {"loc": (), "msg": str(error)}
         where = ".".join(map(str, first["loc"]))
         raise ValueError(f"option {where}={values.get(where)!r}: {first['msg']}") from None
-
-
-def read_actions(path: Path) -> list[str]:
-    """One action a line, as written, or a JSON list of strings."""
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise ValueError(f"cannot read the actions file {path}: {error.strerror}") from None
-    if path.suffix != ".json":
-        lines = re.split(r"\r?\n", text)  # not splitlines, which would cut an action at other separators
-        return lines if lines[-1] else lines[:-1]
-    try:
-        actions = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    if not isinstance(actions, list) or not all(isinstance(a, str) for a in actions):
-        raise ValueError(f"{path} must hold a JSON list of action strings")
-    return actions
 
 
 def play(argv: Sequence[str]) -> int:
@@ -142,12 +125,7 @@ def reward(argv: Sequence[str]) -> int:
     parser.add_argument("--cases", type=Path, required=True, help="JSON list: product, goal, price, options each")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     given = parser.parse_args(list(argv))
-    try:
-        cases = json.loads(given.cases.read_text("utf-8"))
-    except OSError as error:
-        raise ValueError(f"cannot read the cases file {given.cases}: {error.strerror}") from None
-    except ValueError as error:
-        raise ValueError(f"{given.cases} is not JSON: {error}") from None
+    cases = read_json(given.cases, "cases file")
     if not isinstance(cases, list):
         raise ValueError(f"{given.cases} must hold a JSON list of objects")
     for number, case in enumerate(cases):

@@ -4,12 +4,13 @@ Only the score of buying another product than the goal's depends on the tagger. 
 """
 
 import importlib.util
-import json
 import re
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
+
+from agentrl.files import read_json
 
 MODEL = "en_core_web_sm"
 BUILT_IN = "built-in word list 1, not spaCy"
@@ -110,12 +111,7 @@ def default_name() -> str:
 
 def from_file(path: Path) -> Extractor:
     """Nouns from a JSON object, title -> list."""
-    try:
-        lists: dict[str, list[str]] = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"no such file of nouns: {path}") from None
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
+    lists: dict[str, list[str]] = read_json(path, "file of nouns")
     if not isinstance(lists, dict):
         raise ValueError(f"{path} must hold a JSON object, title -> list of nouns")
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from agentrl.cli import main
-from agentrl.model import ModelConfig, NewModel, load_model, save_model
+from agentrl.model import save_model
+from tests.toys.runs import tiny_model
 
 SUMS, WALK = "tests.toys.sums", "tests.toys.walk"
 
@@ -16,8 +17,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A script that calls a tool for ever, and a model from scratch that babbles."""
     folder: Path = tmp_path_factory.mktemp("policies")
     (folder / "calls.txt").write_text("add(1, 2)\n")
-    new = NewModel(layers=1, hidden=16, heads=2, kv_heads=1, intermediate=16, max_positions=512)
-    save_model(load_model(ModelConfig(new=new), 0, texts=["left right you are here"]), folder / "model")
+    save_model(tiny_model(["left right you are here"]), folder / "model")
     return {"script": f"scripted:{folder / 'calls.txt'}", "model": str(folder / "model")}
 
 

@@ -1,13 +1,13 @@
 """Parts per token of a credit method: their own field, put back on the graph's tokens, printed as lists per step."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from agentrl.cli.credit import json_lines
-from agentrl.credit import Credit, Options, assign, require
+from agentrl.config import Entry
+from agentrl.credit import Credit, CreditMethod, Options, assign, require
 from agentrl.graph import PROBE
 from tests.graph.graphs import Row, build
 
@@ -16,8 +16,8 @@ class Config(Options, frozen=True):
     """No options."""
 
 
-def method(credit, **said):
-    return SimpleNamespace(__name__="catalogue.mine", credit=credit, **said)
+def method(credit=lambda graph, config: None, needs=()):
+    return Entry("mine", CreditMethod(name="mine", module="mine", config=Config, credit=credit, needs=needs), Config())
 
 
 def three_rows():
@@ -37,7 +37,7 @@ def test_parts_per_token_go_back_to_the_tokens_of_their_rows():
             np.array([1.0, 2.0]), parts={"token_like": np.array([5.0, 6.0])}, token_parts={"twice": 2 * value}
         )
 
-    found = assign(method(credit, NEEDS=("token_value",)), graph, Config())
+    found = assign(method(credit, ("token_value",)), graph)
     assert found.token_parts["twice"].tolist() == [0, 2, 0, 0, 0, 10, 12]
     np.testing.assert_array_equal(found.parts["token_like"], [5, np.nan, 6])
     printed = [json.loads(line) for line in json_lines(graph, found)]
@@ -46,7 +46,7 @@ def test_parts_per_token_go_back_to_the_tokens_of_their_rows():
 
 
 def test_a_needed_column_may_be_of_steps_or_of_tokens():
-    needs = method(None, NEEDS=("old_logprob",))
+    needs = method(needs=("old_logprob",)).hooks
     graph = three_rows()
     with pytest.raises(ValueError, match="mine needs the column 'old_logprob', which these steps do not have"):
         require(needs, graph)

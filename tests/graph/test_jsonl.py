@@ -113,6 +113,14 @@ def test_blank_lines_are_skipped_and_counted(tmp_path):
     assert read_steps(file).column("line").tolist() == [2, 4]
 
 
+def test_only_a_line_feed_ends_a_line(tmp_path):
+    file = tmp_path / "steps.jsonl"
+    first, last = ({**BASE, "turn": turn, "action": "a\u2028b\x85c"} for turn in (0, 1))
+    file.write_bytes("\r\n".join(json.dumps(row, ensure_ascii=False) for row in (first, last)).encode())
+    graph = read_steps(file)
+    assert graph.column("line").tolist() == [1, 2] and graph.names["action"] == ("a\u2028b\x85c",)
+
+
 BAD = [
     ([], "holds no steps"),
     (["{"], "line 1: not JSON"),

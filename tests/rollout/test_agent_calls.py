@@ -11,13 +11,12 @@ from agentrl.chat import Chat
 from agentrl.config import resolve
 from agentrl.engines import HfEngine, Sampling
 from agentrl.env import Limits, Past, make_pool, prompt_of, tasks_of
-from agentrl.model import ModelConfig, load_model
-from agentrl.model.sections import NewModel
 from agentrl.rollout import Ask, History, Player, Point, PolicyActor, Random, Scripted, TooManyFaults, build_graph, play
 from agentrl.rollout.branch import go_back
 from agentrl.types import Reply, Status
 from tests.rollout.playing import FAULTY, WALK, entry
 from tests.toys.boss import ACTIONS, Boss
+from tests.toys.runs import tiny_model
 
 BOSS = "tests.toys.boss"
 SUM = {"walker": WALK, "faulty": FAULTY, "boss": BOSS}
@@ -189,8 +188,7 @@ def test_a_deterministic_engine_shared_by_caller_and_called_does_not_wait_for_it
     """Boss and walkers are one model: while a boss waits for its walkers the engine runs without it, and the same seed
     gives the same rollouts."""
     texts = ["What now?", *ACTIONS, "left right done failed turn_limit You are at 0 1 2 3 , the goal is ."]
-    new = NewModel(layers=1, hidden=16, heads=2, kv_heads=1, intermediate=16, max_positions=512)
-    loaded = load_model(ModelConfig(new=new), 0, texts=texts)
+    loaded = tiny_model(texts)
 
     def once():
         engine = HfEngine(

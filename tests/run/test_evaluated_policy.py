@@ -7,9 +7,10 @@ import pytest
 import tomli_w
 
 from agentrl.cli import main
-from agentrl.model import ModelConfig, NewModel, load_model, save_model
+from agentrl.model import save_model
 from agentrl.run import Contestant
 from tests.rollout.playing import WALK
+from tests.toys.runs import tiny_model
 
 RUN = {"env": {"name": "alfworld"}, "model": {"new": {"layers": 1, "hidden": 16}}}
 
@@ -60,9 +61,7 @@ def test_a_script_is_played_in_every_episode(tmp_path, capsys):
 
 
 def test_a_model_folder_is_played_within_its_own_positions(tmp_path, capsys):
-    new = NewModel(layers=1, hidden=16, heads=2, kv_heads=1, intermediate=16, max_positions=512)
-    texts = ["You are in the middle of a room."]
-    save_model(load_model(ModelConfig(new=new), 0, texts=texts), tmp_path / "model")
+    save_model(tiny_model(["You are in the middle of a room."]), tmp_path / "model")
     words = ["eval", "alfworld", "--policy", str(tmp_path / "model"), "--tasks", "1", "--turns", "1", "prompt=compact"]
     assert main([*words, "--json"]) == 0
     assert '"max_context": 512' in capsys.readouterr().out

@@ -14,57 +14,20 @@ from agentrl.graph import read_graph
 from agentrl.rollout import rows_of
 from agentrl.run import Progress, rollouts, train
 from agentrl.settings import Settings
+from tests.toys.runs import TOY, recipe
 
-RECIPE = """
-[run]
-iterations = 2
-checkpoint_every = 1
-graphs_every = 1
-
-[env]
-name = "tests.toys.foreman"
-count = 8
-
-[eval]
-tasks = 4
-[eval.env]
-count = 12
-
-[model.new]
-layers = 1
-hidden = 16
-heads = 2
-kv_heads = 1
-intermediate = 16
-max_positions = 512
-
-[engine]
-actions = "admissible"
-max_context = 512
-
-[limits]
-turns = 4
-turn_tokens = 8
-
-[warmup]
-expert = "straight"
-updates = 2
-episodes = 4
-
-[batch]
-tasks = 3
-copies = 4
-
-[credit]
-name = "m_grpo"
-align = 2
-
-[update]
-old_logprob = "trainer"
-
-[optim]
-lr = 1e-2
-"""
+RECIPE = recipe(
+    TOY,
+    run={"checkpoint_every": 1, "graphs_every": 1},
+    env={"name": "tests.toys.foreman", "count": 8},
+    eval={"tasks": 4, "env": {"count": 12}},
+    limits={"turns": 4, "turn_tokens": 8},
+    warmup={"expert": "straight", "updates": 2, "episodes": 4},
+    batch={"tasks": 3, "copies": 4},
+    credit={"name": "m_grpo", "align": 2},
+    update={"old_logprob": "trainer"},
+    optim={"lr": 1e-2},
+)
 
 
 def run(folder: Path, *more: str, resume: bool = False) -> Path:

@@ -14,46 +14,16 @@ import pytest
 from agentrl.cli import main
 from agentrl.env import Slot
 from agentrl.graph import CANDIDATE, PLAYED, PROBE, decisions, forked, read_graph
+from tests.toys.runs import ALFWORLD, recipe
 
-RECIPE = """
-[run]
-iterations = 2
-checkpoint_every = 1
-[env]
-name = "alfworld"
-prompt = "compact"
-max_steps = 6
-[eval]
-tasks = 2
-modes = ["greedy"]
-env = { split = "valid_unseen" }
-[model.new]
-layers = 1
-hidden = 32
-intermediate = 64
-max_positions = 512
-[engine]
-actions = "admissible"
-max_slots = 16
-max_context = 512
-[limits]
-turns = 6
-turn_tokens = 16
-[warmup]
-expert = "wander"
-[batch]
-tasks = 2
-copies = 4
-[rollout]
-name = "tree"
-[credit]
-name = "tree_grpo"
-[update]
-minibatches = 2
-kl_coef = 0.01
-[optim]
-lr = 1e-3
-"""
+RECIPE = recipe(
+    ALFWORLD,
+    eval={"tasks": 2, "modes": ["greedy"]},
+    batch={"tasks": 2, "copies": 4},
+    rollout={"name": "tree"},
+    credit={"name": "tree_grpo"},
+    update={"kl_coef": 0.01},
+)
 
 
 @pytest.fixture

@@ -8,41 +8,18 @@ import pytest
 
 from agentrl import catalogue
 from agentrl.cli import main
+from tests.toys.runs import TOY, recipe
 
-RECIPE = """
-[run]
-iterations = 2
-checkpoint_every = 0
-graphs_every = 0
-[env]
-name = "tests.toys.walk"
-count = 64
-[eval]
-tasks = 1
-modes = ["greedy"]
-env = { first = 64 }
-[model.new]
-layers = 1
-hidden = 16
-heads = 2
-kv_heads = 1
-intermediate = 16
-max_positions = 512
-[engine]
-actions = "admissible"
-max_slots = 16
-max_context = 512
-[limits]
-turns = 5
-turn_tokens = 24
-[warmup]
-expert = "straight"
-[batch]
-tasks = 3
-copies = 4
-[optim]
-lr = 1e-3
-"""
+RECIPE = recipe(
+    TOY,
+    run={"checkpoint_every": 0, "graphs_every": 0},
+    env={"name": "tests.toys.walk", "count": 64},
+    eval={"tasks": 1, "modes": ["greedy"], "env": {"first": 64}},
+    engine={"max_slots": 16},
+    limits={"turns": 5, "turn_tokens": 24},
+    warmup={"expert": "straight"},
+    batch={"tasks": 3, "copies": 4},
+)
 TOKENS = ("critic.model=head", "critic.at=token")
 TREE, CANDIDATES = ("rollout={name='tree'}",), ("rollout={name='candidates', actions=2}",)
 LACKS = {  # what a method needs beyond plain chains, and the column that it names without

@@ -13,44 +13,16 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.graph import read_graph
+from tests.toys.runs import ALFWORLD, recipe
 
-RECIPE = """
-[run]
-iterations = 3
-checkpoint_every = 1
-[env]
-name = "alfworld"
-prompt = "compact"
-max_steps = 6
-[eval]
-tasks = 6
-env = { split = "valid_unseen" }
-[model.new]
-layers = 1
-hidden = 32
-intermediate = 64
-max_positions = 512
-[engine]
-actions = "admissible"
-max_slots = 16
-max_context = 512
-[limits]
-turns = 6
-turn_tokens = 16
-[warmup]
-expert = "wander"
-updates = 3
-episodes = 6
-[batch]
-tasks = 3
-copies = 2
-[credit]
-name = "gigpo"
-[optim]
-lr = 1e-3
-[update]
-minibatches = 2
-"""
+RECIPE = recipe(
+    ALFWORLD,
+    run={"iterations": 3},
+    eval={"tasks": 6},
+    warmup={"updates": 3, "episodes": 6},
+    batch={"tasks": 3, "copies": 2},
+    credit={"name": "gigpo"},
+)
 
 
 @pytest.fixture

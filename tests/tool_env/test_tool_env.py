@@ -240,7 +240,7 @@ def test_rows_from_files(tmp_path):
     (tmp_path / "marked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), "utf-8-sig")
     assert list(tasks(Config(rows=str(tmp_path / "marked.jsonl")))) == wanted
     (tmp_path / "bad.jsonl").write_text('{"prompt": "x", "target": 1}\n{oops\n')
-    with pytest.raises(ValueError, match=r"line 2 of .*bad\.jsonl is no JSON"):
+    with pytest.raises(ValueError, match=r"line 2 of .*bad\.jsonl is not JSON"):
         tasks(Config(rows=str(tmp_path / "bad.jsonl")))
     with pytest.raises(ValueError, match="no such file of rows"):
         tasks(Config(rows=str(tmp_path / "none.jsonl")))

@@ -5,8 +5,6 @@ query has one answer. (bm25s does not round lengths as Lucene does: for rankings
 and use `backend = "http"`.)
 """
 
-import json
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -16,8 +14,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from agentrl.tool import Passage
-from agentrl.tools.search.cache import fingerprint, put_folder
-from agentrl.tools.search.corpus import Corpus, find
+from agentrl.tools.search.cache import StoredIndex
+from agentrl.tools.search.corpus import find
 
 WORD = r"(?u)\b\w+\b"
 
@@ -33,18 +31,16 @@ class Bm25Config(BaseModel, frozen=True, extra="forbid"):
     stopwords: bool = True
 
 
-class Bm25:
+class Bm25(StoredIndex):
     """An index in memory; a `Retriever`."""
 
     def __init__(self, config: Bm25Config) -> None:
         """Raises ValueError: see `Corpus.scan`; or bm25s is missing."""
         self._library, self.config = _library(), config
         path = find(config.corpus, "bm25.corpus")
-        self.folder = Path(config.index).expanduser() if config.index else path.with_name(f"{path.name}.bm25")
+        folder = Path(config.index).expanduser() if config.index else path.with_name(f"{path.name}.bm25")
         said = {"k1": config.k1, "b": config.b, "stopwords": config.stopwords, "bm25s": self._library.__version__}
-        self._about = json.dumps({**fingerprint(path), **said}, sort_keys=True)
-        if not self._read(path):
-            self._build(path)
+        super().__init__(path, folder, said)
 
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
         """See `agentrl.tool.retrieval.Retriever`."""
@@ -66,33 +62,18 @@ class Bm25:
             texts, token_pattern=WORD, stopwords=left_out, return_ids=return_ids, show_progress=False
         )
 
-    def _build(self, path: Path) -> None:
-        """Index the corpus and put the index beside it, or, where nothing can be written, keep it in memory alone."""
-        self.corpus = Corpus.scan(path)
+    def build(self, path: Path) -> None:
         self._index = self._library.BM25(k1=self.config.k1, b=self.config.b, method="lucene")
         words = self._split((passage.contents for passage in self.corpus), return_ids=True)
         if not words.vocab:
             raise ValueError(f"the corpus {path} holds no word that can be searched for")
         self._index.index(words, show_progress=False)
-        put_folder(self.folder, self._write)
 
-    def _write(self, folder: Path) -> None:
+    def write(self, folder: Path) -> None:
         self._index.save(str(folder), show_progress=False)
-        np.save(folder / "places.npy", self.corpus.places)
-        (folder / "about.json").write_text(self._about)
 
-    def _read(self, path: Path) -> bool:
-        """Take the stored index if it is this corpus's, made with these options."""
-        about = self.folder / "about.json"
-        if not about.is_file() or about.read_text() != self._about:
-            return False
-        try:
-            self._index = self._library.BM25.load(str(self.folder), show_progress=False)
-            self.corpus = Corpus(path, np.load(self.folder / "places.npy"))
-        except (OSError, ValueError, KeyError):  # files damaged by hand or by a full disk: made again
-            shutil.rmtree(self.folder, ignore_errors=True)
-            return False
-        return True
+    def read(self, folder: Path) -> None:
+        self._index = self._library.BM25.load(str(folder), show_progress=False)
 
 
 def _best(scores: np.ndarray, k: int) -> np.ndarray:

@@ -1,10 +1,19 @@
 """What lies beside a corpus: index folders that appear whole or not at all."""
 
+import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agentrl.tools.search.corpus import Corpus
+
+PLACES, ABOUT = "places.npy", "about.json"  # of every index: the lines of its corpus, and what it was made from
 
 
 def fingerprint(path: Path) -> dict[str, int]:
@@ -31,3 +40,48 @@ def put_folder(folder: Path, write: Callable[[Path], None]) -> None:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(older, ignore_errors=True)
+
+
+class StoredIndex(ABC):
+    """A corpus and its index: read from a folder if that holds this corpus's index made with these options, else made
+    and put there, or kept in memory alone where nothing can be written."""
+
+    corpus: Corpus
+
+    def __init__(self, path: Path, folder: Path, options: Mapping[str, Any]) -> None:
+        """Raises ValueError: see `Corpus.scan` and `build`."""
+        self.folder = folder
+        self._about = json.dumps({**fingerprint(path), **options}, sort_keys=True)
+        if not self._stored(path):
+            self.corpus = Corpus.scan(path)
+            self.build(path)
+            put_folder(folder, self._put)
+
+    @abstractmethod
+    def build(self, path: Path) -> None:
+        """Index `corpus`, which was read from this file."""
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Put the index into a folder."""
+
+    @abstractmethod
+    def read(self, folder: Path) -> None:
+        """Take the index from a folder; OSError, ValueError, KeyError or RuntimeError if it is damaged."""
+
+    def _put(self, folder: Path) -> None:
+        self.write(folder)
+        np.save(folder / PLACES, self.corpus.places)
+        (folder / ABOUT).write_text(self._about)
+
+    def _stored(self, path: Path) -> bool:
+        about = self.folder / ABOUT
+        if not about.is_file() or about.read_text() != self._about:
+            return False
+        try:
+            self.read(self.folder)
+            self.corpus = Corpus(path, np.load(self.folder / PLACES))
+        except (OSError, ValueError, KeyError, RuntimeError):  # files damaged by hand or by a full disk: made again
+            shutil.rmtree(self.folder, ignore_errors=True)
+            return False
+        return True

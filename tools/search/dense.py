@@ -4,7 +4,6 @@ The defaults are those of e5 (arXiv:2212.03533): prefixes, mean of the token sta
 index lies beside the corpus; passages are encoded once.
 """
 
-import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -13,8 +12,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from agentrl.tool import Passage, Retriever
-from agentrl.tools.search.cache import fingerprint, put_folder
-from agentrl.tools.search.corpus import Corpus, find
+from agentrl.tools.search.cache import StoredIndex
+from agentrl.tools.search.corpus import find
 
 
 class DenseConfig(BaseModel, frozen=True, extra="forbid"):
@@ -75,7 +74,7 @@ class Encoder:
         return unit
 
 
-class Dense:
+class Dense(StoredIndex):
     """An index in memory; a `Retriever`."""
 
     def __init__(self, config: DenseConfig, library: ModuleType) -> None:
@@ -85,13 +84,11 @@ class Dense:
         if not config.encoder:
             raise ValueError("faiss.encoder is missing: name a transformers encoder, such as intfloat/e5-base-v2")
         self.encoder = Encoder(config)
-        self.folder = Path(config.index).expanduser() if config.index else path.with_name(f"{path.name}.faiss")
+        folder = Path(config.index).expanduser() if config.index else path.with_name(f"{path.name}.faiss")
         self._index: Any = None
         built = ("encoder", "factory", "passage_prefix", "pooling", "passage_tokens")
         said = {name: getattr(config, name) for name in built}
-        self._about = json.dumps({**fingerprint(path), **said}, sort_keys=True)
-        if not self._read(path):
-            self._build(path)
+        super().__init__(path, folder, said)
 
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
         """See `agentrl.tool.retrieval.Retriever`."""
@@ -105,8 +102,7 @@ class Dense:
                 found.append([self.corpus[row]._replace(score=score) for row, score in pairs if row >= 0])
         return found
 
-    def _build(self, path: Path) -> None:
-        self.corpus = Corpus.scan(path)
+    def build(self, path: Path) -> None:
         parts = []
         for start in range(0, len(self.corpus), self.config.batch):
             rows = range(start, min(start + self.config.batch, len(self.corpus)))
@@ -122,23 +118,12 @@ class Dense:
         except RuntimeError as error:
             first = str(error).strip().splitlines()[0]
             raise ValueError(f"faiss.factory = {self.config.factory!r} does not suit this corpus: {first}") from None
-        put_folder(self.folder, self._write)
 
-    def _write(self, folder: Path) -> None:
+    def write(self, folder: Path) -> None:
         self._library.write_index(self._index, str(folder / "index.faiss"))
-        np.save(folder / "places.npy", self.corpus.places)
-        (folder / "about.json").write_text(self._about)
 
-    def _read(self, path: Path) -> bool:
-        about = self.folder / "about.json"
-        if not about.is_file() or about.read_text() != self._about:
-            return False
-        try:
-            self._index = self._library.read_index(str(self.folder / "index.faiss"))
-            self.corpus = Corpus(path, np.load(self.folder / "places.npy"))
-        except (OSError, ValueError, RuntimeError):  # files damaged by hand or by a full disk: made again
-            return False
-        return True
+    def read(self, folder: Path) -> None:
+        self._index = self._library.read_index(str(folder / "index.faiss"))
 
 
 def make_dense(config: DenseConfig) -> Retriever:

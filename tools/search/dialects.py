@@ -15,6 +15,7 @@ import hashlib
 import json
 from typing import Any, Literal, NamedTuple
 
+from agentrl.text import shorten
 from agentrl.tool import Passage
 from agentrl.tools.search import msgpack
 from agentrl.tools.search.corpus import contents, whole
@@ -60,7 +61,7 @@ def read(dialect: Dialect, body: bytes, count: int, k: int) -> list[list[Passage
         raise Garbled(f"its answer is not {'msgpack' if dialect == 'gem' else 'JSON'}: {error}") from None
     result = told.get("result") if isinstance(told, dict) else None
     if not isinstance(result, list):
-        raise Garbled(f"its answer has no list `result`: {_short(told)}")
+        raise Garbled(f"its answer has no list `result`: {shorten(repr(told), 80)}")
     flat = bool(result) and not any(isinstance(one, list) for one in result)
     if count == 1 and (flat or (dialect in SINGLE and not result)):
         result = [result]
@@ -75,12 +76,7 @@ def _passage(item: object) -> Passage:
         document, score = item["document"], item.get("score")
     words = whole(document) if isinstance(document, str) else contents(document)
     if words is None:
-        raise Garbled(f"its answer holds something that is no passage: {_short(item)}")
+        raise Garbled(f"its answer holds something that is no passage: {shorten(repr(item), 80)}")
     named = document.get("id") if isinstance(document, dict) else None
     own = hashlib.sha1(words.encode()).hexdigest()[:12] if named is None else whole(str(named))
     return Passage(own, words, float(score) if isinstance(score, int | float) else None)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

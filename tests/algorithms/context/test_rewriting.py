@@ -14,12 +14,11 @@ from agentrl.env import Limits, Plain, make_pool, panel_tasks, prompt_of, tasks_
 from agentrl.envs.notes import KEYS, NotesEnv, make_notes, tasks
 from agentrl.evaluate import replay
 from agentrl.gym import check_env
-from agentrl.model import ModelConfig, load_model
-from agentrl.model.sections import NewModel
 from agentrl.rollout import ExpertActor, History, Player, PolicyActor, build_graph, play
 from agentrl.rollout.branch import own_copy
 from agentrl.trainer.policy_update import unfinished
 from agentrl.types import Observation, Status
+from tests.toys import runs
 
 TERSE = {"terse": True, "pages": 6, "lines": 6}
 SHORT = {"instruction": "sum up", "heading": "so far"}
@@ -30,8 +29,7 @@ def loaded():
     on = resolve("envs", {"name": "notes", **TERSE})
     texts = ["Page 1 2 3 4 5 6 of", "so far", "sum up nothing Memory: Section: Nothing yet. ? next", *KEYS]
     texts += [prompt_of(on).first(NotesEnv(on.config).reset(task)) for task in tasks_of(on)[:40]]
-    new = NewModel(layers=1, hidden=16, heads=2, kv_heads=1, intermediate=16, max_positions=1024)
-    return load_model(ModelConfig(new=new), 0, texts=texts)
+    return runs.tiny_model(texts, max_positions=1024)
 
 
 MODEL = loaded()
@@ -252,49 +250,19 @@ def test_the_answer_is_the_last_key_told():
 
 
 def test_a_run_clones_and_trains_with_a_memory(tmp_path):
-    (tmp_path / "r.toml").write_text(
-        """
-[run]
-iterations = 2
-[env]
-name = "notes"
-show = "whole"
-terse = true
-pages = 3
-lines = 4
-[eval]
-tasks = 4
-env = { split = "test" }
-[model.new]
-layers = 1
-hidden = 16
-heads = 2
-kv_heads = 1
-intermediate = 16
-max_positions = 256
-[engine]
-actions = "admissible"
-max_context = 256
-[context]
-name = "memory"
-chunk_tokens = 16
-memory_tokens = 6
-[limits]
-turns = 12
-turn_tokens = 8
-[warmup]
-updates = 2
-episodes = 4
-[batch]
-tasks = 2
-copies = 4
-[credit]
-name = "multi_conversation"
-[update]
-train_unfinished = false
-[optim]
-lr = 1e-3
-"""
+    sections = runs.recipe(
+        runs.TOY,
+        env={"name": "notes", "show": "whole", "terse": True, "pages": 3, "lines": 4},
+        eval={"tasks": 4, "env": {"split": "test"}},
+        model={"new": {**runs.MODEL, "max_positions": 256}},
+        engine={"max_context": 256},
+        context={"name": "memory", "chunk_tokens": 16, "memory_tokens": 6},
+        limits={"turns": 12, "turn_tokens": 8},
+        warmup={"updates": 2, "episodes": 4},
+        batch={"tasks": 2, "copies": 4},
+        credit={"name": "multi_conversation"},
+        update={"train_unfinished": False},
     )
+    (tmp_path / "r.toml").write_text(sections)
     assert main(["train", str(tmp_path / "r.toml"), f"run.folder={tmp_path}", "run.name=x"]) == 0
     assert (tmp_path / "x" / "checkpoints" / "000002").is_dir()

@@ -16,7 +16,6 @@ from agentrl.envs.code_math.problems import LEVELS, generate
 from agentrl.gym import check_env
 from agentrl.tool import CodeResult, ToolFault, describe_code, fenced_code, with_print
 from agentrl.tool import action as tool_action
-from agentrl.tool.code_text import shorten
 
 EQUAL = [
     ("42", "42"), ("42.0", "42"), ("1,234", "1234"), ("\\frac{1}{2}", "0.5"), ("\\dfrac12", "1/2"),
@@ -155,7 +154,8 @@ def test_plain_words():
     assert describe_code(CodeResult(stdout="a\n", result_text="5")) == "a\n5"
     assert describe_code(CodeResult()) == "Finished, no output."
     assert describe_code(CodeResult(exit_code=3)) == "Finished with exit code 3."
-    assert shorten("x" * 10 + "y" * 10, 6) == "xxx\n[... 14 characters left out ...]\nyyy"
+    long = describe_code(CodeResult(stdout="x" * 10 + "y" * 10), limit=6)
+    assert long == "xxx\n[... 14 characters left out ...]\nyyy"
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from agentrl.env import Limits, make_pool, prompt_of, tasks_of
 from agentrl.env.inline import InlinePool
 from agentrl.envs.search_qa.env import retriever
 from agentrl.envs.search_qa.prompts import INVALID, QUESTION
-from agentrl.model import ModelConfig, NewModel, load_model
 from agentrl.rollout import ExpertActor, Player, PolicyActor, TooManyFaults, build_graph, play
 from agentrl.types import Generation, Status
 from tests.chat.chats import chat
 from tests.tools.search.servers import server
+from tests.toys.runs import tiny_model
 
 THOUGHT = "<think>hm</think>\n<search>Ada</search>"
 SAID = (THOUGHT, "I do not know", "<search>Ada Adler</search>\n", "<answer>no</answer>")
@@ -129,10 +129,9 @@ def small():
     texts = [f" {name}" for name in entry.hooks.entities(entry.config)]
     for task in [tasks_of(entry)[i] for i in range(5)]:
         texts += [words.first(env.reset(task)), env.step(f"<search>{task.params['path'][0]}</search>").observation.text]
-    shape = NewModel(layers=1, hidden=16, heads=2, kv_heads=1, intermediate=16, max_positions=900)
     names = entry.hooks.entities(entry.config)
     texts += ["<answer></answer>", *(f"<search>{name}</search>" for name in names)]
-    return load_model(ModelConfig(new=shape.model_copy(update={"entity_pattern": ""})), 0, texts=texts)
+    return tiny_model(texts, max_positions=900, entity_pattern="")
 
 
 def test_an_engine_chooses_among_actions_inside_the_running_turn(small):

@@ -1,0 +1,28 @@
+"""Names of demonstrators that several environments understand."""
+
+from collections.abc import Sequence
+
+CARELESS = 0.3  # share of random actions where `careless` comes without a number
+
+
+def random_share(name: str, env: str, experts: Sequence[str]) -> float:
+    """The share of random actions of a demonstrator: P of `careless:P`, 1 of `random`, 0 of every other.
+
+    Args:
+        name: what the user wrote.
+        env: the environment's name, for the error.
+        experts: the names that the environment knows.
+
+    Raises:
+        ValueError: there is no such player, or P is no probability.
+    """
+    base, colon, given = name.partition(":")
+    if base not in experts or (colon and base != "careless"):
+        raise ValueError(f"unknown {env} player {name!r}: use one of {', '.join(experts)}")
+    try:
+        share = float(given) if colon else {"careless": CARELESS, "random": 1.0}.get(base, 0.0)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ValueError(f"{name!r} is no player: write careless:{CARELESS}, with a probability from 0 to 1")
+    return share

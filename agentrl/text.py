@@ -1,0 +1,30 @@
+"""Texts that are too long to be shown whole."""
+
+from typing import Literal
+
+
+def shorten(text: str, chars: int, how: Literal["end", "middle", "cell", "stream"] = "end") -> str:
+    """The text if it has at most `chars` characters, else a part of it with a mark where characters are missing.
+
+    Models read `middle`, `cell` and `stream` during training: their words must not change.
+
+    Args:
+        text: any text.
+        chars: at least 4 for `end`, at least 1 for the others.
+        how: `end`: the first characters and "...", `chars` in all.
+            `middle`: `chars` first and last characters with "... [N characters left out] ..." on a line in between.
+            `cell`: the same for the result of a code cell, with "[... N characters left out ...]" and ends of equal
+            length.
+            `stream`: the first `chars` characters and a line "[N more characters cut off]".
+    """
+    if len(text) <= chars:
+        return text
+    if how == "end":
+        return f"{text[: chars - 3]}..."
+    if how == "stream":
+        return f"{text[:chars]}\n[{len(text) - chars} more characters cut off]"
+    if how == "middle":
+        head = (chars + 1) // 2
+        return f"{text[:head]}\n... [{len(text) - chars} characters left out] ...\n{text[len(text) - (chars - head) :]}"
+    head = max(1, chars // 2)
+    return f"{text[:head]}\n[... {len(text) - 2 * head} characters left out ...]\n{text[-head:]}"
