@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType, ModuleType
 from typing import Any, ClassVar, NamedTuple, TypeVar, overload
 
@@ -110,11 +110,28 @@ def class_of(kind: str) -> type[CatalogueFile]:
 
 
 @cache
+def _installed() -> Any:
+    return entry_points()
+
+
+def points(kind: str) -> Iterable[EntryPoint]:
+    """What installed packages add to a catalogue."""
+    found: Iterable[EntryPoint] = _installed().select(group=f"agentrl.{kind}")
+    return found
+
+
+def forget() -> None:
+    """Look for entries anew: after a package was installed into this process."""
+    _installed.cache_clear()
+    names.cache_clear()
+
+
+@cache
 def names(kind: str) -> tuple[str, ...]:
     """Every name `load(kind, name)` takes, sorted: our files and what installed packages add."""
     package = importlib.import_module(KINDS[kind].package)
     files = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
-    theirs = [point.name for point in entry_points(group=f"agentrl.{kind}")]
+    theirs = [point.name for point in points(kind)]
     return tuple(sorted({*(KINDS[kind].only or files), *theirs}))
 
 
@@ -194,7 +211,7 @@ def _again(kind: type[File], module: str, name: str) -> File:
 
 def _import(kind: str, name: str) -> ModuleType:
     word = KINDS[kind].word
-    for point in entry_points(group=f"agentrl.{kind}"):
+    for point in points(kind):
         if point.name == name:
             module: ModuleType = point.load()
             return module

@@ -22,16 +22,17 @@ from agentrl.credit.rewards import (
     totals,
     with_signals,
 )
-from agentrl.graph.merged_values import graph_values
-from agentrl.graph.segments import (
+from agentrl.graph import (
     Singleton,
     Std,
+    StepGraph,
     broadcast,
     context_key,
     count,
     depth,
     following,
     gae,
+    graph_values,
     group_max,
     group_norm,
     keys,
@@ -39,12 +40,11 @@ from agentrl.graph.segments import (
     mean,
     moments,
     scan,
+    similar_states,
     tree_down,
     tree_up,
     whiten,
 )
-from agentrl.graph.similarity import similar_states
-from agentrl.graph.step_graph import StepGraph
 
 __all__ = [
     "OWN",

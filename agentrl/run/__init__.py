@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentrl.run.stages import BRANCH
     from agentrl.run.training import train
     from agentrl.run.vocabulary import read_vocabularies, vocabularies, write_vocabularies
-    from agentrl.settings.recipe import Settings
+    from agentrl.settings import Settings
 
 __all__ = [
     "BRANCH",
@@ -48,7 +48,7 @@ _HOME = {
     "Rollouts": "agentrl.run.rollouts",
     "Run": "agentrl.run.run",
     "RunFolder": "agentrl.run.folder",
-    "Settings": "agentrl.settings.recipe",
+    "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
     "open_run": "agentrl.run.run",
     "read_metrics": "agentrl.run.metrics",

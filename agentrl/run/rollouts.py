@@ -25,7 +25,7 @@ from agentrl.settings import Settings
 from agentrl.types import EnvFault, Task
 
 
-def held_out(settings: Settings) -> list[Task]:
+def held_out_tasks(settings: Settings) -> list[Task]:
     """The held-out tasks of a run: the keys of its panel file, or the first tasks of the evaluation environment."""
     chosen = settings.tables.eval
     if chosen.panel is not None:
@@ -39,17 +39,17 @@ class Rollouts:
 
     Args:
         settings: of the run.
-        tokenizers: of every policy, by its name.
+        tokenizers: of every policy, by its name; None: `speak` brings them before anything is played.
 
     Raises:
         ValueError: training and held-out tasks overlap, or there are none.
     """
 
-    def __init__(self, settings: Settings, tokenizers: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Settings, tokenizers: Mapping[str, Any] | None = None) -> None:
         tables = settings.tables
         self.settings, self.agents = settings, settings.agents
         self.main = next(iter(self.agents.values()))
-        self.tasks, self.eval_tasks = tasks_of(settings.env), held_out(settings)
+        self.tasks, self.eval_tasks = tasks_of(settings.env), held_out_tasks(settings)
         check_disjoint(self.tasks, self.eval_tasks)
         self.loop = Loop()
         pools = {name: self._pool(agent.env, agent.limits) for name, agent in self.agents.items()}
@@ -59,7 +59,8 @@ class Rollouts:
             where: Crew(self.agents, {**pools, self.main.name: own}, admissible=admissible, seed=tables.run.seed)
             for where, own in (("train", pools[self.main.name]), ("eval", self.pools[-1]))
         }
-        self.chats = {name: Chat(tokenizer) for name, tokenizer in tokenizers.items()}
+        self.chats: dict[str, Chat] = {}
+        self.speak(tokenizers or {})
         make = settings.sampler.hooks.make
         self.sampler = make(settings.sampler.config, self.tasks, tables.run.seed)
         self.clone_sampler = make(settings.sampler.config, self.tasks, tables.run.seed + 1)
@@ -67,6 +68,10 @@ class Rollouts:
         self.engines: dict[str, Any] = {}
         self._weights = Weights({})
         self._version = 0
+
+    def speak(self, tokenizers: Mapping[str, Any]) -> None:
+        """Use these tokenizers, by policy; ValueError if a chat template does not fit."""
+        self.chats = {name: Chat(tokenizer) for name, tokenizer in tokenizers.items()}
 
     def load(self, weights: Weights, version: int) -> None:
         """Generate with these weights from now on.

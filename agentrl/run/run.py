@@ -121,8 +121,8 @@ class Run:
 def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
     """A new run, or one that goes on from its last checkpoint.
 
-    The folder is refused before anything is made, and opened after everything is made: a mistake in the recipe leaves
-    nothing behind.
+    Tasks are checked first, then the folder is refused, then models are made, and only then the folder is opened: a
+    mistake in the recipe is told before it costs time, and leaves nothing behind.
 
     Raises:
         ValueError: the configuration or the run folder does not allow it.
@@ -131,14 +131,15 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
     if tables.run.threads:
         torch.set_num_threads(tables.run.threads)
     torch.manual_seed(tables.run.seed)
+    rollouts = Rollouts(settings)
     folder = RunFolder(settings.folder, complete=lambda stored: Settings(stored).dump())
-    folder.refuse(settings.dump(), resume=resume)
-    found = folder.checkpoints()
-    at = found[-1] if found else None
-    policies = Policies(settings, _vocabularies(settings, at), at)
-    rollouts = Rollouts(settings, policies.tokenizers)
     state = checkpoint.Progress()
     try:
+        folder.refuse(settings.dump(), resume=resume)
+        found = folder.checkpoints()
+        at = found[-1] if found else None
+        policies = Policies(settings, _vocabularies(settings, at), at)
+        rollouts.speak(policies.tokenizers)
         if tables.warmup.updates:
             rollouts.try_expert()
         folder.open(settings.dump(), resume=resume)

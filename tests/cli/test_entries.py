@@ -52,11 +52,10 @@ def test_a_module_that_is_no_entry_is_told_what_it_lacks(words, sentence, steps,
 def installed(monkeypatch: pytest.MonkeyPatch, **modules: str) -> None:
     """As if a package had added the entry `theirs` to a catalogue."""
 
-    def points(group: str) -> list[EntryPoint]:
-        kind = group.removeprefix("agentrl.")
-        return [EntryPoint("theirs", modules[kind], group)] if kind in modules else []
+    def points(kind: str) -> list[EntryPoint]:
+        return [EntryPoint("theirs", modules[kind], f"agentrl.{kind}")] if kind in modules else []
 
-    monkeypatch.setattr(catalogue, "entry_points", points)
+    monkeypatch.setattr(catalogue, "points", points)
     monkeypatch.setattr(catalogue, "names", catalogue.names.__wrapped__)
 
 

@@ -50,7 +50,7 @@ def test_an_entry_point_makes_them_known_by_name(written, monkeypatch, capsys):
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: agentrl-{name}\nVersion: 0.1.0\n")
         (info / "entry_points.txt").write_text(f"[agentrl.{group}]\n{name} = agentrl_{name}\n")
         monkeypatch.syspath_prepend(written / name)
-    catalogue.names.cache_clear()
+    catalogue.forget()
     try:
         assert "words_of" in catalogue.names("tools")
         assert main(["envs", "--json"]) == 0
@@ -59,7 +59,7 @@ def test_an_entry_point_makes_them_known_by_name(written, monkeypatch, capsys):
         assert main(["eval", "guess_it", "--policy", "random", "--tasks", "3"]) == 0
         assert "guess_it" in capsys.readouterr().out
     finally:
-        catalogue.names.cache_clear()
+        catalogue.forget()
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from types import SimpleNamespace
+from types import ModuleType
 
 import pytest
 
@@ -10,8 +10,7 @@ from agentrl import catalogue
 from agentrl.cli import main
 from agentrl.cli._serve_mcp import address
 from agentrl.config import Entry, resolve
-from agentrl.env import EnvironmentFile
-from agentrl.envs.gymnasium_text import tasks
+from agentrl.env import EnvironmentFile, tasks_of
 from agentrl.serve import McpTable
 from agentrl.tool import run_all
 from agentrl.tool_env import environment
@@ -20,7 +19,7 @@ SUMS = resolve("envs", {"name": "tests.toys.sums"})
 
 
 def table(entry=SUMS, number: int = 7) -> McpTable:
-    return McpTable(entry, tasks(entry)[number])
+    return McpTable(entry, tasks_of(entry)[number])
 
 
 def test_tools_are_listed_with_closed_schemas_and_called_in_an_episode():
@@ -73,7 +72,8 @@ HOOKS = {owner: environment(owner, rows=ROWS, module=__name__) for owner in (Pos
 
 def of(owner: type) -> Entry:
     hooks = HOOKS[owner]
-    module = SimpleNamespace(make=hooks.make, tasks=hooks.tasks)
+    module = ModuleType("post")
+    vars(module).update(hooks._asdict())
     return Entry(name="post", config=hooks.Config(), hooks=catalogue.read(module, EnvironmentFile))
 
 

@@ -52,9 +52,9 @@ print(json.dumps([code, used.ru_utime + used.ru_stime, sorted(sys.modules)]), fi
 """
 IMPORT = f"""
 import importlib, json, sys
-from agentrl.catalogue import CATALOGUES, names
+from agentrl.catalogue import KINDS, names
 loaded = {{}}
-for kind, package in CATALOGUES.items():
+for kind, (package, *_) in KINDS.items():
     for name in names(kind):
         before = set(sys.modules)
         importlib.import_module(package + "." + name)

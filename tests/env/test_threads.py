@@ -61,23 +61,17 @@ def test_waiting_overlaps():
 
 
 def test_modules_that_wait_get_threads_by_themselves():
-    class Waits:
-        WAITS, make = True, staticmethod(SUMS.hooks.make)
-
-    assert isinstance(make_pool(SUMS._replace(module=Waits)), ThreadPool)
+    waits = SUMS._replace(hooks=replace(ON.hooks, waits=True))
+    assert isinstance(make_pool(waits), ThreadPool)
     assert not isinstance(make_pool(ON), ThreadPool)
 
 
 def test_tool_environments_get_threads_unless_they_say_that_nothing_waits():
-    class Says:
-        WAITS, make = False, staticmethod(SUMS.hooks.make)
-
-    class Quick:
-        make = staticmethod(environment(sums.Sums, waits=False, module=sums.__name__).make)
-
+    says = replace(SUMS.hooks, waits=False)
+    quick = replace(SUMS.hooks, make=environment(sums.Sums, waits=False, module=sums.__name__).make)
     assert isinstance(make_pool(SUMS), ThreadPool)
-    for module in (Says, Quick):
-        assert isinstance(make_pool(SUMS._replace(module=module)), InlinePool)
+    for hooks in (says, quick):
+        assert isinstance(make_pool(SUMS._replace(hooks=hooks)), InlinePool)
 
 
 class Runaway:

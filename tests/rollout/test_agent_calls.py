@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -125,7 +124,8 @@ def test_a_call_loop_ends_at_the_depth_limit_with_its_own_status():
 def test_an_errand_too_long_for_the_called_agents_context_is_told_to_the_caller():
     """The caller wrote it, so it is the caller's to hear of, and ends neither the episode nor the run."""
     player = crew(["walk", "done"])
-    wordy = SimpleNamespace(ask=lambda config, prompt, history: Ask((), np.zeros(100, np.int64), 100))
+    own = player.agents["walker"].context
+    wordy = own._replace(hooks=replace(own.hooks, ask=lambda *_: Ask((), np.zeros(100, np.int64), 100)))
     narrow = PolicyActor(Scripted(["right"]), None, 50)  # 100 tokens of prompt, a context of 50
     player.agents["walker"] = replace(player.agents["walker"], context=wordy, actor=narrow)
     (record,) = run(player)

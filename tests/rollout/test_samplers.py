@@ -52,9 +52,9 @@ def test_draws_are_the_seeds_and_go_on_from_a_checkpoint(name, tasks):
     expected = [[t.key for t in whole.draw(4)] for _ in range(5)]
     _, first = sampler(name, tasks, 3)
     begun = [[t.key for t in first.draw(4)] for _ in range(2)]
-    state = json.loads(json.dumps(first.state()))
+    state = json.loads(json.dumps(first.state_dict()))
     _, second = sampler(name, tasks, 3)
-    second.restore(state)
+    second.load_state_dict(state)
     assert begun + [[t.key for t in second.draw(4)] for _ in range(3)] == expected
     _, other = sampler(name, tasks, 4)
     assert [[t.key for t in other.draw(4)] for _ in range(5)] != expected
@@ -110,7 +110,7 @@ def test_the_curriculum_restores_what_it_learnt():
     _, draws = sampler("curriculum")
     draws.observe(outcome({"bin0/0": 1.0}))
     _, other = sampler("curriculum")
-    other.restore(json.loads(json.dumps(draws.state())))
+    other.load_state_dict(json.loads(json.dumps(draws.state_dict())))
     assert other.weight("bin0/0") == draws.weight("bin0/0") != draws.weight("bin1/0")
 
 
@@ -153,7 +153,7 @@ def test_dynamic_batches_keep_their_size_and_are_counted():
     metrics = batch.metrics
     assert metrics["groups_played"] > 6 and metrics["groups_dropped"] == metrics["groups_played"] - 6
     assert metrics["groups_filled"] == 0 and metrics["constant_groups"] == 0
-    assert draws.state() == {"drawn": metrics["groups_played"]}
+    assert draws.state_dict() == {"drawn": metrics["groups_played"]}
     keys = [(r.group, r.task.key) for r in batch.records]
     assert all(len({key for g, key in keys if g == group}) == 1 for group in range(6))
 

@@ -1,7 +1,7 @@
 """Configuration and catalogues: what is unknown is named with its nearest neighbour, in one sentence."""
 
 import pickle
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Literal
 
 import pytest
@@ -157,22 +157,23 @@ def test_every_file_of_a_catalogue_is_an_entry_with_options():
 
 
 def test_an_installed_package_adds_an_entry(monkeypatch):
-    module = SimpleNamespace(Config=Inner, make=None, tasks=None)
+    module = ModuleType("theirs")
+    vars(module).update(Config=Inner, make=len, tasks=len)
     point = SimpleNamespace(name="theirs", load=lambda: module)
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: [point] if group == "agentrl.envs" else [])
-    catalogue.names.cache_clear()
+    monkeypatch.setattr(catalogue, "points", lambda kind: [point] if kind == "envs" else [])
+    catalogue.forget()
     try:
         assert "theirs" in catalogue.names("envs") and "theirs" not in catalogue.names("credit")
         assert resolve("envs", {"name": "theirs", "gamma": 0.5}).config.gamma == 0.5
     finally:
-        catalogue.names.cache_clear()
+        catalogue.forget()
 
 
 def test_an_entry_is_dumped_with_its_defaults_and_pickled_by_name():
     made = entry(goal=2)
     assert made.dump() == {"name": WALK, "count": 4, "first": 0, "goal": 2}
     assert pickle.loads(pickle.dumps(made)) == made
-    assert made.hooks.module == "walk"
+    assert made.hooks.module == WALK
 
 
 def test_an_override_that_names_another_entry_says_how_to_leave_the_old_ones_options_out(tmp_path):

@@ -266,7 +266,7 @@ class Dataset:
 
 def test_a_dataset_with_chat_messages_and_arrays():
     hooks = environment(tools=[double], reward=exact, rows=Dataset(), module=__name__)  # type: ignore[arg-type]
-    task = tasks_of(hooks.Config())[1]
+    task = hooks.tasks(hooks.Config())[1]
     assert json.loads(json.dumps(task.params)) == {"prompt": [{"role": "user", "content": "Twice 1?"}], "target": 2}
     env = hooks.make(hooks.Config())
     seen = env.reset(task)
@@ -276,7 +276,7 @@ def test_a_dataset_with_chat_messages_and_arrays():
 def test_rows_as_they_come():
     def listed(rows: Any, **options: Any) -> list[Task]:
         hooks = environment(tools=[double], reward=exact, rows=rows, module=__name__)
-        return list(tasks_of(hooks.Config(**options)))
+        return list(hooks.tasks(hooks.Config(**options)))
 
     start = {"prompt": "Twice 1?", "target": 2}
     mine = "tests.tool_env.test_tool_env"
@@ -427,8 +427,8 @@ def test_own_options_nudges_success_state_and_texts():
     hooks = environment(Count, config=Own, no_call="nudge", module=__name__)
     config = hooks.Config(top=2)
     env, words = hooks.make(config), hooks.prompt(config)
-    seen = env.reset(tasks_of(config)[5])
-    assert seen.text == "Say 2 (5)." and seen.state_key == "done False" and len(tasks_of(config)) == 1000
+    seen = env.reset(hooks.tasks(config)[5])
+    assert seen.text == "Say 2 (5)." and seen.state_key == "done False" and len(hooks.tasks(config)) == 1000
     nudged = words.parse("I do not know, please", seen)
     assert nudged.status == Status.PARSE_ERROR and not nudged.valid
     assert "no tool was called" in env.step(nudged.action).observation.text
@@ -477,8 +477,8 @@ def test_catalogue_tools_with_state_are_reset_with_the_episode(tmp_path, monkeyp
     hooks = environment(tools=["diary_tool"], reward=exact, rows=ROWS, module=__name__)
     env, other = hooks.make(hooks.Config()), hooks.make(hooks.Config())
     for _ in range(2):
-        env.reset(tasks_of(hooks.Config())[0])
-        other.reset(tasks_of(hooks.Config())[0])
+        env.reset(hooks.tasks(hooks.Config())[0])
+        other.reset(hooks.tasks(hooks.Config())[0])
         assert [env.step("note('x')").observation.text for _ in range(2)] == ["1", "2"]
         assert other.step("note('y')").observation.text == "1"
     before = Diary.closed
@@ -493,7 +493,7 @@ def test_a_branch_does_not_share_a_tools_state_with_its_trunk(tmp_path, monkeypa
     pool = InlinePool(lambda: hooks.make(hooks.Config()))
 
     async def branch() -> list[str]:
-        trunk, task = pool.acquire(), tasks_of(hooks.Config())[0]
+        trunk, task = pool.acquire(), hooks.tasks(hooks.Config())[0]
         history = History(chat=None, first=await trunk.reset(task), now=await trunk.reset(task))
         said = await trunk.step("note('x')")
         history.past.append(Past(history.now, "note('x')", ()))
@@ -513,7 +513,7 @@ def test_a_branch_does_not_share_a_tools_state_with_its_trunk(tmp_path, monkeypa
 def test_snapshots_go_back_where_the_class_can_be_copied():
     hooks = environment(sums.Sums, rows=[{"a": 1, "b": 2}], snapshots=True, module=__name__)
     env: Any = hooks.make(hooks.Config())
-    env.reset(tasks_of(hooks.Config())[0])
+    env.reset(hooks.tasks(hooks.Config())[0])
     env.step("add(1,2)")
     kept = env.snapshot()
     after = [env.step("add(2,2)"), env.step("3")]

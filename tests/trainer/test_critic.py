@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl.credit import Credit, assign
+from agentrl import catalogue
+from agentrl.credit import Credit, CreditMethod, assign
 from agentrl.graph import first_sampled
 from agentrl.model import network
 from agentrl.model.sections import ModelConfig
-from agentrl.settings import requirements as needs
+from agentrl.rollout import RolloutMethod
+from agentrl.settings.requirements import check_columns, filled_columns
 from agentrl.trainer import Learner, annotate, critic_maker, trunk_gradient, update
 from agentrl.trainer.critic import Critic
 from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
@@ -19,7 +21,6 @@ from agentrl.trainer.values import with_tails
 from tests.graph.graphs import Row, build, chains, gradient, loaded, tiny_model, trees, windows
 from tests.toys.entries import credit_method, loss
 
-METHODS = ("turn_ppo", "poad", "gigpo")
 ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")
 
 
@@ -110,8 +111,7 @@ def test_turn_ppo_from_the_critic_by_hand():
     learner = learner_of(model)
     torch.nn.init.normal_(learner.critic.head.weight)
     graph = annotate(cut_graph(True), learner, UpdateConfig(), 1.0).graph
-    method = METHODS["turn_ppo"]
-    credit = assign(credit_method(method, gamma=1.0, lam=1.0), graph)
+    credit = assign(credit_method("turn_ppo", gamma=1.0, lam=1.0), graph)
     after = graph.column("next_value")[2]
     assert credit.returns == pytest.approx([0.0, 0.5 + after, 0.5 + after])
     assert credit.advantage == pytest.approx(credit.returns - graph.column("value"))
@@ -288,11 +288,15 @@ def test_a_credit_method_that_needs_values_asks_for_a_critic_before_anything_is_
         ("poad", CriticConfig(model="own", at="token"), True),
         ("gigpo", CriticConfig(), True),
     ):
+        method, filled = (
+            catalogue.load(CreditMethod, name),
+            filled_columns(critic, catalogue.load(RolloutMethod, "chain"), {}),
+        )
         if fine:
-            needs.check_columns(METHODS[name], critic)
+            check_columns(method, filled)
         else:
             with pytest.raises(ValueError, match="critic"):
-                needs.check_columns(METHODS[name], critic)
+                check_columns(method, filled)
 
 
 def test_an_own_critic_of_a_half_precision_policy_is_trained_in_single_precision():

@@ -1,7 +1,6 @@
 """The law of packing: loss and gradient are those of the plain forward pass, one row a step or a path at a
 time."""
 
-import importlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,7 +27,6 @@ from tests.graph.graphs import (
 )
 from tests.toys.entries import loss
 
-ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")
 GRAPHS = [chains, trees, windows, partial]
 SMALL = {"vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4}
@@ -89,7 +87,7 @@ def both(model, graph, credit, rows, advantage, share, config=CONFIG, sharing=No
     metrics = update(learner, graph, credit, config, LOSS, temperature=temperature)
     packed = gradient(model)
     model.zero_grad()
-    slow = slow_loss(model, graph, rows, advantage, share, config, LOSS, temperature)
+    slow = slow_loss(model, graph, rows, advantage, share, config, LOSS.config, temperature)
     slow.backward()
     return metrics, packed, slow, gradient(model)
 
@@ -243,7 +241,6 @@ def test_what_an_observation_says_next_is_never_trained():
         graph,
         Credit.of(np.array([1.0, -2.0])),
         UpdateConfig(),
-        ppo_clip,
         LOSS,
         temperature=1.0,
     )

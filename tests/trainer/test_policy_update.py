@@ -1,7 +1,6 @@
 """The update around the loss: optimiser, schedule, mini-batches, KL, reference, resume, LoRA, and what is
 skipped."""
 
-import importlib
 import logging
 import math
 
@@ -19,7 +18,6 @@ from agentrl.trainer.sections import OptimConfig, UpdateConfig
 from tests.graph.graphs import Row, build, chains, gradient, loaded, partial, plain_tokens, tiny_model, trees, windows
 from tests.toys.entries import loss
 
-ppo_clip = importlib.import_module("agentrl.algorithms.loss.ppo_clip")
 LOSS = loss("ppo_clip")
 
 
@@ -253,7 +251,6 @@ def test_importance_scales_the_policy_gradient_alone():
             exact,
             Credit.of(np.ones(1)),
             UpdateConfig(entropy_coef=0.1),
-            ppo_clip,
             LOSS,
             temperature=1.0,
         )

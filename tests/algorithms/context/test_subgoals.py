@@ -100,7 +100,7 @@ def test_columns_are_read_from_the_sampled_tokens_alone():
     class Speaker:
         tokenizer = Words()
 
-    columns = Subgoals().columns(graph, Speaker(), 0)
+    columns = Subgoals().columns(graph, Speaker())
     sampled = graph.tokens.sampled
     assert not columns.tokens["token_level"][~sampled].any()
     for row, (begin, end) in enumerate(zip(graph.tokens.offsets[:-1], graph.tokens.offsets[1:], strict=True)):

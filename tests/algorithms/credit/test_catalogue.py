@@ -26,8 +26,8 @@ def test_the_table_of_methods_is_complete():
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_say_where_they_come_from(method):
     module = catalogue.load("credit", method)
-    assert "Source:" in module.__doc__
-    assert module.PAPER
+    assert "Source:" in module.about
+    assert module.paper
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -27,7 +27,7 @@ def test_the_presets_of_the_issue_are_there():
 @pytest.mark.parametrize("name", LOSSES)
 def test_presets_name_their_source_and_refuse_unknown_options(name):
     module = catalogue.load("loss", name)
-    assert "Source:" in module.__doc__
+    assert "Source:" in module.about
     with pytest.raises(ValidationError):
         module.config(no_such_option=1)
 

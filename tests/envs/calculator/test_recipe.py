@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.cli.evaluate import panel
 from agentrl.env import tasks_of
 from agentrl.envs.calculator.stories import Event
 from agentrl.graph import read_graph
 from agentrl.run.checks import check_disjoint
+from agentrl.run.rollouts import held_out_tasks
 from agentrl.settings import Settings
 
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "calculator-cpu.toml"
@@ -26,7 +26,7 @@ def told(tasks):
 
 def test_the_recipe_holds_out_what_it_is_tested_on():
     settings = Settings.load(RECIPE)
-    trained, held_out = tasks_of(settings.env), panel(settings)
+    trained, held_out = tasks_of(settings.env), held_out_tasks(settings)
     assert len(held_out) == 400 and len({task.params["story"] for task in held_out}) == 400
     check_disjoint(trained, held_out)
     (numbers, orders), (other_numbers, other_orders) = told(trained), told(held_out)

@@ -59,9 +59,14 @@ def words(tmp_path_factory) -> list[str]:
 def test_the_published_setting_resolves_without_data(capsys):
     assert main(["train", str(RECIPE), "--dry-run"]) == 0
     assert "Qwen/Qwen2.5-7B-Instruct" in capsys.readouterr().out
-    tables, config = Settings.load(RECIPE).tables, Settings.load(RECIPE).env.config
+    settings = Settings.load(RECIPE)
+    tables, config = settings.tables, settings.env.config
     assert (config.convention, config.reward, config.strict, config.print_last) == ("retool", "retool", True, True)
-    assert (tables.limits.turns, tables.limits.episode_tokens, tables.engine.max_context) == (8, 16384, 2048 + 16384)
+    assert (tables.limits.turns, tables.limits.episode_tokens, settings.engine.config.max_context) == (
+        8,
+        16384,
+        2048 + 16384,
+    )
     assert (tables.batch.tasks, tables.batch.copies, tables.update.minibatches) == (64, 16, 64 // 16)
     assert tables.run.iterations == 17398 // 64  # verl drops the last, incomplete batch
 

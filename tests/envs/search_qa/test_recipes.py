@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.cli.evaluate import panel
 from agentrl.env import tasks_of
 from agentrl.graph import read_graph
 from agentrl.run.checks import check_disjoint
+from agentrl.run.rollouts import held_out_tasks
 from agentrl.settings import Settings
 
 RECIPES = Path(__file__).parents[3] / "benchmarks" / "recipes"
@@ -24,7 +24,7 @@ def test_the_published_setting_resolves_without_data_or_retriever(capsys):
     assert (env.topk, env.max_turns, tables.limits.turns, tables.limits.turn_tokens) == (3, 2, 3, 500)
     assert settings.context.config.observation_tokens == 500 and not tables.sampling.stop  # the environment's own
     # three answers and two results of 500 tokens, and a prompt of up to 1,500, fit the window
-    assert tables.engine.max_context >= 1500 + 3 * 500 + 2 * 500
+    assert settings.engine.config.max_context >= 1500 + 3 * 500 + 2 * 500
 
 
 def test_what_is_missing_is_one_sentence(tmp_path, monkeypatch, capsys):
@@ -36,7 +36,7 @@ def test_what_is_missing_is_one_sentence(tmp_path, monkeypatch, capsys):
 
 def test_the_small_recipe_holds_out_every_thing_it_is_tested_on():
     settings = Settings.load(RECIPES / "search-cpu.toml")
-    trained, held_out = tasks_of(settings.env), panel(settings)
+    trained, held_out = tasks_of(settings.env), held_out_tasks(settings)
     assert len(held_out) == 400
     check_disjoint(trained, held_out)
     names = {name for task in trained for name in task.params["path"] if not name.isdigit()}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from agentrl.env import tasks_of
 from agentrl.env.panels import panel_hash
-from agentrl.envs.gymnasium_text import tasks
 from agentrl.envs.webshop.market import open_market
 from agentrl.settings import Settings
 
@@ -23,7 +23,7 @@ def test_held_out_goals_share_neither_product_nor_instruction_with_training(sett
     assert market is open_market(settings.eval_env.config)  # one catalogue
 
     def marks(entry):
-        goals = [market.goals[task.params["goal"]] for task in tasks(entry)]
+        goals = [market.goals[task.params["goal"]] for task in tasks_of(entry)]
         return {goal.product for goal in goals}, {goal.wish for goal in goals}
 
     (train_products, train_wishes), (products, wishes) = marks(settings.env), marks(settings.eval_env)
@@ -32,6 +32,6 @@ def test_held_out_goals_share_neither_product_nor_instruction_with_training(sett
 
 
 def test_the_panel_is_the_published_one(settings):
-    held_out = tasks(settings.eval_env)
+    held_out = tasks_of(settings.eval_env)
     assert panel_hash([held_out[i].key for i in range(settings.tables.eval.tasks)]) == PANEL
     assert settings.eval_env.config.split == "test"
