@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentrl.model.forward import Network, network
     from agentrl.model.layout import unshared
-    from agentrl.model.loading import Loaded, check_shape, load_model, restore_model, save_model
+    from agentrl.model.loading import Loaded, check_shape, load_model, load_tokenizer, restore_model, save_model
     from agentrl.model.logprobs import EntropyMode, TokenStats, token_stats
     from agentrl.model.packing import Batch, Sharing, microbatches, pack
     from agentrl.model.sections import Lora, ModelConfig, NewModel
@@ -25,6 +25,7 @@ __all__ = [
     "Weights",
     "check_shape",
     "load_model",
+    "load_tokenizer",
     "microbatches",
     "network",
     "pack",
@@ -47,6 +48,7 @@ _HOME = {
     "Weights": "agentrl.model.weights",
     "check_shape": "agentrl.model.loading",
     "load_model": "agentrl.model.loading",
+    "load_tokenizer": "agentrl.model.loading",
     "microbatches": "agentrl.model.packing",
     "network": "agentrl.model.forward",
     "pack": "agentrl.model.packing",

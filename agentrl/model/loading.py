@@ -47,6 +47,15 @@ def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), ent
     return Loaded(model.to(device).eval(), tokenizer)
 
 
+def load_tokenizer(folder: str | os.PathLike[str]) -> Any:
+    """The tokenizer in a folder of `save_model`; ValueError if there is none."""
+    from transformers import AutoTokenizer
+
+    source = Path(folder)
+    _check_folder(source)
+    return AutoTokenizer.from_pretrained(str(source))
+
+
 def save_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
     """Write model and tokenizer in the HF layout; `folder` appears, or is replaced, only when all is written.
 
