@@ -21,9 +21,9 @@ class AgentSection(BaseModel, frozen=True, extra="forbid"):
     """Section [agents.NAME] of a recipe; that of `main` may say policy, trained, model and optim only.
 
     Attributes:
-        policy: whose weights it acts with: `policy` is [model]'s; another name is a policy of its own, which agents
-            of that name share.
-        trained: whether its steps train that policy; if not they are in the graph and in no update.
+        policy: name of the policy it acts with. `policy` is the one of [model]; any other name is a policy of its own,
+            shared by all agents that name it.
+        trained: whether its steps train that policy. If not, they are in the graph and in no update.
         env: what it plays when it is called.
         context: its context policy.
         limits: options that differ from [limits].

@@ -83,7 +83,7 @@ class Settings:
         tables, fills, name = self.tables, self.rollout.hooks.fills, self.rollout.name
         episodes = tables.batch.tasks * self.rollout.hooks.leaves(self.rollout.config, tables.batch.copies)
         if episodes > MANY:
-            raise ValueError(f"rollout.name={name} makes {episodes} episodes an iteration, at most {MANY}")
+            raise ValueError(f"rollout.name={name} makes {episodes} episodes per iteration, at most {MANY}")
         if "value" in fills and tables.critic.model != "none":
             raise ValueError(
                 f"rollout.name={name} fills the column 'value', and so does the critic: choose one of them"

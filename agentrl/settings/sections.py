@@ -10,19 +10,20 @@ from agentrl.env import Limits
 from agentrl.model.sections import ModelConfig
 from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
 
+MANY = 1_000_000  # episodes at once; a larger number is a typing error that would fill the memory
+
 
 class Section(BaseModel, frozen=True, extra="forbid"):
     """A table of the TOML file."""
 
 
-MANY = 1_000_000  # episodes; more at once is a slip of the keyboard that would fill the memory
-
-
 class RunSection(Section):
-    """name and folder: where the run is stored. iterations: updates on fresh rollouts. threads: of torch, 0 leaves
-    torch's own choice. checkpoint_every, graphs_every: iterations between files, 0 for never. keep: checkpoints kept.
-    tokens, calls: training ends with the iteration in which rollouts have sampled so many tokens, or carried out so
-    many actions, in all.
+    """Section [run].
+
+    name and folder: where the run is stored. iterations: updates on fresh rollouts. threads: number of torch threads, 0
+    for torch's own choice. checkpoint_every, graphs_every: iterations between two files, 0 for never. keep: number of
+    checkpoints to keep. tokens, calls: training ends after the iteration in which the total of sampled tokens, or of
+    carried-out actions, reaches this number.
     """
 
     name: str = Field("run", max_length=200)
@@ -46,10 +47,11 @@ class RunSection(Section):
 
 
 class BatchSection(Section):
-    """tasks: groups an iteration. copies: chains a group, as [rollout] takes them (`tree` counts its own roots).
+    """Section [batch].
 
-    tokens, calls: fewer groups, one at least, where more would sample more tokens or carry out more actions than that,
-    judged by what groups have cost so far. Shared steps cost once; what is filtered out or pruned has cost too.
+    tasks: groups per iteration. copies: chains per group, as [rollout] reads them (`tree` counts its own roots).
+    tokens, calls: most sampled tokens and carried-out actions per batch. The number of groups, at least one, is
+    estimated from the mean cost per group so far. Shared steps count once; filtered and pruned rollouts count.
     """
 
     tasks: int = Field(16, ge=1, le=MANY)
@@ -60,14 +62,15 @@ class BatchSection(Section):
     @model_validator(mode="after")
     def _countable(self) -> "BatchSection":
         if self.tasks * self.copies > MANY:
-            raise ValueError(f"tasks x copies is {self.tasks * self.copies} rollouts an iteration, at most {MANY}")
+            raise ValueError(f"tasks x copies is {self.tasks * self.copies} rollouts per iteration, at most {MANY}")
         return self
 
 
 class WarmupSection(Section):
-    """Behaviour cloning before the first iteration: `updates` batches of `episodes` fresh episodes of an expert.
+    """Section [warmup]: behaviour cloning before the first iteration.
 
-    optim: options of this stage that differ from [optim]. minibatches: optimiser steps a batch.
+    updates: batches to clone, each of `episodes` fresh episodes. expert: who plays them. optim: options of this stage
+    that differ from [optim]. minibatches: optimiser steps per batch.
     """
 
     expert: str = "expert"
@@ -78,11 +81,12 @@ class WarmupSection(Section):
 
 
 class EvalSection(Section):
-    """Held-out evaluation. every: iterations between (0: only before, after the warm-up and at the end).
+    """Section [eval]: held-out evaluation.
 
-    tasks: how many of the environment's tasks under `env` (options that replace those of [env]); panel: a file of task
-    keys instead. modes: greedy and/or sampled; temperature: of the sampled mode, default that of training. during:
-    tasks used for evaluations in between.
+    every: iterations between two evaluations; 0 evaluates only before the warm-up, after it and at the end.
+    env: options that replace those of [env]. tasks: number of tasks of that environment. panel: a file of task keys
+    instead of `tasks`. modes: greedy, sampled or both. temperature: of the sampled mode; default: that of training.
+    during: number of tasks in the evaluations between the first and the last.
     """
 
     every: int = Field(0, ge=0)
@@ -95,15 +99,16 @@ class EvalSection(Section):
 
 
 class LogSection(Section):
-    """tensorboard: also write TensorBoard events (extra `tensorboard`). picture: draw the curve (extra `report`)."""
+    """Section [log]. tensorboard: also write TensorBoard events (extra `tensorboard`). picture: draw the learning curve
+    (extra `report`)."""
 
     tensorboard: bool = False
     picture: bool = False
 
 
 class PoolSection(Section):
-    """kind: where environments run; auto takes worker processes for heavy ones and threads for those that wait.
-    workers: processes, 0 for one a core."""
+    """Section [pool]. kind: where environments run; auto takes worker processes for heavy environments and threads for
+    environments whose steps wait. workers: number of processes, 0 for one per core."""
 
     kind: Literal["auto", "inline", "threads", "processes"] = "auto"
     workers: int = Field(0, ge=0)

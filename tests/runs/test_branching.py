@@ -164,7 +164,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *words: object) -> str:
         (["rollout={name='vine'}", "credit={name='vine_ppo'}", "critic.model=head"], "and so does the critic"),
         (["credit={name='info_gain'}"], "needs the column 'gold_logprob'"),
         (["rollout.leaves=4"], "leaves is 4, a tree has 1 + nodes * rounds = 3"),
-        (["rollout.trees=1000", "rollout.leaves=3", "batch.tasks=1000"], "3000000 episodes an iteration"),
+        (["rollout.trees=1000", "rollout.leaves=3", "batch.tasks=1000"], "3000000 episodes per iteration"),
         (["rollout={name='tre'}"], "did you mean tree"),
     ],
 )

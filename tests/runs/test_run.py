@@ -166,7 +166,7 @@ def test_a_mistyped_demonstrator_is_told_before_anything_is_played(expert, sente
     ("override", "sentence"),
     [
         ("batch.copies=1000000000", "batch.copies = 1000000000"),
-        ("batch.copies=1000000", "3000000 rollouts an iteration"),
+        ("batch.copies=1000000", "3000000 rollouts per iteration"),
         ("eval.tasks=1e12", "eval.tasks = 1000000000000.0"),
         ("warmup.episodes=1e12", "warmup.episodes"),
         ("run.seed=99999999999999999999999", "run.seed"),
