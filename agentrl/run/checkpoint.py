@@ -27,7 +27,7 @@ ARRAY = "numpy array"  # key of an array in a stored state, which holds tensors 
 
 
 @dataclass(kw_only=True)
-class Progress:
+class RunState:
     """Where a run stands between two steps.
 
     Attributes:
@@ -55,7 +55,7 @@ class Progress:
 class Stored(NamedTuple):
     """What a checkpoint says: where the run stood, and the state of each part."""
 
-    progress: Progress
+    progress: RunState
     parts: Mapping[str, Any]
 
 
@@ -63,7 +63,7 @@ def write(
     folder: RunFolder,
     name: str,
     learners: Mapping[str, Learner],
-    progress: Progress,
+    progress: RunState,
     keep: int,
     parts: Mapping[str, Any],
 ) -> None:
@@ -113,9 +113,9 @@ def read(path: Path, learners: Mapping[str, Learner]) -> Stored:
     parts = _unpacked(_state(path, "state.pt")) if version == FORMAT else _parts_of_format_1(path, table, states)
     for name, learner in learners.items():
         learner.load_state_dict(states[name])
-    known = {one.name for one in fields(Progress)}
+    known = {one.name for one in fields(RunState)}
     try:
-        return Stored(Progress(**{name: value for name, value in table.items() if name in known}), parts)
+        return Stored(RunState(**{name: value for name, value in table.items() if name in known}), parts)
     except TypeError as error:
         raise ValueError(f"{path} is not a checkpoint of this version: {error}") from None
 

@@ -37,7 +37,7 @@ class Run:
 
     settings: Settings
     folder: RunFolder
-    state: checkpoint.Progress
+    state: checkpoint.RunState
     metrics: Metrics
     progress: Progress
     rollouts: Rollouts
@@ -133,7 +133,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
     torch.manual_seed(tables.run.seed)
     rollouts = Rollouts(settings)
     folder = RunFolder(settings.folder, complete=lambda stored: Settings(stored).dump())
-    state = checkpoint.Progress()
+    state = checkpoint.RunState()
     try:
         folder.refuse(settings.dump(), resume=resume)
         found = folder.checkpoints()
@@ -173,7 +173,7 @@ def _vocabularies(settings: Settings, at: Path | None) -> dict[str, Vocabulary]:
     return vocabularies(settings) if at is None or adapted else {}
 
 
-def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policies) -> checkpoint.Progress:
+def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policies) -> checkpoint.RunState:
     """Bring both halves to a checkpoint; where the run stood there."""
     stored = checkpoint.read(at, policies.learners)
     policies.load_state_dict(stored.parts["policies"])

@@ -42,7 +42,7 @@ class AgentSection(BaseModel, frozen=True, extra="forbid"):
     optim: dict[str, Any] = Field(default_factory=dict)
 
 
-class Plan(NamedTuple):
+class PolicyPlan(NamedTuple):
     """A policy to make: its model, and its optimiser in training and in cloning."""
 
     model: ModelConfig
@@ -114,23 +114,23 @@ def agent_prompt(env: Entry[EnvironmentFile], context: Entry[ContextPolicy]) -> 
 
 def policy_plans(
     chosen: Mapping[str, AgentSection], model: ModelConfig, optim: OptimConfig, clone_optim: OptimConfig
-) -> dict[str, Plan]:
+) -> dict[str, PolicyPlan]:
     """Every policy by name.
 
     Raises:
         ValueError: two agents of one policy describe it differently, or one describes [model]'s anew.
     """
-    found: dict[str, Plan] = {}
+    found: dict[str, PolicyPlan] = {}
     for name, section in {MAIN: AgentSection(), **chosen}.items():
         if section.policy == POLICY:
             if section.model is not None or section.optim:
                 raise ValueError(
                     f"agents.{name} shares the policy of [model]: set its own policy, or drop model, optim"
                 )
-            plan = Plan(model, optim, clone_optim)
+            plan = PolicyPlan(model, optim, clone_optim)
         else:
             own = f"agents.{name}.optim"
-            plan = Plan(
+            plan = PolicyPlan(
                 section.model or model,
                 validate(OptimConfig, merge(optim.model_dump(), section.optim), own),
                 validate(OptimConfig, merge(clone_optim.model_dump(), section.optim), own),
