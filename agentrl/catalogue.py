@@ -10,13 +10,13 @@ for an attribute.
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from types import MappingProxyType, ModuleType
-from typing import Any, ClassVar, NamedTuple, TypeVar, overload
+from types import MappingProxyType, ModuleType, NoneType, UnionType
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, overload
 
 
 class Kind(NamedTuple):
@@ -47,6 +47,17 @@ KINDS = MappingProxyType(
         "engine": Kind("agentrl.engines", "engine", "agentrl.engines.entry:EngineFile", ("hf", "openai")),
     }
 )
+
+EXPECTED: Mapping[Any, str] = MappingProxyType(
+    {
+        Any: "a class, the pydantic model of the options",
+        Callable: "a function",
+        Mapping: "a mapping",
+        tuple: "a tuple of names, such as ('a',)",
+        bool: "True or False",
+        str: "a text",
+    }
+)  # what the values of hooks must be, by the type of their field
 
 
 def hook(name: str = "", help: str = "", default: Any = MISSING) -> Any:
@@ -168,41 +179,63 @@ def read(module: ModuleType, kind: type[File], name: str = "") -> File:
     known = dict(hooks_of(kind))
     offered = {hook: vars(module)[hook] for hook in known if not isinstance(vars(module).get(hook), ModuleType | None)}
     what = KINDS[kind.KIND].word
-    needed = [hook for hook, one in known.items() if one.default is one.default_factory is MISSING]
-    missing = [hook for hook in needed if hook not in offered]
-    for wrong, meant in _misspelt(module, known.keys() - offered.keys()):
+    needed = {hook for hook, one in known.items() if one.default is one.default_factory is MISSING}
+    missing = [hook for hook in known if hook in needed - offered.keys()]
+    for wrong, meant in _misspelt(module, known.keys() - offered.keys(), needed):
         raise ValueError(f"{what} {named!r}: its file has {wrong}, which is nearly the hook {meant}: rename it")
     if missing:
         raise ValueError(f"{named!r} is no {what}: its file has no {' and no '.join(missing)}")
     for hook, value in offered.items():
-        if not hook.isupper() and not callable(value) and not isinstance(value, Mapping):
-            raise ValueError(f"{what} {named!r}: its {hook} is {value!r:.60}, and must be a function")
-        if isinstance(known[hook].default, tuple) and (isinstance(value, str) or not isinstance(value, Iterable)):
-            raise ValueError(f"{what} {named!r}: its {hook} is {value!r:.60}: write a tuple of names, such as ('a',)")
+        if not _fits(value, known[hook].type):
+            due = _expected(known[hook].type)
+            raise ValueError(f"{what} {named!r}: its {hook} is {value!r:.60}, and must be {due}")
     values = {known[hook].name: value for hook, value in offered.items()}
     return kind(name=named, module=module.__name__, about=(module.__doc__ or "").strip(), **values)
 
 
-def _misspelt(module: ModuleType, absent: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _fits(value: Any, declared: Any) -> bool:
+    """Is the value of a hook what its field declares? A field of type Any, such as `config`, takes a class."""
+    base = get_origin(declared) or declared
+    if base in (Union, UnionType):
+        return any(_fits(value, one) for one in get_args(declared))
+    if base is Literal:
+        return value in get_args(declared)
+    if base is tuple:
+        names = isinstance(value, Collection) and not isinstance(value, str | Mapping)
+        return names and all(isinstance(name, str) for name in value)
+    return isinstance(value, type if base is Any else base)
+
+
+def _expected(declared: Any) -> str:
+    """What the value of a hook must be, in words."""
+    base = get_origin(declared) or declared
+    if base in (Union, UnionType):
+        return " or ".join(_expected(one) for one in get_args(declared) if one is not NoneType)
+    if base is Literal:
+        return " or ".join(map(repr, get_args(declared)))
+    return EXPECTED[base]
+
+
+def _misspelt(module: ModuleType, absent: Iterable[str], needed: set[str]) -> Iterator[tuple[str, str]]:
     """Names that the module defines and that are nearly those of hooks it does not have: constants for constants,
-    functions for functions."""
+    functions for functions. For a hook that every file must have, a looser likeness is enough."""
     known = list(absent)
     for name, value in vars(module).items():
         if name.startswith("_") or isinstance(value, ModuleType):
             continue
         own = getattr(value, "__module__", module.__name__) == module.__name__
         for hook in known if own else ():
-            if callable(value) != hook.isupper() and _near(name, hook):
+            if callable(value) != hook.isupper() and _near(name, hook, 0.7 if hook in needed else 0.85):
                 yield name, hook
 
 
-def _near(name: str, hook: str) -> bool:
+def _near(name: str, hook: str, likeness: float) -> bool:
     """One of the two in other letters, or spelt with a slip."""
     if name.lower() == hook.lower():
         return True
     if abs(len(name) - len(hook)) > 2 or name.isupper() != hook.isupper() or name[0] != hook[0]:
         return False
-    return SequenceMatcher(None, name, hook).ratio() > 0.85
+    return SequenceMatcher(None, name, hook).ratio() > likeness
 
 
 def _again(kind: type[File], module: str, name: str) -> File:

@@ -1,4 +1,5 @@
 """`agentrl check ENV [key=value ...] [--tasks N] [--games DIR --walks N]`: does an environment keep its promises?
+`agentrl check --hooks [KIND] [--json]`: what may the files of a catalogue, or of all of them, offer?
 
 Seeds, determinism, snapshots, pickling, parsing, Gymnasium's own checker. An environment with a reference engine
 (ALFWorld) compares itself with it over N walks of every game under DIR.
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentrl import catalogue
+from agentrl.cli import _hooks
 from agentrl.cli._parser import Parser, positive, seed
 from agentrl.config import override, resolve
 from agentrl.env import EnvironmentFile
@@ -17,13 +19,24 @@ from agentrl.env import EnvironmentFile
 def main(words: Sequence[str]) -> int:
     """See the module; exit code 1 if something does not hold."""
     parser = Parser("agentrl check", __doc__)
-    parser.add_argument("env")
+    parser.add_argument("env", nargs="?")
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument("--tasks", type=positive, default=4, help="tasks to try")
     parser.add_argument("--games", type=Path)
     parser.add_argument("--walks", type=positive, default=1)
     parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--hooks", nargs="?", const="", metavar="KIND", help="list the hooks of a catalogue's files")
+    parser.add_argument("--json", action="store_true", help="write the list of hooks as JSON")
     given = parser.parse_intermixed_args(words)
+    if given.hooks is not None:
+        if given.env is not None:
+            raise ValueError(f"--hooks lists the hooks of a catalogue and checks no {given.env}: leave one of them out")
+        print(_hooks.listing(given.hooks, json=given.json))
+        return 0
+    if given.json:
+        raise ValueError("--json is the form of the list of hooks: add --hooks, or leave --json out")
+    if given.env is None:
+        parser.error("the following arguments are required: env")
     if given.games is not None:
         check = catalogue.load(EnvironmentFile, given.env).check
         if check is None:

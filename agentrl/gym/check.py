@@ -21,6 +21,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check
 from agentrl import catalogue
 from agentrl.config import Entry, resolve
 from agentrl.env import (
+    Delegates,
     Env,
     EnvironmentFile,
     Past,
@@ -33,7 +34,7 @@ from agentrl.env import (
 )
 from agentrl.gym.environment import GymEnv
 from agentrl.tool import random_action
-from agentrl.types import EnvFault, Observation, Status, StepResult, Task
+from agentrl.types import EnvFault, Observation, Reply, Status, StepResult, Task
 
 CALL_S = 30.0  # a call that takes longer hangs
 GARBAGE = (
@@ -138,8 +139,13 @@ class Walk:
         return self.seen[0]
 
     def step(self, action: str) -> StepResult:
-        """One action."""
+        """One action. Every agent that the environment calls is answered for as lost, since nobody plays it here."""
         result = checked_result(timed(lambda: self.env.step(action)))
+        while errands := result.info.get("errands"):
+            if not isinstance(self.env, Delegates):
+                raise EnvFault("it sends errands and has no method `returned(replies)` to hear what came of them")
+            replies = tuple(Reply("", Status.ENV_ERROR) for _ in errands)
+            result = checked_result(timed(functools.partial(self.env.returned, replies)))
         self.actions.append(action)
         self.results.append(result)
         self.seen.append(result.observation)

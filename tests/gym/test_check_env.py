@@ -16,6 +16,7 @@ LIES = {
     "garbage": r"the action 'no such action' raised KeyError",
     "reward": r"step returned reward nan",
     "refuses": r"the listed action '(left|right)' was refused at step 0",
+    "errands": r"it sends errands and has no method `returned\(replies\)`",
     "snapshot": r"restore is not where a replay of the same \d+ actions is",
     "restored": r"restore shows another observation than at the snapshot",
     "blind": r"restore returns no observation",
@@ -37,6 +38,7 @@ def test_each_lie_is_found_and_said(lie):
 
 def test_the_truth_has_no_findings():
     assert check_env(entry("tests.toys.liar")) == []
+    assert check_env("tests.toys.foreman") == []  # whose agent calls another, which is answered for as lost
     assert check_env(walk) == check_env(WALK) == check_env(walk, walk.Config(goal=2)) == []
 
 
