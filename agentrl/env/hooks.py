@@ -35,7 +35,7 @@ class EnvironmentFile(CatalogueFile):
 
     make: Callable[[Any], Env] = hook(help="(config) -> Env, one instance")
     tasks: Callable[[Any], Sequence[Task]] = hook(help="(config) -> its tasks; len() and [i] are enough")
-    prompt: Callable[[Any], Prompt] | None = hook("", "(config) -> Prompt, the messages for a model; default: Plain", None)
+    prompt: Callable[[Any], Prompt] | None = hook("", "(config) -> its Prompt for a model; default: Plain", None)
     find: Callable[[Any, str], Task] | None = hook("", "(config, key) -> the task of a key; default: a search", None)
     expert: Callable[[Env, str, int], Any] | None = hook("", "(env, name, seed) -> Expert of this instance", None)
     experts: tuple[str, ...] | None = hook("EXPERTS", "the names `expert` takes, best known first", None)
