@@ -119,8 +119,8 @@ def _installed() -> Any:
 
 def points(kind: str) -> Iterable[EntryPoint]:
     """The entry points by which installed packages add to a catalogue."""
-    found: Iterable[EntryPoint] = _installed().select(group=f"agentrl.{kind}")
-    return found
+    additions: Iterable[EntryPoint] = _installed().select(group=f"agentrl.{kind}")
+    return additions
 
 
 def forget() -> None:

@@ -1,4 +1,4 @@
-"""The values that cross module borders. The step graph has its own module, `agentrl.graph.step_graph`."""
+"""The values that modules exchange, except the step graph (`agentrl.graph.StepGraph`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

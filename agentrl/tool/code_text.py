@@ -66,8 +66,8 @@ def _torl(result: CodeResult) -> str:
 
 def fenced_code(text: str) -> str | None:
     """The first complete fenced Python block of a text, or None."""
-    found = FENCE.search(text)
-    return found[1] if found else None
+    block = FENCE.search(text)
+    return block[1] if block else None
 
 
 def with_print(code: str) -> str:

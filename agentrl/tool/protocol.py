@@ -1,7 +1,7 @@
 """The protocol of a tool.
 
 A catalogue file in `tools/` offers a frozen `Config` and `make(config) -> Tool` (or `Toolbox`). A file that can run
-code also offers `runner(config) -> CodeRunner` (`agentrl.tool.code`).
+code also offers `runner(config) -> CodeRunner` (`agentrl.tool.CodeRunner`).
 
 The signature and docstring of `__call__` become the JSON schema that a model sees; an exception becomes a message that
 the model can read, with status `tool_error`. `async def __call__` makes a tool that waits: several of its calls run at

@@ -130,8 +130,8 @@ class ToolEnv:
 
     def _values(self) -> dict[str, Any]:
         """The values that rewards may ask for, by name."""
-        given = {"answer": self.answer, "calls": tuple(self.log), "turns": len(self.texts), "texts": tuple(self.texts)}
-        return {"seed": self.task.seed, **self.task.params, **given}
+        facts = {"answer": self.answer, "calls": tuple(self.log), "turns": len(self.texts), "texts": tuple(self.texts)}
+        return {"seed": self.task.seed, **self.task.params, **facts}
 
     def _judge(self, last: Scored) -> None:
         """Set `success`: by the class's `success` if it has one, else by whether the first final signal reaches 1."""

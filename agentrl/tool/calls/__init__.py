@@ -183,5 +183,5 @@ def function_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def properties_of(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     """Argument name -> its schema, in order."""
-    found: Mapping[str, Mapping[str, Any]] = function_of(schema).get("parameters", {}).get("properties", {})
-    return found
+    properties: Mapping[str, Mapping[str, Any]] = function_of(schema).get("parameters", {}).get("properties", {})
+    return properties
