@@ -1,7 +1,7 @@
 """agentrl: multi-turn agentic RL on step graphs.
 
-`import agentrl` loads neither torch nor transformers; the parts are imported by their own names. It sees to it that
-Gymnasium knows our ids (`agentrl/ALFWorld-v0`, ...), whichever of the two is imported first.
+`import agentrl` loads neither torch nor transformers; import each package by its own name. It registers our Gymnasium
+ids (`agentrl/ALFWorld-v0`, ...), whichever of agentrl and Gymnasium is imported first.
 """
 
 from agentrl._gymnasium import announce

@@ -1,6 +1,6 @@
 """Registers our Gymnasium ids as soon as somebody imports Gymnasium, without importing it ourselves.
 
-Gymnasium calls no entry points since version 1.0, and importing it here would cost every command its time.
+Gymnasium calls no entry points since version 1.0, and importing it here would slow down the start of every command.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 class _Loader(importlib.abc.Loader):
-    """Gymnasium's own loader, and then `agentrl.gym`."""
+    """Loads Gymnasium by its own loader, then imports `agentrl.gym`."""
 
     def __init__(self, inner: importlib.abc.Loader) -> None:
         self.inner = inner
@@ -27,7 +27,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds nothing but Gymnasium, once."""
+    """Finds Gymnasium, once, and no other module."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -42,7 +42,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def announce() -> None:
-    """Register now if Gymnasium is there, else wait for it to be imported."""
+    """Register our ids now if Gymnasium is imported already, else as soon as it is imported."""
     if "gymnasium" in sys.modules:
         importlib.import_module("agentrl.gym")
     else:

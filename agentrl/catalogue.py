@@ -1,7 +1,7 @@
 """Finds catalogue entries by name and reads them into typed values.
 
 An entry is a Python file in a catalogue folder, an entry point of an installed package, or any module by its dotted
-path. What the file offers are its hooks: functions and constants with fixed names. Each catalogue has a class whose
+path. The hooks of a file are the functions and constants in it that have fixed names. Each catalogue has a class whose
 fields are these hooks (`agentrl.credit.CreditMethod`, `agentrl.env.EnvironmentFile`, ...); `load` imports the file
 once, checks its hooks, and returns a frozen value of that class. No other module of the core asks a catalogue file
 for an attribute.
@@ -20,9 +20,13 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args,
 
 
 class Kind(NamedTuple):
-    """A catalogue: the package its files lie in, what one entry is called, and the class that describes it.
+    """A catalogue.
 
-    `only` names the entries where the package holds other modules too.
+    Attributes:
+        package: holds the files of the entries.
+        word: what error sentences call one entry.
+        home: the class of its entries, as `module:class`.
+        only: names of the entries, if the package also holds modules that are no entries; empty: every module is one.
     """
 
     package: str
@@ -64,10 +68,9 @@ def hook(name: str = "", help: str = "", default: Any = MISSING) -> Any:
     """A field of a catalogue class.
 
     Args:
-        name: of the hook in the file; empty takes the field's own name. Upper case means a constant.
+        name: name of the hook in the file; empty: the name of the field. An upper-case name is a constant.
         help: one line for `agentrl check --hooks` and the documentation.
-        default: its value where a file does not have the hook (`dict`: an empty one); without a default every file must
-            have it.
+        default: the value if a file lacks the hook (`dict`: a new empty dict); a hook without a default is required.
     """
     metadata = {"hook": name, "help": help}
     if default is dict:
@@ -77,11 +80,11 @@ def hook(name: str = "", help: str = "", default: Any = MISSING) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogueFile:
-    """What the file of a catalogue entry offers; base of the class of each catalogue.
+    """The hooks of one catalogue file; base class of the class of each catalogue.
 
     Attributes:
-        name: as it was asked for.
-        module: the module's dotted name, by which another process finds it again.
+        name: the name that the entry was loaded by.
+        module: the module's dotted name, by which another process imports it.
         about: the module's docstring.
         config: the pydantic model of its options.
     """
@@ -95,11 +98,11 @@ class CatalogueFile:
 
     @property
     def label(self) -> str:
-        """The name without the packages of a dotted path, for sentences."""
+        """The name without the packages of a dotted path, for error sentences."""
         return self.name.rpartition(".")[2]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Functions of a file are pickled by the file's name."""
+        """Pickle the name of the module; unpickling reads the hooks from the module again."""
         return _again, (type(self), self.module, self.name)
 
 
@@ -107,7 +110,7 @@ File = TypeVar("File", bound=CatalogueFile)
 
 
 def hooks_of(kind: type[CatalogueFile]) -> Iterator[tuple[str, Field[Any]]]:
-    """The name in the file, and the field, of every hook of a catalogue."""
+    """(name in the file, field of the class) of every hook of a catalogue."""
     for one in fields(kind):
         if "hook" in one.metadata:
             yield one.metadata["hook"] or one.name, one
@@ -116,8 +119,8 @@ def hooks_of(kind: type[CatalogueFile]) -> Iterator[tuple[str, Field[Any]]]:
 def class_of(kind: str) -> type[CatalogueFile]:
     """The class of a catalogue's entries."""
     module, _, name = KINDS[kind].home.partition(":")
-    found: type[CatalogueFile] = getattr(importlib.import_module(module), name)
-    return found
+    entry_class: type[CatalogueFile] = getattr(importlib.import_module(module), name)
+    return entry_class
 
 
 @cache
@@ -126,24 +129,24 @@ def _installed() -> Any:
 
 
 def points(kind: str) -> Iterable[EntryPoint]:
-    """What installed packages add to a catalogue."""
-    found: Iterable[EntryPoint] = _installed().select(group=f"agentrl.{kind}")
-    return found
+    """The entry points by which installed packages add to a catalogue."""
+    additions: Iterable[EntryPoint] = _installed().select(group=f"agentrl.{kind}")
+    return additions
 
 
 def forget() -> None:
-    """Look for entries anew: after a package was installed into this process."""
+    """Forget the names of entries; call it after a package was installed while this process runs."""
     _installed.cache_clear()
     names.cache_clear()
 
 
 @cache
 def names(kind: str) -> tuple[str, ...]:
-    """Every name `load(kind, name)` takes, sorted: our files and what installed packages add."""
+    """Every name that `load(kind, name)` takes, sorted: our files and the entry points of installed packages."""
     package = importlib.import_module(KINDS[kind].package)
     files = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
-    theirs = [point.name for point in points(kind)]
-    return tuple(sorted({*(KINDS[kind].only or files), *theirs}))
+    installed = [point.name for point in points(kind)]
+    return tuple(sorted({*(KINDS[kind].only or files), *installed}))
 
 
 @overload
@@ -162,18 +165,18 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
         name: of a file, of an entry point, or the (dotted) name of an importable module.
 
     Raises:
-        ValueError: no such entry (the sentence names the nearest known ones), or a module that is none.
+        ValueError: there is no such entry (the sentence names the nearest known ones), or the module lacks a hook.
     """
-    found = class_of(kind) if isinstance(kind, str) else kind
-    return read(_import(found.KIND, name), found, name)
+    entry_class = class_of(kind) if isinstance(kind, str) else kind
+    return read(_import(entry_class.KIND, name), entry_class, name)
 
 
 def read(module: ModuleType, kind: type[File], name: str = "") -> File:
     """The hooks of a module.
 
     Raises:
-        ValueError: a hook that every file must have is missing, a hook is of the wrong type, or a name is nearly that
-            of a hook.
+        ValueError: a required hook is missing, a hook has the wrong type, or a name in the module is probably a
+            misspelt hook.
     """
     named = name or module.__name__
     known = dict(hooks_of(kind))
@@ -217,20 +220,23 @@ def _expected(declared: Any) -> str:
 
 
 def _misspelt(module: ModuleType, absent: Iterable[str], needed: set[str]) -> Iterator[tuple[str, str]]:
-    """Names that the module defines and that are nearly those of hooks it does not have: constants for constants,
-    functions for functions. For a hook that every file must have, a looser likeness is enough."""
+    """(name, hook) for each name in the module that is close to a hook which the module lacks.
+
+    Only constants are compared with constants, and functions with functions. For a hook that every file must have, a
+    looser likeness is enough.
+    """
     known = list(absent)
     for name, value in vars(module).items():
         if name.startswith("_") or isinstance(value, ModuleType):
             continue
-        own = getattr(value, "__module__", module.__name__) == module.__name__
-        for hook in known if own else ():
+        defined_here = getattr(value, "__module__", module.__name__) == module.__name__
+        for hook in known if defined_here else ():
             if callable(value) != hook.isupper() and _near(name, hook, 0.7 if hook in needed else 0.85):
                 yield name, hook
 
 
 def _near(name: str, hook: str, likeness: float) -> bool:
-    """One of the two in other letters, or spelt with a slip."""
+    """Do the names differ only in upper and lower case, or by one or two letters?"""
     if name.lower() == hook.lower():
         return True
     if abs(len(name) - len(hook)) > 2 or name.isupper() != hook.isupper() or name[0] != hook[0]:
@@ -253,13 +259,13 @@ def _import(kind: str, name: str) -> ModuleType:
     if "." in name or _is_module(name):
         try:
             return importlib.import_module(name)
-        except (ImportError, TypeError, ValueError) as error:  # the latter two: "." alone, "../file", "a..b"
+        except (ImportError, TypeError, ValueError) as error:  # TypeError, ValueError: ".", "../file", "a..b"
             raise ValueError(f"{word} {name!r} cannot be imported: {error}") from None
     raise ValueError(f"unknown {word} {name!r}{nearest(name, names(kind))}")
 
 
 def _is_module(name: str) -> bool:
-    """Is it the name of a module that could be imported, such as that of a file in the working folder?"""
+    """Can a module of this name be imported, such as a file in the working folder?"""
     return name.isidentifier() and importlib.util.find_spec(name) is not None
 
 

@@ -1,4 +1,5 @@
-"""Configuration: one TOML file of typed sections, dotted overrides; unknown keys name the nearest one."""
+"""Configuration: a TOML file of typed sections, and dotted overrides. An unknown key is an error that names the nearest
+known key."""
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,17 +22,17 @@ class Entry(NamedTuple, Generic[File]):
     config: Any
 
     def dump(self) -> dict[str, Any]:
-        """The section as it would be written, every default included."""
+        """The section as a recipe would write it, with every default."""
         return {"name": self.name, **self.config.model_dump(mode="json")}
 
 
 def parse_value(text: str) -> Any:
-    """The value of an override: TOML where it is TOML, else the text itself."""
+    """The value of an override: read as TOML if it is valid TOML, else the text itself."""
     try:
         read = tomllib.loads(f"x = {text}")
     except tomllib.TOMLDecodeError:
         return text
-    return read["x"] if len(read) == 1 else text  # several lines are a text, not several keys
+    return read["x"] if len(read) == 1 else text  # a value with line breaks could define further keys; it is a text
 
 
 def override(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -52,15 +53,15 @@ def override(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, A
 
 
 def _section(table: Any, key: str, text: str) -> Any:
-    """The section of this name; in a list of sections (`[[reward]]`) `0` is the first."""
+    """The section of this name; in a list of sections (`[[reward]]`) `0` names the first."""
     if isinstance(table, list):
         if not key.isdigit() or int(key) >= len(table):
             raise ValueError(f"{text!r}: {key} is none of {len(table)} sections: they are numbered from 0")
         return table[int(key)]
-    found = table.setdefault(key, {})
-    if not isinstance(found, dict | list):
+    section = table.setdefault(key, {})
+    if not isinstance(section, dict | list):
         raise ValueError(f"{text!r}: {key} is a value, not a section")
-    return found
+    return section
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,13 +83,16 @@ def _copy(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def validate(model: type[Model], values: Mapping[str, Any], where: str = "", beside: Iterable[str] = ()) -> Model:
-    """The model of some values; ValueError names the key in full, what is wrong, and the nearest key.
+    """The values of a table as a pydantic model.
 
     Args:
-        model: what they must be.
-        values: the keys of a table.
+        model: the model.
+        values: the keys and values of the table.
         where: the table's name in error sentences.
-        beside: keys of the table that the model does not hold, which a mistyped key may have meant.
+        beside: keys that the table may have besides the model's fields; an error suggests them for a mistyped key.
+
+    Raises:
+        ValueError: a value is wrong or missing, or a key is unknown; the sentence gives the key with its section.
     """
     try:
         return model.model_validate(dict(values))
@@ -131,20 +135,20 @@ def resolve(kind: str, section: Mapping[str, Any], where: str = "") -> Entry[Any
 
 
 def resolve(kind: str | type[CatalogueFile], section: Mapping[str, Any], where: str = "") -> Entry[Any]:
-    """The catalogue entry a section names, its options validated.
+    """The catalogue entry that a section names, with validated options.
 
     Args:
         kind: the catalogue, by name or by the class of its entries.
         section: `name` and the entry's options.
-        where: the section's name in error sentences; default: the catalogue's.
+        where: the section's name in error sentences; empty: the catalogue's name.
     """
     catalogue_name = kind if isinstance(kind, str) else kind.KIND
     options, place = dict(section), where or catalogue_name
     name = options.pop("name", None)
     if name is None:
-        meant = [key for key in options if get_close_matches(key, ["name"])]
-        if meant:
-            raise ValueError(f"unknown key {place}.{meant[0]}: did you mean name?")
+        misspelt = [key for key in options if get_close_matches(key, ["name"])]
+        if misspelt:
+            raise ValueError(f"unknown key {place}.{misspelt[0]}: did you mean name?")
         raise ValueError(f"{place}.name is missing{catalogue.nearest('', catalogue.names(catalogue_name))}")
     if not isinstance(name, str):
         raise ValueError(f"{place}.name = {name!r}: it must be a text, the name of an entry")

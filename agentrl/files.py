@@ -1,4 +1,4 @@
-"""Files that users name, and writing a file whole or not at all."""
+"""Reads files that a user names, and writes a file completely or not at all."""
 
 import json
 import os
@@ -22,11 +22,11 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_text(path: Path, what: str) -> str:
-    """The words of a file that a user names; ValueError with one sentence if it is missing or no text."""
+    """The text of a file that a user names; ValueError with one sentence if it is missing or not UTF-8."""
     if not path.is_file():
         raise ValueError(f"no such {what}: {path}")
     try:
-        return path.read_text("utf-8-sig")  # some editors put a mark before the text
+        return path.read_text("utf-8-sig")  # some editors write a byte order mark before the text
     except UnicodeDecodeError:
         raise ValueError(f"the {what} {path} is not UTF-8 text") from None
 
@@ -41,7 +41,7 @@ def read_json(path: Path, what: str) -> Any:
 
 
 def read_jsonl(path: Path, what: str) -> Iterator[tuple[int, Any]]:
-    """Line numbers, from 1, and values of a file of JSON lines that a user names; blank lines are skipped.
+    """(line number from 1, value) of each line of a JSONL file that a user names; blank lines are skipped.
 
     Only "\\n" ends a line: a JSON string may hold U+2028 and U+0085, at which `str.splitlines` would cut it.
 
@@ -63,10 +63,10 @@ def read_jsonl(path: Path, what: str) -> Iterator[tuple[int, Any]]:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """All or nothing: a temporary name beside the target, then a rename. A full disk leaves the old file.
+    """Write a temporary file beside the target, then rename it: if the disk is full, the old file stays as it was.
 
     Raises:
-        ValueError: it cannot be written.
+        ValueError: the file cannot be written.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

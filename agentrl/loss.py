@@ -1,10 +1,10 @@
-"""What a policy loss is. A catalogue file in `algorithms/loss/` offers a frozen pydantic `Config` and
+"""The hooks of a policy loss. A catalogue file in `algorithms/loss/` offers a frozen pydantic `Config` and
 
     def loss(inputs: LossInputs, config: Config) -> LossOutput
 
-It returns one number per token; `agentrl.trainer.update` multiplies by the aggregation weight, adds KL and entropy
-terms, and sums. All tokens of a step are always in one call. A `Config` with a true `whole_episodes` gets all tokens of
-an episode in one call too; on a branched graph, those of each root-to-leaf path as an episode of its own
+The loss returns one number per token; `agentrl.trainer.update` multiplies it by the aggregation weight, adds KL and
+entropy terms, and sums. One call holds all tokens of a step. If `Config.whole_episodes` is true, one call also holds
+all tokens of an episode; on a branched graph, each root-to-leaf path then counts as an episode
 (`agentrl.trainer.path_weights`).
 """
 
@@ -20,15 +20,15 @@ from agentrl.catalogue import CatalogueFile, hook
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LossInputs:
-    """Per trained token, all [T] on one device. T counts sampled tokens of assigned steps in this micro-batch.
+    """Inputs of a loss, all [T] on one device, where T counts the sampled tokens of assigned steps in this micro-batch.
 
     Attributes:
         logprob: log pi_new of the token under its allowed set and temperature; carries the gradient.
         old_logprob: the trainer's log-probability before the first update.
-        ref_logprob: under the reference model, or None.
-        entropy: nats, of the distribution the token was drawn from, or None if nobody asked.
-        positive, negative: the step's P and M (see `agentrl.credit.method.Credit`), both >= 0.
-        weight: multiplicity of terms without an advantage.
+        ref_logprob: the log-probability under the reference model, or None.
+        entropy: nats, of the distribution the token was drawn from, or None if no term of the loss needs it.
+        positive, negative: the step's P and M (see `agentrl.credit.Credit`), both >= 0.
+        weight: how often the step counts in terms without an advantage.
         step: int64, the step (or copy of a step) of each token.
         path: int64, the episode (or root-to-leaf path) of each token.
     """
@@ -45,7 +45,7 @@ class LossInputs:
 
 
 class LossOutput(NamedTuple):
-    """`per_token` [T], to be minimised; `metrics` are per-token arrays whose weighted mean is logged."""
+    """`per_token` [T] is to be minimised; `metrics` are per-token arrays whose weighted mean is logged."""
 
     per_token: "Tensor"
     metrics: Mapping[str, "Tensor"]
@@ -56,8 +56,8 @@ class Loss(CatalogueFile):
     """The file of a policy loss.
 
     Attributes:
-        loss: see the module.
-        zero_without_credit: it is 0 where positive and negative are 0, so that such steps need no forward pass.
+        loss: see the module's docstring.
+        zero_without_credit: the loss is 0 wherever positive and negative are 0, so such steps need no forward pass.
     """
 
     KIND: ClassVar[str] = "loss"

@@ -1,4 +1,4 @@
-"""Noise as a function of a key: the same key and index give the same number, whatever else is drawn."""
+"""Noise as a function of a key: the same key and index give the same number, whatever else was drawn before."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Texts that are too long to be shown whole."""
+"""Shortens texts that are too long to show in full."""
 
 from typing import Literal
 
@@ -6,13 +6,13 @@ from typing import Literal
 def shorten(text: str, chars: int, how: Literal["end", "middle", "cell", "stream"] = "end") -> str:
     """The text if it has at most `chars` characters, else a part of it with a mark where characters are missing.
 
-    Models read `middle`, `cell` and `stream` during training: their words must not change.
+    Models read the marks of `middle`, `cell` and `stream` during training, so these marks must not change.
 
     Args:
         text: any text.
         chars: at least 4 for `end`, at least 1 for the others.
-        how: `end`: the first characters and "...", `chars` in all.
-            `middle`: `chars` first and last characters with "... [N characters left out] ..." on a line in between.
+        how: `end`: the first characters and "...", `chars` in total.
+            `middle`: first and last characters, `chars` in total, with "... [N characters left out] ..." between.
             `cell`: the same for the result of a code cell, with "[... N characters left out ...]" and ends of equal
             length.
             `stream`: the first `chars` characters and a line "[N more characters cut off]".

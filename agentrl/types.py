@@ -1,4 +1,4 @@
-"""The values that cross module borders. The step graph has its own module, `agentrl.graph.step_graph`."""
+"""The values that modules exchange, except the step graph (`agentrl.graph.StepGraph`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +11,9 @@ import numpy as np
 class Status(IntEnum):
     """What happened in a step (`OK` to `TOOL_ERROR`), or how an episode ended (`DONE` and above).
 
-    What the agent caused is scored. `ENV_ERROR` (crash, hang, lost service) is nobody's score: it is retried,
-    else left out of every statistic and reported as a share.
+    Rollouts with a status that the agent caused are scored. A rollout that ends in `ENV_ERROR` (crash, hang, lost
+    service) is not scored: it is played again, and if that fails too, it is left out of every statistic and counted in
+    the reported share of lost rollouts.
     """
 
     OK = 0
@@ -30,10 +31,10 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What to reset an environment to. Copies of one task form a group that starts from one state.
+    """What an environment is reset to. Copies of one task start from the same state and form a group.
 
     Attributes:
-        key: stable name, listed in results; unique within the environment's tasks.
+        key: stable name, printed in results; unique within the environment's tasks.
         env: catalogue name of the environment.
         seed: seed of everything random in the environment; part of the task, so copies start alike.
         params: what the environment needs to build the task (JSON values).
@@ -50,12 +51,13 @@ class Observation:
     """What the agent sees.
 
     Attributes:
-        text: the environment's words.
-        state_key: the environment's word on "the same state"; empty means the text itself.
-        actions: the admissible actions; empty where the environment lists none.
-        tools: JSON schemas of the tools on offer.
-        task: the task's instruction where the environment states it apart from the observation.
-        messages: the same words as `text` as chat messages (one a tool's answer); empty: `text` is a user message.
+        text: what the environment says.
+        state_key: observations with equal keys show the same state; empty: the text is the key.
+        actions: the admissible actions; empty if the environment lists none.
+        tools: JSON schemas of the tools that the agent may call.
+        task: the task's instruction, if the environment states it apart from the observation.
+        messages: the content of `text` as chat messages (one message per tool answer); empty: `text` is one user
+            message.
     """
 
     text: str
@@ -69,9 +71,9 @@ class Observation:
 class StepResult(NamedTuple):
     """One environment step, unpacking as Gymnasium's five.
 
-    `info["success"]` (bool) is the environment's word on success so far; `info["signals"]` (names and finite numbers)
-    are what rewards can be composed of (`agentrl.credit.rewards`); other entries are free. If both flags are set,
-    terminated wins.
+    `info["success"]` (bool) says whether the task is solved so far; `info["signals"]` maps names to finite numbers from
+    which a recipe can compose rewards (`agentrl.credit.RewardTransform`); other entries are free. If both flags are
+    set, `terminated` wins.
     """
 
     observation: Observation
@@ -82,10 +84,11 @@ class StepResult(NamedTuple):
 
 
 class Errand(NamedTuple):
-    """What an environment asks of another agent: `agent` is its name in the recipe, `task` what it is to play.
+    """A task that an environment gives to another agent; `agent` is that agent's name in the recipe.
 
-    A step whose `info["errands"]` holds some is not over: each is played by its agent, and the environment is stepped
-    once more with the tuple of their `Reply`s, in order. That step's result is the turn's.
+    If the `info["errands"]` of a step holds errands, the turn is not over: each errand is played by its agent, then the
+    environment is stepped once more with the tuple of their `Reply`s, in the order of the errands. The result of the
+    turn is the result of that second step.
     """
 
     agent: str
@@ -93,11 +96,11 @@ class Errand(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What came of an errand.
+    """The outcome of an errand.
 
-    `status` is how the called agent's episode ended; `text` what it said (its last `info["answer"]`, else its last
-    action), empty if it failed (`ENV_ERROR`), had no room to answer the errand (`TOKEN_LIMIT`) or was not called at all
-    (`DEPTH_LIMIT`). `reward` and `info` are the sum of its rewards and its last `info`.
+    `status` is how the called agent's episode ended. `text` is that agent's answer (its last `info["answer"]`, else its
+    last action); it is empty if the episode failed (`ENV_ERROR`), if the answer did not fit (`TOKEN_LIMIT`) or if the
+    agent was not called at all (`DEPTH_LIMIT`). `reward` is the sum of the episode's rewards, `info` its last `info`.
     """
 
     text: str
@@ -114,7 +117,7 @@ Finish = Literal["stop", "length", "abort"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Generation:
-    """One answer of a policy. Sampled ids are the only truth: text that was sampled is never encoded again.
+    """One answer of a policy. Its token ids are what was sampled; its text is decoded from them, never encoded again.
 
     Attributes:
         text: the decoded answer without its end token.
@@ -123,10 +126,10 @@ class Generation:
         allowed: for each token the ids it was restricted to, ascending; an empty array means unrestricted.
             None if no token was restricted.
         finish: "stop" (end token or stop string), "length" (token limit), "abort" (the engine gave up).
-        policy_version: (oldest, newest) weights that took part.
+        policy_version: (oldest, newest) version of the weights that sampled the answer.
         weight: share in the loss; 0 for a demonstrator's deliberate mistakes.
         usage: counts of a remote policy, such as prompt_tokens, completion_tokens and cost.
-        entropy: [T] float64, of the ten most probable tokens, -sum p log p / log V; None where it was not asked for.
+        entropy: [T] float64, of the ten most probable tokens, -sum p log p / log V; None if it was not requested.
     """
 
     text: str
@@ -141,7 +144,7 @@ class Generation:
 
 
 class Message(NamedTuple):
-    """One chat message; role is system, user, assistant or tool, `name` the tool that speaks."""
+    """One chat message; `role` is system, user, assistant or tool; `name` is the name of the tool, else empty."""
 
     role: str
     content: str
@@ -149,7 +152,7 @@ class Message(NamedTuple):
 
 
 class Rewrite(NamedTuple):
-    """What a model is to write anew: its memory so far, and the text that is to go into it."""
+    """Asks a model to rewrite its memory: the memory so far, and the text to put into it."""
 
     memory: str
     text: str
@@ -157,19 +160,19 @@ class Rewrite(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Request:
-    """One turn's question to a policy.
+    """The prompt of one turn, which a policy answers.
 
     Attributes:
-        session: the rollout it belongs to; an engine may keep its KV cache under this key until `release`.
+        session: the rollout that the turn belongs to; an engine may keep its KV cache under this key until `release`.
         token_ids: [T] int64, the whole prompt; empty for policies without a tokenizer.
         messages: the same prompt as chat messages.
-        observation: what the environment just said (for policies that are not language models).
+        observation: the current observation (for policies that are not language models).
         choices: token sequences the answer must be one of, end token included; None for free text.
         choice_texts: the text of each choice.
         max_tokens: most tokens to sample.
         noise_key: integers that name this turn, (seed, iteration, task, copy, turn); sampling noise is a
             function of the key and the token's index alone.
-        rewrites: set if the answer is not for the environment but for the model's own memory.
+        rewrites: set if the answer becomes the memory of the model instead of an action for the environment.
     """
 
     session: int
@@ -184,20 +187,20 @@ class Request:
 
 
 class EnvFault(Exception):
-    """The environment failed; the message says how. Not the agent's doing."""
+    """The environment failed, and not because of the agent; the message says how."""
 
 
 @runtime_checkable
 class Stateful(Protocol):
-    """What keeps something from one iteration to the next; a run stores it in its checkpoints.
+    """An object that keeps a state between iterations; a run stores that state in its checkpoints.
 
     A state is made of dicts, lists, numbers, texts, NumPy arrays and torch tensors.
     """
 
     def state_dict(self) -> Mapping[str, Any]:
-        """Everything needed to go on from here."""
+        """The state, complete enough to continue from it."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was taken."""
+        """Continue from a state that `state_dict` returned."""
         ...

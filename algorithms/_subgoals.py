@@ -1,8 +1,9 @@
 """Sub-goals that a model names in its answers: `<switch>`, `<subgoal>` and `<action>` (HiPER, arXiv:2602.16165).
 
-Where the context policy asks for them (`algorithms/context/plan`), this fills what credit of two levels reads. As in
-the released code, a switch that says anything but KEEP begins a segment, one that is missing or empty does not, tags
-belong to what they enclose, and an answer without an action is all action.
+If the context policy asks for sub-goals (`algorithms/context/plan`), `Subgoals` fills the columns that credit methods
+with two levels read. As in the released code, a switch with any text but KEEP begins a segment, and a missing or empty
+switch does not; a tag has the level of the text that it encloses; all tokens of an answer without `<action>` belong to
+the action.
 """
 
 import re
@@ -13,14 +14,17 @@ import numpy as np
 
 from agentrl.graph import Columns, PolicyReader, StepGraph
 
-REST, ACTION, SUBGOAL, SWITCH = range(4)  # of a token
+REST, ACTION, SUBGOAL, SWITCH = range(4)  # levels of a token
 KEEP = "KEEP"
 _TAGS = {name: re.compile(f"<{name}>(.*?)</{name}>", re.DOTALL) for name in ("action", "subgoal", "switch")}
 
 
 class Subgoals:
-    """Fills `segment_start` [N] bool, does the step begin a new sub-goal, and `token_level` [S] int64, what a sampled
-    token belongs to: the rest, the action, the sub-goal or the switch."""
+    """Fills `segment_start` [N] bool and `token_level` [S] int64.
+
+    `segment_start` is true where the step begins a new sub-goal; `token_level` is what a sampled token belongs to: the
+    rest, the action, the sub-goal or the switch.
+    """
 
     fills = ("segment_start", "token_level")
 
@@ -30,22 +34,22 @@ class Subgoals:
         tokens = graph.tokens
         start, level = np.zeros(len(graph), bool), np.zeros(len(tokens.ids), np.int64)
         for row, (begin, end) in enumerate(zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True)):
-            own = begin + np.flatnonzero(tokens.sampled[begin:end])  # [T]
-            pieces = _pieces(policy.tokenizer, tokens.ids[own])
+            answer = begin + np.flatnonzero(tokens.sampled[begin:end])  # [T] tokens of the answer
+            pieces = _pieces(policy.tokenizer, tokens.ids[answer])
             start[row] = switches("".join(pieces))
-            level[own] = levels(pieces)
+            level[answer] = levels(pieces)
         return Columns(steps={"segment_start": start}, tokens={"token_level": level})
 
 
 def switches(text: str) -> bool:
     """Does an answer begin a new sub-goal?"""
     match = _TAGS["switch"].search(text)
-    said = match[1].strip().upper() if match is not None else ""
-    return said not in ("", KEEP)
+    word = match[1].strip().upper() if match is not None else ""
+    return word not in ("", KEEP)
 
 
 def levels(pieces: Sequence[str]) -> np.ndarray:
-    """[T] what each token of an answer belongs to, from the tokens' texts."""
+    """[T] int64, the level of each token of an answer, from the tokens' texts."""
     ends = np.cumsum([len(piece) for piece in pieces])  # [T] in characters
     out = np.full(len(pieces), REST)
     for code, first, last in spans("".join(pieces)):
@@ -54,12 +58,12 @@ def levels(pieces: Sequence[str]) -> np.ndarray:
 
 
 def spans(text: str) -> Iterator[tuple[int, int, int]]:
-    """(what, first character, one past the last) of each part of an answer, tags included."""
-    found = {name: tag.search(text) for name, tag in _TAGS.items()}
+    """(level, first character, one past the last) of each part of an answer, tags included."""
+    matches = {name: tag.search(text) for name, tag in _TAGS.items()}
     for name, code in (("switch", SWITCH), ("subgoal", SUBGOAL)):
-        if (match := found[name]) is not None:
+        if (match := matches[name]) is not None:
             yield code, *match.span()
-    action = found["action"]
+    action = matches["action"]
     yield (ACTION, *action.span()) if action is not None else (ACTION, 0, len(text))
 
 

@@ -1,4 +1,4 @@
-"""Between words and tokens: chat templates, tries of admissible answers, a word-level tokenizer."""
+"""Converts text to tokens and back: chat templates, tries of admissible answers, a word-level tokenizer."""
 
 from agentrl.chat.template import Chat, template_report
 from agentrl.chat.trie import Trie, Tries

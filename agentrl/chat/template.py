@@ -25,25 +25,28 @@ PROBE_TOOL: Mapping[str, Any] = {
 }
 
 
-CACHED_TURNS, CACHED_CHARS = 65536, 1000  # longer turns (web pages, files) hardly return, and would fill the memory
+# Longer turns (web pages, files) are not cached: they rarely repeat and would exhaust the memory.
+CACHED_TURNS, CACHED_CHARS = 65536, 1000
 
 
 class Chat:
     """A tokenizer's chat template, cut at the end token of assistant turns.
 
-    Only the template writes special tokens: one that is spelled out inside a message or an answer (a web page that says
-    `<|im_end|>`) becomes ordinary text tokens, so that no environment can end or forge a turn.
+    Only the template writes special tokens. If a message or an answer spells one out (a web page that says
+    `<|im_end|>`), its text becomes ordinary tokens, so that no environment can end or forge a turn.
 
     Attributes:
         tokenizer: the transformers tokenizer.
         end_id: the token that ends an assistant turn; sampled answers end with it.
-        has_tool_role: the template appends tools' messages as such.
+        has_tool_role: the template renders messages of the role `tool`, and appends them to earlier turns.
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        """ValueError: the template is missing or does not close assistant turns with the end token."""
+        """Raises ValueError if the template is missing or does not close assistant turns with the end token."""
         if not getattr(tokenizer, "chat_template", None):
-            raise ValueError("the tokenizer has no chat template: use an instruction-tuned model, or give it one")
+            raise ValueError(
+                "the tokenizer has no chat template: use an instruction-tuned model, or set its chat_template"
+            )
         if tokenizer.eos_token_id is None:
             raise ValueError("the tokenizer has no end token (eos_token): set one that closes assistant turns")
         self.tokenizer = tokenizer
@@ -70,7 +73,7 @@ class Chat:
         return text
 
     def teaches(self, marks: Sequence[str]) -> bool:
-        """Does the template, given tools, write them and how to call them, in a format whose `marks` are these?"""
+        """Does the template, given tools, describe the tools and a format of calls that contains these `marks`?"""
         if not marks:
             return False
         try:
@@ -80,7 +83,7 @@ class Chat:
         return all(mark in text for mark in (PROBE_TOOL["function"]["name"], *marks))
 
     def _renders_tool_role(self) -> bool:
-        """Does the template append a tool's message as such?"""
+        """Does the template render a message of the role `tool`, and append it to earlier turns?"""
         try:
             text = self.render([*PROBE, Message("tool", "what it said", "probe")], reply=True)
         except Exception:  # noqa: BLE001  see `teaches`
@@ -92,8 +95,8 @@ class Chat:
         return np.asarray(self.tokenizer.encode(text, add_special_tokens=False), np.int64)
 
     def encode_plain(self, text: str) -> np.ndarray:
-        """[T] int64 ids of a text in which special tokens are spelled out as any other word is."""
-        pieces = self._special.split(text)  # every other one is a special token's text
+        """[T] int64 ids of a text, in which the texts of special tokens are spelled out like any other word."""
+        pieces = self._special.split(text)  # every second piece is the text of a special token
         if len(pieces) == 1:
             return self.encode(text)
         return np.concatenate([self._spell(p) if i % 2 else self.encode(p) for i, p in enumerate(pieces)])
@@ -104,14 +107,14 @@ class Chat:
         return np.asarray(ids, np.int64)
 
     def start(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> np.ndarray:
-        """[T] int64 ids of a whole prompt, assistant turn opened; the template writes `tools` if there are any."""
+        """[T] int64 ids of a complete prompt and the opening of an assistant turn; the template writes `tools`."""
         masked = _Masked(messages, self._special, tools)
         return self._encode_masked(masked, self.render(masked.messages, reply=True, tools=masked.tools))
 
     def turn(self, *messages: Message) -> np.ndarray:
-        """[T] int64 ids that follow the end token of an assistant turn: the next messages, assistant turn opened.
+        """[T] int64 ids that follow the end token of an assistant turn: the messages, and the opening of the next turn.
 
-        A template that has no role for tools gets their words in one user message.
+        If the template has no role for tools, their answers go into one user message.
         """
         if not self.has_tool_role and any(m.role == "tool" for m in messages):
             messages = (Message("user", "\n".join(m.content for m in messages)),)
@@ -120,13 +123,13 @@ class Chat:
 
     def _encode_turn(self, messages: tuple[Message, ...]) -> np.ndarray:
         masked = _Masked(messages, self._special)
-        whole = self.render([*PROBE, *masked.messages], reply=True)
-        if not whole.startswith(self._closed):
+        rendered = self.render([*PROBE, *masked.messages], reply=True)
+        if not rendered.startswith(self._closed):
             raise ValueError(
                 "the chat template rewrites earlier turns, so a chat cannot be continued token by token: "
                 "use context.name=last_k, or a template that only appends"
             )
-        return self._encode_masked(masked, self._after_end + whole[len(self._closed) :])
+        return self._encode_masked(masked, self._after_end + rendered[len(self._closed) :])
 
     def _encode_masked(self, masked: "_Masked", text: str) -> np.ndarray:
         """[T] int64 ids of a template's text of masked messages."""
@@ -134,8 +137,10 @@ class Chat:
         return np.concatenate([self._spell(p) if i % 2 else self.encode(p) for i, p in enumerate(pieces)])
 
     def answer(self, text: str, *, end: bool = True) -> np.ndarray:
-        """[T] int64 ids of an assistant text given in words (demonstrations, choices), end token included unless the
-        turn goes on after it."""
+        """[T] int64 ids of an assistant text that was not sampled (demonstrations, choices).
+
+        `end`: add the end token; False if the turn continues after the text.
+        """
         return self._answer(text, end) if len(text) <= CACHED_CHARS else self._encode_answer(text, end)
 
     def _encode_answer(self, text: str, end: bool) -> np.ndarray:
@@ -143,30 +148,32 @@ class Chat:
         return np.append(ids, self.end_id) if end else ids
 
     def go_on(self, text: str, *, ended: bool, most: int | None = None) -> np.ndarray:
-        """[T] int64 ids of a text inside a running assistant turn, the first `most` of them; a turn that its end token
-        has `ended` is opened again before it."""
-        again = self.encode(self._after_end + self._opening()) if ended else np.zeros(0, np.int64)
-        return np.concatenate([again, self.encode_plain(text)[:most]])
+        """[T] int64 ids that continue an assistant turn by a text, of which at most `most` ids are used.
+
+        If the end token has `ended` the turn, the ids first open it again.
+        """
+        opening = self.encode(self._after_end + self._opening()) if ended else np.zeros(0, np.int64)
+        return np.concatenate([opening, self.encode_plain(text)[:most]])
 
     def _opening(self) -> str:
-        """What the template writes before an assistant's words."""
-        asked = self.render(PROBE[:1], reply=False)
+        """What the template writes before the text of an assistant turn."""
+        question = self.render(PROBE[:1], reply=False)
         opened = self.render(PROBE[:1], reply=True)
-        if not opened.startswith(asked):
+        if not opened.startswith(question):
             raise ValueError("the chat template rewrites the question once an answer begins: use context.name=last_k")
-        return opened[len(asked) :]
+        return opened[len(question) :]
 
     def clip(self, text: str, most: int) -> str:
-        """The text, or what its first `most` tokens spell."""
+        """The text, cut after its first `most` tokens."""
         ids = self.encode_plain(text)
         if len(ids) <= most:
             return text
-        cut: str = self.tokenizer.decode(ids[:most].tolist(), clean_up_tokenization_spaces=False)
-        return cut.rstrip("\ufffd")  # a character of several tokens that was cut through
+        beginning: str = self.tokenizer.decode(ids[:most].tolist(), clean_up_tokenization_spaces=False)
+        return beginning.rstrip("\ufffd")  # part of a character that several tokens spell
 
 
 class _Masked:
-    """Messages whose special-token texts are replaced by marks, which survive a template and never meet a tokenizer.
+    """Messages in which marks replace the texts of special tokens. Templates keep marks; no tokenizer reads them.
 
     A mark is one private-use character that no message holds, a number, and the character again.
     """
@@ -174,9 +181,9 @@ class _Masked:
     def __init__(
         self, messages: Sequence[Message], special: "re.Pattern[str]", tools: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        whole = "".join([*(m.content for m in messages), json.dumps(list(tools), ensure_ascii=False)])
-        self._edge = next(chr(c) for c in range(0xF0000, 0x10FFFE) if chr(c) not in whole)
-        self._found: list[str] = []
+        content = "".join([*(m.content for m in messages), json.dumps(list(tools), ensure_ascii=False)])
+        self._edge = next(chr(c) for c in range(0xF0000, 0x10FFFE) if chr(c) not in content)
+        self._special_texts: list[str] = []  # by the number in their marks
         self._special = special
         self.messages = [m._replace(content=special.sub(self._mark, m.content)) for m in messages]
         self.tools = [self._marked(tool) for tool in tools]
@@ -189,30 +196,32 @@ class _Masked:
             return {key: self._marked(one) for key, one in value.items()}
         return [self._marked(one) for one in value] if isinstance(value, list | tuple) else value
 
-    def _mark(self, found: "re.Match[str]") -> str:
-        self._found.append(found[0])
-        return f"{self._edge}{len(self._found) - 1}{self._edge}"
+    def _mark(self, match: "re.Match[str]") -> str:
+        self._special_texts.append(match[0])
+        return f"{self._edge}{len(self._special_texts) - 1}{self._edge}"
 
     def pieces(self, text: str) -> list[str]:
-        """The text cut at its marks: template text and special-token texts in turn, beginning with the former."""
+        """The text cut at its marks: template text and texts of special tokens by turns, template text first."""
         pieces = text.split(self._edge)
-        return [self._found[int(piece)] if i % 2 else piece for i, piece in enumerate(pieces)]
+        return [self._special_texts[int(piece)] if i % 2 else piece for i, piece in enumerate(pieces)]
 
 
 def special_texts(tokenizer: Any) -> list[str]:
-    """The texts a tokenizer would read as control tokens; added words such as `<think>` that it does not call special
-    are ordinary."""
+    """The texts that a tokenizer would read as control tokens, longest first.
+
+    Added words that the tokenizer does not mark as special, such as `<think>`, are ordinary text.
+    """
     added = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
     return sorted({*added, *tokenizer.all_special_tokens}, key=lambda text: (-len(text), text))
 
 
 def _any_of(texts: Sequence[str]) -> "re.Pattern[str]":
-    """Finds the longest of some texts, as one group; never anything if there are none."""
+    """A pattern whose one group is any of the texts, tried in order; without texts it never matches."""
     return re.compile("(" + "|".join(map(re.escape, texts)) + ")" if texts else "(?!)()")
 
 
 def template_report(chat: Chat) -> str:
-    """Which turn, if any, a template would render differently than the append-only tokens; empty if none."""
+    """A warning if the template changes earlier turns, which append-only tokens do not; empty if it keeps them."""
     thought = [Message("user", "u"), Message("assistant", "<think>t</think>a"), Message("user", "v")]
     before = chat.render(thought[:2], reply=False)
     if chat.render(thought, reply=True).startswith(before):

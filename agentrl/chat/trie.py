@@ -1,4 +1,4 @@
-"""Token trie over a step's choices: which ids may follow a prefix, and which are forced."""
+"""Token trie of the choices of a step: which token ids may follow a prefix, and which must."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -71,15 +71,15 @@ class Trie:
 
     def forced(self, node: int) -> Forced:
         """The tokens that follow without a choice; none at a leaf or where there is a choice."""
-        found = self._forced[node]
-        if found is None:
+        forced = self._forced[node]
+        if forced is None:
             tokens: list[int] = []
             end = node
             while len(self._children[end]) == 1:
                 token, end = next(iter(self._children[end].items()))
                 tokens.append(token)
-            found = self._forced[node] = Forced(tuple(tokens), end)
-        return found
+            forced = self._forced[node] = Forced(tuple(tokens), end)
+        return forced
 
     def is_leaf(self, node: int) -> bool:
         """Does a choice end here?"""
@@ -90,26 +90,26 @@ class Trie:
         return self._choice[leaf]
 
     def sets(self, tokens: Sequence[int]) -> tuple[np.ndarray, ...]:
-        """The allowed set of each token of one choice (what a demonstrator's answer is masked to).
+        """The allowed set of each token of one choice, for the mask of a demonstrator's answer.
 
         Raises:
             ValueError: the tokens leave the trie.
         """
-        node, found = 0, []
+        node, sets = 0, []
         for place, token in enumerate(tokens):
-            found.append(self.allowed(node))
+            sets.append(self.allowed(node))
             try:
                 node = self.follow(node, int(token))
             except KeyError:
                 raise ValueError(f"token {int(token)} at place {place} follows no choice of this step") from None
-        return tuple(found)
+        return tuple(sets)
 
 
 class Tries:
-    """Tries by their choices, the most recent kept: copies of one game ask for the same ones.
+    """A cache of the most recent tries, by their choices: copies of one game ask for the same tries.
 
     Args:
-        capacity: most tries kept.
+        capacity: most tries in the cache.
     """
 
     def __init__(self, capacity: int = 4096) -> None:
@@ -120,7 +120,7 @@ class Tries:
         return len(self._known)
 
     def get(self, choices: Sequence[np.ndarray]) -> Trie:
-        """The trie of these choices."""
+        """The trie of these choices, built if it is not in the cache."""
         key = tuple([choice.tobytes() for choice in choices])
         trie = self._known.get(key)
         if trie is not None:

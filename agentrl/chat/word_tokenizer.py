@@ -1,7 +1,7 @@
 """A reversible word-level tokenizer for small models: every word, with the space before it, is one token.
 
-An entity such as " cabinet 6" can be one token too: a model of two layers never learned to put "cabinet" and "6"
-together, and with one token an entity it did.
+An entity such as " cabinet 6" can be one token too: a model with two layers never learned to combine "cabinet" and "6",
+but it learned the task with one token per entity.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,8 +10,8 @@ from typing import Any
 PAD, UNKNOWN, START, END = "<pad>", "<unk>", "<|im_start|>", "<|im_end|>"
 ENTITY = r"[a-z]+ \d+"
 
-# What the user, the environment and tools say stands bare; an assistant turn stands between START and END. That is two
-# tokens of markup a turn, and a longer chat always begins with the text of the shorter one. Schemas come first.
+# Messages of users, environments and tools have no markup; an assistant turn stands between START and END. The markup
+# costs two tokens per turn, and a longer chat always begins with the text of the shorter one. Schemas come first.
 CHAT_TEMPLATE = """\
 {%- if tools -%}
 {{- 'Tools:\\n' -}}
@@ -33,11 +33,11 @@ CHAT_TEMPLATE = """\
 def build_word_tokenizer(texts: Iterable[str], entities: Sequence[str] = (), *, entity_pattern: str = ENTITY) -> Any:
     """A transformers tokenizer whose vocabulary is the words of `texts` and the entities.
 
-    Decoding gives back every text whose words are all known; an unknown word becomes `<unk>`. Ids are in
+    Decoding restores every text whose words are all known; an unknown word becomes `<unk>`. Ids are in
     alphabetical order after the special tokens, so they do not depend on the order of the texts.
 
     Args:
-        texts: everything the model will read or write.
+        texts: all texts that the model will read or write.
         entities: things that are one token each, with a leading space; their words become tokens as well.
         entity_pattern: regular expression of an entity, tried before single words; empty for none.
 
@@ -52,9 +52,9 @@ def build_word_tokenizer(texts: Iterable[str], entities: Sequence[str] = (), *, 
     for text in texts:
         pieces.update(piece for piece, _ in splitter.pre_tokenize_str(text))
     for entity in entities:
-        kept = [piece for piece, _ in splitter.pre_tokenize_str(f" {entity}")]
-        if kept != [f" {entity}"]:
-            raise ValueError(f"entity {entity!r} is split into {kept}: choose an entity_pattern that matches it")
+        parts = [piece for piece, _ in splitter.pre_tokenize_str(f" {entity}")]
+        if parts != [f" {entity}"]:
+            raise ValueError(f"entity {entity!r} is split into {parts}: choose an entity_pattern that matches it")
         pieces.add(f" {entity}")
         pieces.update(f" {word}" for word in entity.split(" "))
     if not pieces:

@@ -1,4 +1,4 @@
-"""From rewards to what each step earned; the primitives that credit methods are written with."""
+"""Credit: turns rewards into what each step earned; with the primitives for writing credit methods."""
 
 from agentrl.credit.assignment import assign, require, where
 from agentrl.credit.compare_methods import agreement

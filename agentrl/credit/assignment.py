@@ -1,4 +1,4 @@
-"""How the core applies a credit method to a stored graph."""
+"""Applies a credit method to a stored graph."""
 
 from dataclasses import replace
 
@@ -10,44 +10,46 @@ from agentrl.graph import CANDIDATE, PLAYED, Paths, StepGraph, expand, forked, k
 
 
 def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
-    """Run a credit method on what it may see, and put the result back on the graph's rows.
+    """Run a credit method on the rows that it may see, and put the result back on the graph's rows.
 
     Rows that the method does not see, and rollouts that an environment error ended, are not assigned. On a branched
-    graph a method for chains sees the expanded paths; a shared row's positive and negative parts are sums
-    over its paths. The graph's `weight` enters statistics here and the loss in `agentrl.trainer.policy_update`.
+    graph, a method for chains sees the expanded paths; the positive and negative parts of a shared row are sums over
+    its paths. The graph's `weight` enters statistics here and the loss in `agentrl.trainer.update`.
 
     Raises:
         ValueError: a column the method needs is missing, or absent on some step.
     """
     method, config = entry.hooks, entry.config
     kinds = (PLAYED, CANDIDATE) if method.candidates else (PLAYED,)
-    seen = np.flatnonzero(np.isin(graph.kind, kinds) & ~graph.failed())
-    part = graph if len(seen) == len(graph) else select(graph, seen)
+    visible = np.flatnonzero(np.isin(graph.kind, kinds) & ~graph.failed())
+    part = graph if len(visible) == len(graph) else select(graph, visible)
     require(method, part)
     if method.on == "nodes" or not forked(part) or (part.kind == CANDIDATE).any():
         result = method.credit(part, config)
     elif method.on == "chains" and not (method.per_token(config) and part.tokens is not None):
-        through = paths(part)
-        result = pool(method.credit(expand(part, through), config), through, len(part))
+        on = paths(part)
+        result = pool(method.credit(expand(part, on), config), on, len(part))
     else:
         raise ValueError(
             f"{method.label} gives credit per token and these steps branch: "
             "give every path as an episode of its own, or choose a method that works per step"
         )
     result = replace(result, metrics={**describe(part, result), **result.metrics})
-    return result if part is graph else scatter(result, seen, graph)
+    return result if part is graph else scatter(result, visible, graph)
 
 
 def where(graph: StepGraph, row: int) -> str:
-    """How to tell the user which step is meant: its line in the file, else episode and turn."""
+    """The name of a step in error sentences: its line in the file, else episode and turn."""
     if graph.has("line"):
         return f"line {graph.column('line')[row]}"
     return f"episode {graph.episode[row]}, turn {graph.turn[row]}"
 
 
 def require(method: CreditMethod, graph: StepGraph) -> None:
-    """Raise ValueError unless the graph has the columns the method names in NEEDS (on every row) and
-    READS. Which tokens need an entry of a token column, the method itself checks."""
+    """Raise ValueError unless the graph has the columns that the method names in NEEDS (on every row) and READS.
+
+    Of a token column only the presence is checked; the method itself checks which tokens need an entry.
+    """
     for name in (*method.needs, *method.reads):
         if graph.has_token_column(name):
             continue
@@ -68,7 +70,7 @@ def require(method: CreditMethod, graph: StepGraph) -> None:
 
 
 def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
-    """Degenerate groups and where the credit went: shares in 0..1, for the log.
+    """Shares in 0..1 for the log: how many groups are degenerate, and on which turns the credit lies.
 
     `zero_variance_groups`: groups of several episodes with one score; `singleton_groups`: groups of one
     episode; `credit_mass_turn_K`: share of the total |advantage| that lies on turn K (16 and later together).
@@ -88,7 +90,7 @@ def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
 
 
 def pool(credit: Credit, on: Paths, n: int) -> Credit:
-    """Sums over paths back on the shared rows: [paths' rows] -> [n]."""
+    """The credit of all paths [P rows], summed on the n rows of the graph that the paths share."""
 
     def total(x: np.ndarray) -> np.ndarray:
         return np.bincount(on.row, x, minlength=n)
@@ -116,7 +118,7 @@ def pool(credit: Credit, on: Paths, n: int) -> Credit:
 
 
 def scatter(credit: Credit, rows: np.ndarray, graph: StepGraph) -> Credit:
-    """Credit of a selection of rows as credit of all of the graph's; the others are not assigned."""
+    """Credit of selected rows as credit of all rows of the graph; the rows that were not selected are not assigned."""
     n = len(graph)
     tokens = 0 if graph.tokens is None else len(graph.tokens.ids)
     mask = np.zeros(0, bool)

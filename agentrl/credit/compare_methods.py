@@ -11,18 +11,18 @@ from agentrl.graph import StepGraph
 
 
 def agreement(graph: StepGraph, credits: Mapping[str, Credit], top: int) -> list[dict[str, Any]]:
-    """One entry a pair of methods: correlation, share of sign disagreements, and the `top` steps apart the
-    most.
+    """One entry per pair of methods: correlation, share of sign disagreements, and the `top` steps that differ most.
 
-    Distance is between advantages in units of each method's root mean square, over the steps both assign.
+    The difference of a step is that of its advantages, each in units of its method's root mean square, over the steps
+    that both methods assign.
     """
-    found = []
+    entries = []
     for (a, left), (b, right) in combinations(credits.items(), 2):
         rows = np.flatnonzero(left.assigned & right.assigned)
         x, y = left.advantage[rows], right.advantage[rows]  # [both]
         apart = np.abs(unit(x) - unit(y))  # [both]
         worst = rows[np.argsort(-apart, kind="stable")[:top]]
-        found.append(
+        entries.append(
             {
                 "methods": [a, b],
                 "steps": len(rows),
@@ -34,7 +34,7 @@ def agreement(graph: StepGraph, credits: Mapping[str, Credit], top: int) -> list
                 ],
             }
         )
-    return found
+    return entries
 
 
 def unit(x: np.ndarray) -> np.ndarray:
@@ -44,14 +44,14 @@ def unit(x: np.ndarray) -> np.ndarray:
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> float | None:
-    """Pearson's; None where one of them does not vary."""
+    """Pearson's; None where x or y does not vary."""
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
     return float(np.corrcoef(x, y)[0, 1])
 
 
 def describe(graph: StepGraph, row: int) -> dict[str, Any]:
-    """Which step it is, in the user's words."""
+    """The turn, names and texts of a step, as far as the graph has them."""
     words: dict[str, Any] = {"turn": int(graph.turn[row])}
     for name in ("group", "episode", "state", "action"):
         if name in graph.names and graph.columns[name][row] >= 0:

@@ -1,7 +1,7 @@
-"""How likely the policy finds the gold answer after each turn (IGPO, arXiv:2510.14967).
+"""The policy's log-probability of the gold answer after each turn (IGPO, arXiv:2510.14967).
 
-An environment says what the answer is, as the action that gives it: `gold(task) -> str`, a hook of its file. Rollouts
-write it into the graph, as `names["gold"]`: for each group the text that a model would answer with.
+The hook `gold(task) -> str` of an environment's file returns the action that gives the right answer. Rollouts store it
+in the graph as `names["gold"]`: for each group, the text with which a model would give that answer.
 """
 
 import numpy as np
@@ -13,8 +13,8 @@ class GoldAnswer:
     """Fills `gold_logprob` [N], the mean log-probability in nats of the gold answer's tokens after the turn, and
     `gold_logprob_start` [N], before any turn (on an episode's first row); NaN elsewhere and where no answer is known.
 
-    The answer is teacher-forced where the model begins its next answer, at temperature 1 and unrestricted; an episode's
-    last turn has none, because its reward is the answer's own.
+    The gold answer is teacher-forced where the model begins its next answer, at temperature 1 and unrestricted. The
+    last turn of an episode has no entry, because its reward already judges the model's own answer.
     """
 
     fills = ("gold_logprob", "gold_logprob_start")
@@ -30,10 +30,10 @@ class GoldAnswer:
             graph.tokens, answers, [np.ones(len(a), bool) for a in answers], rows, prompt_lengths(graph.tokens)[rows]
         )
         new = len(graph) + np.arange(len(rows))
-        read = policy.logprobs(table, new, temperature=1.0)  # [S']
+        logprobs = policy.logprobs(table, new, temperature=1.0)  # [S']
         lengths = np.array([len(a) for a in answers])  # [rows]
         start = table.offsets[new]
-        mean = np.add.reduceat(read[start[0] :], start - start[0]) / lengths  # [rows] before each turn
+        mean = np.add.reduceat(logprobs[start[0] :], start - start[0]) / lengths  # [rows] before each turn
         root = graph.parent[rows] < 0
         out["gold_logprob_start"][rows[root]] = mean[root]
         out["gold_logprob"][graph.parent[rows[~root]]] = mean[~root]
@@ -41,10 +41,10 @@ class GoldAnswer:
 
 
 def _rows_with_answer(graph: StepGraph, policy: PolicyReader) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The rows before whose answer the gold answer is read, and its ids [T], without an end token."""
+    """The rows whose prompt is continued by the gold answer, and for each its token ids [T] without an end token."""
     texts = graph.names.get("gold", ())
-    known = [policy.encode(text) if text else np.zeros(0, np.int64) for text in texts]
-    known += [np.zeros(0, np.int64)] * (int(graph.group.max(initial=-1)) + 1 - len(known))
-    has = np.array([len(answer) > 0 for answer in known], bool)
+    answers = [policy.encode(text) if text else np.zeros(0, np.int64) for text in texts]
+    answers += [np.zeros(0, np.int64)] * (int(graph.group.max(initial=-1)) + 1 - len(answers))
+    has = np.array([len(answer) > 0 for answer in answers], bool)
     rows = np.flatnonzero((graph.kind == PLAYED) & ~graph.failed() & has[graph.group])
-    return rows, [known[graph.group[row]] for row in rows]
+    return rows, [answers[graph.group[row]] for row in rows]

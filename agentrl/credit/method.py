@@ -1,11 +1,11 @@
-"""What a credit method is: the hooks of its file, its options, and what it returns.
+"""The interface of a credit method: the hooks of its file, its options, and the credit it returns.
 
 A catalogue file in `algorithms/credit/` offers a frozen pydantic `Config` (an `Options`) and
 
     def credit(graph: StepGraph, config: Config) -> Credit
 
-pure, NumPy only. `CreditMethod` lists what else it may say. Methods see chains: on a graph with branch points they get
-its root-to-leaf paths and what they return is pooled (`agentrl.credit.assign`). They see the steps that were played.
+pure, NumPy only. `CreditMethod` lists the optional hooks. A method sees the steps that were played, as chains: on a
+graph with branch points it gets the root-to-leaf paths, and its results are pooled (`agentrl.credit.assign`).
 """
 
 from collections.abc import Callable, Mapping
@@ -21,8 +21,10 @@ from agentrl.graph import Filler, Paths, StepGraph
 
 
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Base of a method's `Config`: `preset=official` takes the released code's choices, an explicit option
-    wins."""
+    """Base of a method's `Config`: `preset=official` sets the options to the choices of the released code (`OFFICIAL`).
+
+    An option that is given explicitly wins.
+    """
 
     OFFICIAL: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
@@ -35,14 +37,14 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_preset(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and given.get("preset") == "official":
-            return {**cls.OFFICIAL, **given}
-        return given
+    def _fill_preset(cls, options: Any) -> Any:
+        if isinstance(options, Mapping) and options.get("preset") == "official":
+            return {**cls.OFFICIAL, **options}
+        return options
 
 
 class PathCredit(NamedTuple):
-    """Credit of a branched graph before its paths are pooled, [P rows] each beside `on`."""
+    """Credit of a branched graph before its paths are pooled; arrays [P rows], parallel to those of `on`."""
 
     on: Paths
     positive: np.ndarray
@@ -60,15 +62,15 @@ class Credit:
     Attributes:
         advantage: [N] float64, positive - negative at unit weights: the number to print.
         positive, negative: [N] float64 >= 0, sums over the paths through a step.
-        weight: [N] float64, number of paths through a step (times how often the method uses each).
+        weight: [N] float64, number of paths through a step (times how often the method uses each path).
         assigned: [N] bool; False means "no credit given", which is not an advantage of 0.
-        token_advantage: [S] float64 over the graph's token table, or None: then every token takes its step's.
+        token_advantage: [S] float64 over the graph's token table, or None: tokens take the advantage of their step.
         returns: [N] float64 value targets, or None.
         parts: named arrays [N] that `agentrl credit` prints beside the advantage.
         token_parts: named arrays [S], printed behind `parts` as one list per step.
         metrics: scalars for the log.
-        on_paths: on a branched graph what each path gave to its copy of a step, for losses over whole paths; None
-            where credit is not given path by path.
+        on_paths: on a branched graph, the credit that each path gives to its copy of a step, for losses over whole
+            paths; None if credit is not given per path.
     """
 
     advantage: np.ndarray
@@ -104,17 +106,16 @@ class Credit:
         token_parts: Mapping[str, np.ndarray] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> "Credit":
-        """Credit of rows that lie on one path each; `weight` [N] is how often the method trains a row
-        (default 1)."""
-        given = np.ones(len(advantage), bool) if assigned is None else assigned  # [N]
-        a = np.where(given, advantage, 0.0)  # [N]
-        w = given * (1.0 if weight is None else weight)  # [N]
+        """Credit of rows that lie on one path each; `weight` [N] is how often the method trains a row (default 1)."""
+        has_credit = np.ones(len(advantage), bool) if assigned is None else assigned  # [N]
+        a = np.where(has_credit, advantage, 0.0)  # [N]
+        w = has_credit * (1.0 if weight is None else weight)  # [N]
         return cls(
             advantage=a,
             positive=w * np.maximum(a, 0.0),
             negative=w * np.maximum(-a, 0.0),
             weight=w,
-            assigned=given,
+            assigned=has_credit,
             token_advantage=token_advantage,
             returns=returns,
             parts=parts or {},
@@ -128,16 +129,16 @@ class CreditMethod(CatalogueFile):
     """The file of a credit method.
 
     Attributes:
-        credit: see the module.
+        credit: see the module's docstring.
         needs: columns that every step must have.
         reads: columns that may be absent on some steps.
         on: `chains`; `nodes` for a method that is written for branched graphs; `tokens` for one that gives credit per
             token and therefore has no pooled form (where an option decides: `Options.per_token`).
-        candidates: it compares actions sampled from one state: where a rollout stored some that were not executed, it
-            sees every row once, those of `kind` CANDIDATE among them.
-        called_agents: a run with it needs agents that are called.
-        wraps: it changes the credit of another method.
-        filler: what fills columns that it reads, from a memory or the policy.
+        candidates: the method compares actions that were sampled from one state: it sees every row once, also the rows
+            of `kind` CANDIDATE, whose actions were not executed.
+        called_agents: the method needs a run in which agents call other agents.
+        wraps: the method changes the credit of another method.
+        filler: makes the filler of columns that the method reads and that need a memory or the policy.
         paper: one line for listings.
     """
 
@@ -154,5 +155,5 @@ class CreditMethod(CatalogueFile):
     paper: str = hook("PAPER", "one line for listings", "")
 
     def per_token(self, config: Any) -> bool:
-        """Does it give credit inside steps, under these options, where there are tokens?"""
+        """With these options, does the method give credit inside steps where there are tokens?"""
         return self.on == "tokens" or bool(getattr(config, "per_token", False))

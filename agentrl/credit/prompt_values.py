@@ -1,7 +1,7 @@
-"""A value of each prompt that is kept from one iteration to the next, for credit without groups.
+"""Keeps a value per prompt between iterations, for credit without groups.
 
-The counts belong to the credit method (single-stream policy optimisation, arXiv:2509.13232); this module holds what
-needs the policy and a memory: how far the policy has moved since it last answered a prompt.
+The credit method holds the counts (single-stream policy optimisation, arXiv:2509.13232). This module holds the part
+that needs the policy and a memory: how far the policy has moved since it last answered a prompt.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _ARRAYS = ("offsets", "ids", "sampled", "logprobs", "allowed_offsets", "allowed_
 
 
 class PromptTracker(Protocol):
-    """What a credit method knows of each prompt."""
+    """What a credit method stores about each prompt."""
 
     def value(self, prompt: str) -> float:
         """The estimate of the prompt's success, 0 to 1."""
@@ -26,11 +26,11 @@ class PromptTracker(Protocol):
         ...
 
     def state_dict(self) -> Mapping[str, Any]:
-        """What a checkpoint keeps."""
+        """The state, for a checkpoint."""
         ...
 
     def load_state_dict(self, state: Any) -> None:
-        """The counterpart of `state_dict`."""
+        """Continue from a state that `state_dict` returned."""
         ...
 
 
@@ -38,7 +38,7 @@ class PromptValues:
     """Fills `value` [N], the estimate of the prompt *before* this outcome, and `policy_kl` [N], the mean |change of
     log-probability| in nats of the prompt's last answer; both on episodes' first rows, NaN elsewhere.
 
-    Outcomes are the episodes' scores, cut to 0..1; those of rollouts that the environment ended change nothing.
+    An outcome is the score of an episode, clipped to 0..1. Rollouts that an environment error ended are ignored.
 
     Args:
         tracker: the credit method's counts.
@@ -48,10 +48,10 @@ class PromptValues:
 
     def __init__(self, tracker: PromptTracker) -> None:
         self.tracker = tracker
-        self.answers: dict[str, Tokens] = {}  # the last answer to each prompt, log-probs of the policy of then
+        self.answers: dict[str, Tokens] = {}  # prompt -> its last answer, with the log-probs of then
 
     def columns(self, graph: StepGraph, policy: PolicyReader) -> Columns:
-        """See the class. ValueError if the steps branch: each prompt must have one answer per episode."""
+        """See the class. Raises ValueError if the steps branch: each prompt must have one answer per episode."""
         assert graph.tokens is not None, "a value tracker needs tokens"
         if forked(graph):
             raise ValueError("a value tracker follows single answers, and these steps branch: use rollout.name=chain")
@@ -78,12 +78,12 @@ class PromptValues:
         return float(np.abs(now - tokens.logprobs)[counted].mean()) if counted.any() else 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The state, for a checkpoint."""
         answers = {prompt: {name: getattr(t, name) for name in _ARRAYS} for prompt, t in self.answers.items()}
         return {"counts": self.tracker.state_dict(), "answers": answers}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The counterpart of `state_dict`."""
+        """Continue from a state that `state_dict` returned."""
         self.tracker.load_state_dict(state["counts"])
         self.answers = {prompt: Tokens(**arrays) for prompt, arrays in state["answers"].items()}
 

@@ -1,10 +1,10 @@
-"""From an environment's named signals to the reward of each step, before credit.
+"""Turns the named signals of an environment into the reward of each step, before credit.
 
-An environment reports signals in a step's `info["signals"]`, a mapping of names to numbers; they are stored with the
-step graph as columns `signal/NAME` [N] float64, NaN on steps that do not report one. The section `[reward]` of a
-recipe (or `[[reward]]`, several of them) names entries of `algorithms/reward/`; a step's reward is then the sum of what
-they give it, and since signals stay in the graph, it can be computed anew with other weights. Without the section the
-reward is the environment's.
+An environment reports signals in a step's `info["signals"]`, a mapping of names to numbers; the step graph stores them
+as columns `signal/NAME` [N] float64, NaN on steps that do not report the signal. The section `[reward]` of a recipe (or
+several sections `[[reward]]`) names entries of `algorithms/reward/`; the reward of a step is then the sum of the
+numbers that these entries give it. Signals stay in the graph, so the reward can be computed again with other weights.
+Without the section, the reward is the environment's.
 
 A catalogue file offers a frozen pydantic `Config` and, pure and in NumPy,
 
@@ -28,7 +28,7 @@ SIGNAL, OWN = "signal/", "env_reward"  # prefix of signal columns; what the envi
 
 @dataclass(frozen=True, kw_only=True)
 class RewardTransform(CatalogueFile):
-    """The file of a reward transform; see the module."""
+    """The file of a reward transform; see the module's docstring."""
 
     KIND: ClassVar[str] = "reward"
 
@@ -36,7 +36,7 @@ class RewardTransform(CatalogueFile):
 
 
 def resolve_rewards(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Entry[RewardTransform], ...]:
-    """The catalogue entries of a `[reward]` table, of several, or of none.
+    """The catalogue entries of one, several or no `[reward]` tables.
 
     Raises:
         ValueError: an entry or an option is unknown.
@@ -47,25 +47,29 @@ def resolve_rewards(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) ->
 
 
 def rescore(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> StepGraph:
-    """The graph with the reward that these transforms give; pure, and the same however often it is done.
+    """The graph with the reward that these transforms give. Pure; a second application changes nothing.
 
-    What the environment paid is kept as `env_reward` [N], and its score as `env_score` [N], by which success is judged.
-    No entries give the environment's reward back.
+    The column `env_reward` [N] keeps the environment's reward, and `env_score` [N] its score, which decides success.
+    Without entries, the reward is the environment's again.
 
     Raises:
-        ValueError: a signal that is asked for does not exist, or a reward is not finite.
+        ValueError: a transform reads a signal that no step reports, or a reward is not finite.
     """
     if not entries and not graph.has(OWN):
         return graph
-    own = own_reward(graph)  # [N]
-    total = np.sum([entry.hooks.reward(graph, entry.config) for entry in entries], axis=0) if entries else own  # [N]
+    env_reward = own_reward(graph)  # [N]
+    rewards = [entry.hooks.reward(graph, entry.config) for entry in entries]  # each [N]
+    total = np.sum(rewards, axis=0) if entries else env_reward  # [N]
     if not np.isfinite(total).all():
         row = int(np.argmin(np.isfinite(total)))
-        raise ValueError(f"the reward of episode {graph.episode[row]}, turn {graph.turn[row]} would be {total[row]}")
-    success = graph.columns["env_score"] if graph.has("env_score") else graph.score  # [N]
-    kept = {name: x for name, x in graph.columns.items() if name != "score"}
+        raise ValueError(
+            f"the reward of episode {graph.episode[row]}, turn {graph.turn[row]} would be {total[row]}: "
+            "check the signals and weights of [reward]"
+        )
+    env_score = graph.columns["env_score"] if graph.has("env_score") else graph.score  # [N]
+    columns = {name: x for name, x in graph.columns.items() if name != "score"}
     return StepGraph(
-        columns={**kept, "reward": total, OWN: own, "env_score": success},
+        columns={**columns, "reward": total, OWN: env_reward, "env_score": env_score},
         tokens=graph.tokens,
         names=graph.names,
         texts=graph.texts,
@@ -74,13 +78,13 @@ def rescore(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> Step
 
 
 def with_signals(graph: StepGraph, names: Iterable[str]) -> StepGraph:
-    """The graph with a column for each of these signals, NaN throughout where no step reports one."""
+    """The graph with a column for each of these signals; the column is NaN if no step reports the signal."""
     absent = [SIGNAL + name for name in names if not graph.has(SIGNAL + name)]
     return graph.with_columns(**{name: np.full(len(graph), np.nan) for name in absent}) if absent else graph
 
 
 def own_reward(graph: StepGraph) -> np.ndarray:
-    """[N] what the environment paid."""
+    """[N] the reward that the environment paid."""
     return graph.columns[OWN] if graph.has(OWN) else graph.reward
 
 
@@ -93,7 +97,7 @@ def signal(graph: StepGraph, name: str) -> np.ndarray:
     """[N] a signal, NaN where a step does not report it; `env_reward` is the environment's own reward.
 
     Raises:
-        ValueError: no step reports it.
+        ValueError: no step reports the signal.
     """
     if name == OWN:
         return own_reward(graph)
@@ -104,13 +108,19 @@ def signal(graph: StepGraph, name: str) -> np.ndarray:
 
 
 def filled(x: np.ndarray) -> np.ndarray:
-    """[N] a signal that adds nothing where it is not reported."""
+    """[N] a signal with 0 instead of NaN on steps that do not report it."""
     return np.where(np.isnan(x), 0.0, x)
 
 
 class Ends(NamedTuple):
-    """Where paths end, [L] each: the row, its group (copies of a task, agent by agent), how often the path counts in
-    statistics (its row's weight; 0 if it was not played or an environment error ended it)."""
+    """The last rows of paths, as arrays [L].
+
+    Attributes:
+        row: the last row of each path.
+        group: paths of the same agent in copies of the same task have one number.
+        weight: how often the path counts in statistics: the weight of its last row, 0 if the path was not played or an
+            environment error ended it.
+    """
 
     row: np.ndarray
     group: np.ndarray
@@ -133,19 +143,19 @@ def totals(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:
 
 
 def on_ends(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:
-    """[N] x [L] on the ends of the paths, 0 elsewhere."""
+    """[N] the values x [L] on the last rows of the paths, 0 elsewhere."""
     out = np.zeros(len(graph))
     out[at.row] = x
     return out
 
 
 def reward_metrics(graph: StepGraph) -> dict[str, float]:
-    """Mean of each signal over scored paths (`signal_NAME`), and of the reward where transforms made it."""
+    """Mean of each signal over scored paths (`signal_NAME`), and of the reward if transforms made it."""
     names = signal_names(graph)
     if not len(graph) or not (names or graph.has(OWN)):
         return {}
     at = ends(graph)
     share = at.weight / max(float(at.weight.sum()), 1e-300)  # [L]
-    found = {f"signal_{name}": signal(graph, name) for name in names}
-    found |= {"transformed_reward": graph.reward} if graph.has(OWN) else {}
-    return {name: float(share @ totals(graph, x, at)) for name, x in found.items()}
+    columns = {f"signal_{name}": signal(graph, name) for name in names}
+    columns |= {"transformed_reward": graph.reward} if graph.has(OWN) else {}
+    return {name: float(share @ totals(graph, x, at)) for name, x in columns.items()}

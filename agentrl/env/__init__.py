@@ -1,4 +1,4 @@
-"""What an environment is, how it speaks, and where its instances run."""
+"""Environments: their protocol, their prompts, and the pools that run their instances."""
 
 from agentrl.env.checked import checked_observation, checked_result
 from agentrl.env.hooks import (

@@ -1,4 +1,4 @@
-"""What an environment returned, checked: anything else becomes an `EnvFault`."""
+"""Checks what an environment returns; a value of the wrong kind becomes an `EnvFault`."""
 
 import math
 from collections.abc import Mapping
@@ -11,29 +11,29 @@ from agentrl.env.protocol import Move
 from agentrl.text import shorten
 from agentrl.types import EnvFault, Errand, Message, Observation, Status, StepResult
 
-STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # what an environment may say of a step
+STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # the statuses that an environment may give a step
 
 
 def checked_observation(value: object, call: str = "reset") -> Observation:
-    """The value if it is an observation whose words a tokenizer takes, else EnvFault."""
+    """The value, if it is an observation whose texts can be encoded as UTF-8, else EnvFault."""
     if not isinstance(value, Observation):
         raise EnvFault(f"{call} returned {type(value).__name__}, not an Observation")
-    words = (value.text, value.state_key, value.task, *value.actions) if isinstance(value.actions, tuple) else (None,)
-    if not all(isinstance(word, str) for word in words):
+    texts = (value.text, value.state_key, value.task, *value.actions) if isinstance(value.actions, tuple) else (None,)
+    if not all(isinstance(text, str) for text in texts):
         raise EnvFault(f"{call} returned an observation whose text, state_key, task or actions are not texts")
     if not isinstance(value.messages, tuple) or not all(
         isinstance(m, Message) and all(isinstance(part, str) for part in m) for m in value.messages
     ):
         raise EnvFault(f"{call} returned an observation whose messages are no tuple of Message")
     try:
-        "".join([*words, *(m.content for m in value.messages)]).encode()  # type: ignore[list-item]
+        "".join([*texts, *(m.content for m in value.messages)]).encode()  # type: ignore[list-item]
     except UnicodeEncodeError:
         raise EnvFault(f"{call} returned an observation with half of a surrogate pair, which is not text") from None
     return value
 
 
 def clipped(observation: Observation, chars: int | None) -> Observation:
-    """The observation, its text and each message at most about `chars` characters long: head and tail kept."""
+    """The observation, with head and tail of its text and of each message if longer than `chars` characters."""
     if chars is None or max(len(observation.text), *(len(m.content) for m in observation.messages), 0) <= chars:
         return observation
     messages = tuple(m._replace(content=shorten(m.content, chars, "middle")) for m in observation.messages)
@@ -41,15 +41,15 @@ def clipped(observation: Observation, chars: int | None) -> Observation:
 
 
 def checked_result(value: object) -> StepResult:
-    """A step result with terminated winning over truncated and an `info` of its own, else EnvFault."""
+    """The value as a step result, whose `info` is a copy and in which terminated wins over truncated; else EnvFault."""
     if not isinstance(value, tuple) or len(value) != 5:
         raise EnvFault(f"step returned {type(value).__name__}, not the 5 values of a StepResult")
     observation, reward, terminated, truncated, info = value
     checked_observation(observation, "step")
     if not all(isinstance(flag, bool | np.bool_) for flag in (terminated, truncated)):
         raise EnvFault("step returned terminated or truncated that is not a bool")
-    over = bool(truncated) and not terminated
-    return StepResult(observation, checked_reward(reward), bool(terminated), over, checked_info(info))
+    only_truncated = bool(truncated) and not terminated
+    return StepResult(observation, checked_reward(reward), bool(terminated), only_truncated, checked_info(info))
 
 
 def checked_reward(value: object) -> float:
@@ -65,7 +65,7 @@ def checked_reward(value: object) -> float:
 
 
 def checked_info(info: object) -> dict[str, Any]:
-    """A copy, since an environment may use one dict for all its steps."""
+    """The info as a copy, since an environment may use one dict for all its steps; EnvFault if an entry is wrong."""
     if not isinstance(info, dict) or not all(isinstance(key, str) for key in info):
         raise EnvFault(f"step returned info of type {type(info).__name__}, not a dict with texts as keys")
     if not isinstance(info.get("success", False), bool | np.bool_):

@@ -1,4 +1,4 @@
-"""What the file of an environment offers, and what a rollout asks of it: tasks, prompt, labels.
+"""The hooks of an environment's file, and functions that read tasks, prompt and labels from them.
 
     class Config(BaseModel, frozen=True, extra="forbid"): ...   # options of this environment
     def make(config: Config) -> Env
@@ -17,40 +17,40 @@ from agentrl.env.prompt import Plain, Prompt
 from agentrl.env.protocol import Env
 from agentrl.types import Task
 
-ENDLESS = 100_000  # a longer list of tasks is drawn from at random, never shuffled or searched
+ENDLESS = 100_000  # from a longer list, tasks are drawn at random; it is never shuffled or searched
 
 
 @runtime_checkable
 class Waiting(Protocol):
-    """A `make` that knows whether the steps of its instances wait, such as that of a tool environment."""
+    """A `make` that says whether the steps of its instances wait, such as the `make` of a tool environment."""
 
     waits: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentFile(CatalogueFile):
-    """The file of an environment. Each hook's help says what it is; see also `agentrl.env.Env`."""
+    """The file of an environment. The help of each hook says what the hook is; see also `agentrl.env.Env`."""
 
     KIND: ClassVar[str] = "envs"
 
     make: Callable[[Any], Env] = hook(help="(config) -> Env, one instance")
     tasks: Callable[[Any], Sequence[Task]] = hook(help="(config) -> its tasks; len() and [i] are enough")
-    prompt: Callable[[Any], Prompt] | None = hook("", "(config) -> how it speaks to a model; default: Plain", None)
+    prompt: Callable[[Any], Prompt] | None = hook("", "(config) -> its Prompt for a model; default: Plain", None)
     find: Callable[[Any, str], Task] | None = hook("", "(config, key) -> the task of a key; default: a search", None)
     expert: Callable[[Env, str, int], Any] | None = hook("", "(env, name, seed) -> Expert of this instance", None)
     experts: tuple[str, ...] | None = hook("EXPERTS", "the names `expert` takes, best known first", None)
     heavy: bool = hook("HEAVY", "its episodes run in worker processes", False)
     waits: bool | Callable[[Any], bool] | None = hook(
         "WAITS",
-        "its steps wait (network, processes): they run in threads; or a function of the configuration. Default: False, "
-        "but True for tool environments that are not made with waits=False",
+        "its steps wait (for a network or a process), so they run in threads; or a function config -> bool. Default: "
+        "False, but True for tool environments unless they are made with waits=False",
         None,
     )
     gold: Callable[[Task], str] | None = hook("", "(task) -> the action that gives the right answer, for credit", None)
     kind: Callable[[Task], str] | None = hook("", "(task) -> label for tables per type", None)
-    benchmark: Callable[[Any], str] | None = hook("", "(config) -> the name results are reported under", None)
+    benchmark: Callable[[Any], str] | None = hook("", "(config) -> the name under which results are reported", None)
     facts: Callable[[Any], Mapping[str, str]] | None = hook(
-        "", "(config) -> what reports must say besides, such as which sandbox ran code", None
+        "", "(config) -> further facts for reports, such as the sandbox that ran code", None
     )
     measures: tuple[str, ...] = hook("MEASURES", "numeric entries of the last info that reports average", ())
     agents: Callable[[Any], Mapping[str, Any]] | None = hook(
@@ -74,35 +74,35 @@ class EnvironmentFile(CatalogueFile):
 
 
 def prompt_of(entry: Entry[EnvironmentFile]) -> Prompt:
-    """How the environment speaks to a model."""
+    """The prompt by which the environment speaks to a model."""
     return Plain() if entry.hooks.prompt is None else entry.hooks.prompt(entry.config)
 
 
 def tasks_of(entry: Entry[EnvironmentFile]) -> Sequence[Task]:
     """The environment's tasks under its configuration; ValueError if there are none."""
-    found = entry.hooks.tasks(entry.config)
-    if not len(found):
+    tasks = entry.hooks.tasks(entry.config)
+    if not len(tasks):
         raise ValueError(f"environment {entry.name} has no tasks under this configuration: check its data and split")
-    return found
+    return tasks
 
 
 def kind_of(entry: Entry[EnvironmentFile], task: Task) -> str:
-    """The label a task is tabled under."""
+    """The label under which tables of results count the task."""
     return entry.name if entry.hooks.kind is None else str(entry.hooks.kind(task))
 
 
 def benchmark_of(entry: Entry[EnvironmentFile]) -> str:
-    """The name results are reported under."""
+    """The name under which results are reported."""
     return entry.name if entry.hooks.benchmark is None else str(entry.hooks.benchmark(entry.config))
 
 
 def facts_of(entry: Entry[EnvironmentFile]) -> dict[str, str]:
-    """What reports say of how the environment ran, besides its name."""
+    """Further facts for reports, such as the sandbox that ran code."""
     return {} if entry.hooks.facts is None else dict(entry.hooks.facts(entry.config))
 
 
 def check_expert(entry: Entry[EnvironmentFile], name: str, where: str) -> None:
-    """ValueError if the environment has no expert of this name (what follows a colon are the expert's own words)."""
+    """ValueError if the environment has no expert of this name (the text after a colon is for the expert itself)."""
     if entry.hooks.expert is None:
         raise ValueError(f"{where} = {name!r}: environment {entry.name} has no experts, its file has no expert(...)")
     known = entry.hooks.experts

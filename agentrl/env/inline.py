@@ -1,4 +1,4 @@
-"""Environments in this process, called directly."""
+"""A pool of environments in this process, which are called directly."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from agentrl.env.protocol import Env
 
 
 class InlineHandle(Handle):
-    """A slot in this process."""
+    """One instance in this process."""
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot

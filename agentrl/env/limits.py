@@ -1,23 +1,30 @@
-"""Budgets of an episode."""
+"""Limits of an episode."""
 
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
-START_S = 600.0  # making an instance may read its data; a call of it may not take that long
+START_S = 600.0  # making an instance may read its data, which takes longer than a call
 
 
 class Limits(BaseModel, frozen=True, extra="forbid"):
-    """Budgets of an episode; reaching one ends it with a status of its own.
+    """Limits of an episode. An episode that reaches one ends with the status of that limit.
 
-    turns: steps. turn_tokens: sampled in one turn. episode_tokens: sampled in all. calls: tool calls; an answer that
-    asks for more is not carried out and ends the episode. seconds: wall clock of the episode. call_seconds: of one
-    environment call. output_chars: longest text of an observation (or of each tool's answer in it); a longer one keeps
-    its head and tail, None keeps all. start_seconds: of making an environment instance, which may read its data.
-    retries: new tries after an environment fault.
-    fault_share: share of rollouts lost to faults above which the run stops. cut_turn: what becomes of an
-    answer cut off by turn_tokens, parsed as it is or the end of the episode. concurrency: episodes in flight,
-    0 for all. depth: agents called by agents called ...; an episode that calls beyond it ends.
+    Attributes:
+        turns: most steps of the episode.
+        turn_tokens: most tokens sampled in one turn.
+        episode_tokens: most tokens sampled in the episode; None for no limit.
+        calls: most tool calls of the episode; an answer that asks for more is not carried out and ends the episode.
+        seconds: wall-clock seconds of the episode; None for no limit.
+        call_seconds: seconds of one call of the environment.
+        output_chars: longest text of an observation, or of each tool's answer in it; a longer text keeps its head and
+            tail. None keeps all.
+        start_seconds: seconds of making an environment instance, which may read its data.
+        retries: how often a rollout is played again after an environment fault.
+        fault_share: the run stops if a larger share of rollouts is lost to environment faults.
+        cut_turn: an answer that turn_tokens cut off is parsed as it is (`parse`) or ends the episode (`end`).
+        concurrency: most episodes at the same time, 0 for all.
+        depth: maximum nesting of agent calls; an episode that exceeds it ends.
     """
 
     turns: int = Field(50, ge=1)

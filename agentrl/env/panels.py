@@ -12,7 +12,7 @@ from agentrl.types import Task
 
 
 def read_panel(path: Path) -> list[str]:
-    """Task keys, one a line (`#` starts a remark) or a JSON list."""
+    """Task keys from a file: one per line (`#` starts a remark), or a JSON list."""
     text = read_text(path, "panel")
     if path.suffix == ".json":
         keys = _json_keys(path, text)
@@ -35,17 +35,16 @@ def _json_keys(path: Path, text: str) -> list[str]:
 
 
 def panel_tasks(entry: Entry[EnvironmentFile], keys: Sequence[str]) -> list[Task]:
-    """The tasks of some keys; the environment's `find(config, key)` where it has one, else a search of its
-    tasks."""
+    """The tasks of some keys, from the environment's `find(config, key)` if it has one, else from its list of tasks."""
     if entry.hooks.find is not None:
         return [entry.hooks.find(entry.config, key) for key in keys]
-    every = tasks_of(entry)
-    if len(every) > ENDLESS:
+    tasks = tasks_of(entry)
+    if len(tasks) > ENDLESS:
         raise ValueError(
-            f"environment {entry.name} has {len(every)} tasks, too many to search for {keys[0]!r}: give its file a "
+            f"environment {entry.name} has {len(tasks)} tasks, too many to search for {keys[0]!r}: give its file a "
             "find(config, key)"
         )
-    known = {task.key: task for task in every}
+    known = {task.key: task for task in tasks}
     missing = [key for key in keys if key not in known]
     if missing:
         raise ValueError(

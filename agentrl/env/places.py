@@ -1,4 +1,4 @@
-"""The pool of an environment entry: its instances in this process, in threads or in worker processes."""
+"""Makes the pool of an environment entry: instances in this process, in threads or in worker processes."""
 
 import functools
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from agentrl.env.threads import ThreadPool
 
 @functools.cache
 def _file(name: str) -> EnvironmentFile:
-    """The environment's file, read once per process: an expert is made for every episode."""
+    """The environment's file, read once per process, because every episode makes an expert."""
     return catalogue.load(EnvironmentFile, name)
 
 
@@ -39,12 +39,12 @@ def make_pool(
     start_s: float = START_S,
     output_chars: int | None = None,
 ) -> Pool:
-    """Instances of the environment.
+    """A pool of instances of the environment.
 
     Args:
         entry: which environment.
-        where: inline, threads or processes; auto goes by the file's `HEAVY` and `WAITS`.
-        workers: processes, 0 for one per core.
+        where: inline, threads or processes; auto chooses by the file's `HEAVY` and `WAITS`.
+        workers: number of processes, 0 for one per core.
         timeout_s, start_s: seconds that a call, and the making of an instance, may take.
         output_chars: see `Limits`.
     """
@@ -58,5 +58,5 @@ def make_pool(
 
 
 def pool_within(entry: Entry[EnvironmentFile], limits: Limits, where: str = "auto", workers: int = 0) -> Pool:
-    """`make_pool`, with the times and lengths of these limits."""
+    """`make_pool` with the seconds and the output length of these limits."""
     return make_pool(entry, where, workers, limits.call_seconds, limits.start_seconds, limits.output_chars)

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-CARELESS = 0.3  # share of random actions where `careless` comes without a number
+CARELESS = 0.3  # share of random actions if the name `careless` has no number
 
 
 def random_share(name: str, env: str, experts: Sequence[str]) -> float:
-    """The share of random actions of a demonstrator: P of `careless:P`, 1 of `random`, 0 of every other.
+    """The share of random actions of a demonstrator: P for `careless:P`, 1 for `random`, 0 for every other name.
 
     Args:
         name: what the user wrote.
@@ -16,11 +16,11 @@ def random_share(name: str, env: str, experts: Sequence[str]) -> float:
     Raises:
         ValueError: there is no such player, or P is no probability.
     """
-    base, colon, given = name.partition(":")
+    base, colon, probability = name.partition(":")
     if base not in experts or (colon and base != "careless"):
         raise ValueError(f"unknown {env} player {name!r}: use one of {', '.join(experts)}")
     try:
-        share = float(given) if colon else {"careless": CARELESS, "random": 1.0}.get(base, 0.0)
+        share = float(probability) if colon else {"careless": CARELESS, "random": 1.0}.get(base, 0.0)
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:

@@ -1,7 +1,8 @@
-"""Where environments run: in this process (light ones), or in pinned worker processes (heavy ones).
+"""The interface of environment pools: `Pool` lends `Handle`s; a `Slot` holds one environment instance.
 
-Both answer through `Handle`s: one environment instance playing one episode at a time. A call that raises,
-hangs or returns something that is not an observation becomes `EnvFault`, which costs that episode only.
+Light environments run in this process, waiting ones in threads, heavy ones in pinned worker processes. A handle plays
+one episode at a time. A call that raises, hangs or returns a value of the wrong kind becomes an `EnvFault`, which costs
+that episode only.
 """
 
 from abc import ABC, abstractmethod
@@ -22,57 +23,59 @@ from agentrl.env.protocol import Env, Judges, Move, Snapshots, Verdict
 from agentrl.env.time_limit import deadline
 from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
 
-BEGINNINGS = ("reset", "restore")  # the calls an episode begins with; they make the instance if there is none
+BEGINNINGS = ("reset", "restore")  # an episode begins with one of these calls, which make the instance if there is none
 
 
 class Handle(ABC):
-    """One environment instance. All calls may raise EnvFault; after one the handle must be discarded."""
+    """One environment instance. Every call may raise EnvFault; after an EnvFault the handle must be discarded."""
 
     @abstractmethod
     async def call(self, method: str, *args: Any) -> Any:
-        """What the method of that name of the instance's `Slot` returns for these arguments."""
+        """Call a method of the instance's `Slot` by its name."""
 
     async def reset(self, task: Task) -> Observation:
         """Start a task."""
-        seen: Observation = await self.call("reset", task)
-        return seen
+        observation: Observation = await self.call("reset", task)
+        return observation
 
     async def step(self, action: Action) -> StepResult:
-        """Carry out an action, or go on with what called agents brought back."""
+        """Carry out an action, or continue with the replies of called agents."""
         result: StepResult = await self.call("step", action)
         return result
 
     async def act(self, expert: str, seed: int) -> Move:
-        """What the named expert would do now, its own randomness seeded by `seed` and the task."""
+        """The next move of the named expert; `seed` and the task seed its randomness."""
         move: Move = await self.call("act", expert, seed)
         return move
 
     async def write(self, expert: str, seed: int, rewrite: Rewrite) -> Move:
-        """What the named expert would remember."""
+        """The memory that the named expert would write, as a move."""
         move: Move = await self.call("write", expert, seed, rewrite)
         return move
 
     async def cut(self) -> Verdict | None:
-        """What the environment says of an episode that a limit ended; None if it has no `cut`."""
+        """The environment's verdict on an episode that a limit ended; None if it has no `cut`."""
         verdict: Verdict | None = await self.call("cut")
         return verdict
 
     async def snapshot(self) -> Any:
-        """The episode's state, picklable; None where the environment has no snapshots."""
+        """The episode's state, picklable; None if the environment has no snapshots."""
         return await self.call("snapshot")
 
     async def restore(self, task: Task, snapshot: Any) -> Observation | None:
-        """Go back to a snapshot that any instance took of the task. Returns the observation there, or None if the
-        environment's `restore` returns none."""
-        seen: Observation | None = await self.call("restore", task, snapshot)
-        return seen
+        """Go back to a snapshot that any instance took of the task.
+
+        Returns the observation of the snapshot, or None if the environment's `restore` returns none.
+        """
+        observation: Observation | None = await self.call("restore", task, snapshot)
+        return observation
 
 
 class Pool(Protocol):
     """Lends handles."""
 
     def acquire(self) -> Handle:
-        """An idle instance, or a new one."""
+        """The handle of an idle instance, or of a new one."""
         ...
 
     def release(self, handle: Any, *, broken: bool) -> None:
@@ -85,7 +88,7 @@ class Pool(Protocol):
 
 
 class Slot:
-    """One environment instance and its expert, called synchronously with every fault turned into EnvFault."""
+    """One environment instance and its expert, called synchronously; every fault becomes an EnvFault."""
 
     def __init__(
         self,
@@ -95,8 +98,15 @@ class Slot:
         start_s: float = START_S,
         output_chars: int | None = None,
     ) -> None:
-        """timeout_s: seconds one call may take. start_s: seconds the making of the instance may take. output_chars:
-        longest text of an observation, see `clipped`."""
+        """One slot, without an instance yet.
+
+        Args:
+            make: makes the instance.
+            expert: (instance, name, seed) -> an expert of the instance; None if the environment has none.
+            timeout_s: seconds that one call may take.
+            start_s: seconds that making the instance may take.
+            output_chars: longest text of an observation, see `Limits`; None for no limit.
+        """
         self._make, self._make_expert, self._timeout_s, self._start_s = make, expert, timeout_s, start_s
         self._chars = output_chars
         self._env: Env | None = None
@@ -109,21 +119,21 @@ class Slot:
         self._instance()
 
     def reset(self, task: Task) -> Observation:
-        """Make the instance if need be and start the task."""
+        """Make the instance if there is none, and start the task."""
         self._task, self._expert = task, None
         env = self._instance()
         self._last = clipped(checked_observation(self._guard(lambda: env.reset(task))), self._chars)
         return self._last
 
     def step(self, action: Action) -> StepResult:
-        """Carry out an action, or go on with what called agents brought back."""
+        """Carry out an action, or continue with the replies of called agents."""
         env = self._instance()
         result = checked_result(self._guard(lambda: _carry_out(env, action)))
         self._last = clipped(result.observation, self._chars)
         return result._replace(observation=self._last)
 
     def cut(self) -> Verdict | None:
-        """What the environment says of an episode that a limit ended."""
+        """The environment's verdict on an episode that a limit ended; None if it has no `cut`."""
         env = self._instance()
         if not isinstance(env, Judges):
             return None
@@ -168,13 +178,13 @@ class Slot:
         if self._task != task:
             self._guard(lambda: env.reset(task))  # type: ignore[attr-defined]
         self._task, self._expert = task, None
-        seen = self._guard(lambda: env.restore(snapshot))
-        if seen is not None:
-            self._last = clipped(checked_observation(seen, "restore"), self._chars)
-        return self._last if seen is not None else None
+        observation = self._guard(lambda: env.restore(snapshot))
+        if observation is not None:
+            self._last = clipped(checked_observation(observation, "restore"), self._chars)
+        return self._last if observation is not None else None
 
     def close(self) -> None:
-        """Close the instance; a fault while closing is no longer anybody's concern."""
+        """Close the instance; a fault while closing is ignored."""
         if self._env is not None:
             with suppress(EnvFault):
                 self._guard(self._env.close)
@@ -191,17 +201,14 @@ class Slot:
                 return call()
         except EnvFault:
             raise
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # an environment may raise anything; it must cost one episode only
+        except (Exception, SystemExit) as error:  # an environment may raise anything; only its episode may fail
             raise EnvFault(f"{type(error).__name__}: {error}") from error
 
 
 def _carry_out(env: Env, action: Action) -> StepResult:
     if isinstance(action, str):
         return env.step(action)
-    hear: Callable[[Any], StepResult] | None = getattr(env, "returned", None)  # agentrl.env.Delegates
-    if hear is None:
-        raise TypeError("it sends errands and has no method `returned(replies)` to hear what came of them")
-    return hear(action)
+    take_replies: Callable[[Any], StepResult] | None = getattr(env, "returned", None)  # agentrl.env.Delegates
+    if take_replies is None:
+        raise TypeError("it sends errands and has no method `returned(replies)` that takes the replies")
+    return take_replies(action)

@@ -1,10 +1,9 @@
-"""Environment pool of pinned worker processes with batched pipes, for environments that are heavy or may hang
-in C.
+"""Environment pool of pinned worker processes with batched pipes, for environments that are heavy or may hang in C.
 
-Each worker holds many instances and answers a list of calls with a list of answers, so a busy pipe costs one
-message a batch. A call that hangs in Python fails alone, inside the worker; a worker that stops answering is
-killed, the hung episode fails, and its siblings are rebuilt elsewhere by replaying their actions and
-comparing what they observe.
+Each worker holds many instances and answers a list of calls with a list of answers, so a busy pipe costs one message
+per batch. A call that hangs in Python fails alone, inside the worker. A worker that stops answering is killed: the
+episode that hung fails, and the other episodes of the worker are rebuilt in other workers, which replay their actions
+and compare the observations.
 """
 
 import asyncio
@@ -25,15 +24,15 @@ from agentrl.env.pool import BEGINNINGS, Handle, Pool, Slot
 from agentrl.env.protocol import Env
 from agentrl.types import Action, EnvFault, Observation
 
-LOSSES = 10  # workers an episode may lose to its siblings during one call
-PATIENCE_S = 2.0  # for the processes of a closed pool to end by themselves
+LOSSES = 10  # how many workers one call may lose before it fails
+PATIENCE_S = 2.0  # time for the processes of a closed pool to end by themselves
 GRACE_S = 5.0  # a worker that has not answered this long after a call's own deadline is hung outside Python
 
 
 class Answer(NamedTuple):
-    """What a worker says to one call: pickled value, or the words of a fault or of a mistake in the settings.
+    """A worker's answer to one call: a pickled value, or the message of a fault or of a mistake in the settings.
 
-    Values are pickled one by one: one that cannot be pickled must not take the other answers with it.
+    Each value is pickled alone, so that a value that cannot be pickled does not lose the other answers.
     """
 
     call: int
@@ -44,10 +43,9 @@ class Answer(NamedTuple):
 def serve(pipe: Connection, now: Any, making: Any, build: tuple[Any, ...]) -> None:
     """A worker's loop: lists of (call id, slot, method, pickled arguments) in, lists of `Answer` out.
 
-    `build` are the arguments of every `Slot`.
-
-    `now` is a shared integer that names the call being carried out: whose fault it is if the process dies. `making`
-    is one while the call's instance is made, which may take longer than a call.
+    `build` are the arguments of every `Slot`. `now` is a shared integer, the id of the running call: this call is at
+    fault if the process dies. `making` is 1 while the instance of the running call is made, which may take longer than
+    a call.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
     slots: dict[int, Slot] = {}
@@ -89,19 +87,19 @@ def _answer(call: int, slot: Slot, method: str, arguments: bytes, making: Any) -
 
 
 class Worker:
-    """One process, its pipe, and the calls on their way."""
+    """One process, its pipe, and the calls that it has not answered yet."""
 
     def __init__(self, build: tuple[Any, ...], timeout_s: float, start_s: float, cpu: int | None) -> None:
         context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
+        self.pipe, worker_end = context.Pipe()
         self.now = context.RawValue("q", -1)
         self.making = context.RawValue("b", False)
-        arguments = (theirs, self.now, self.making, build)
+        arguments = (worker_end, self.now, self.making, build)
         self.process = context.Process(target=serve, args=arguments, daemon=True)
         self.process.start()
-        theirs.close()
+        worker_end.close()
         if cpu is not None and self.process.pid and hasattr(os, "sched_setaffinity"):
-            with suppress(OSError):  # it may have died already, which its pipe will tell
+            with suppress(OSError):  # the process may have died already; its pipe will show that
                 os.sched_setaffinity(self.process.pid, {cpu})
         self.timeout_s, self.start_s = timeout_s, start_s
         self.waiting: list[tuple[int, int, str, bytes]] = []
@@ -114,7 +112,7 @@ class Worker:
         self.dead = False
 
     def call(self, slot: int, method: str, arguments: tuple[Any, ...]) -> "asyncio.Future[Any]":
-        """Queue a call; it leaves with the next batch."""
+        """Queue a call for the next batch."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.dead:
             future.set_exception(WorkerLost())
@@ -128,7 +126,7 @@ class Worker:
         return future
 
     def forget(self, slot: int) -> None:
-        """Close an instance, now or when the worker next answers; nobody waits for it."""
+        """Queue the closing of an instance; nobody waits for the answer."""
         if not self.dead:
             self._queue(slot, "close", pickle.dumps(()))
 
@@ -137,7 +135,7 @@ class Worker:
         if self._reader is not loop:
             loop.add_reader(self.pipe.fileno(), self._receive)
             self._reader = loop
-            self.futures.clear()  # nobody waits for calls on their way from a loop that has ended
+            self.futures.clear()  # nobody waits for calls of an event loop that has ended
             self._watch()
         number = next(self._numbers)
         self.waiting.append((number, slot, method, arguments))
@@ -158,15 +156,15 @@ class Worker:
         self._watch()
 
     def _watch(self, before: tuple[int, bool] | None = None, since_s: float = 0.0) -> None:
-        """Look again after a call's deadline and the grace: a worker that is still at the same thing when its time is
-        up hangs outside Python."""
+        """Check the worker again after a call's deadline and the grace: if it still runs the same call, it hangs
+        outside Python and is lost."""
         if not self.sent or self._reader is None:
             return
         at = (int(self.now.value), bool(self.making.value))
         if at != before:
             since_s = self._reader.time()
         limit_s = (self.start_s if at[1] else self.timeout_s) + GRACE_S
-        if at[0] >= 0 and self._reader.time() - since_s > 0.99 * limit_s:  # timers ring a little early
+        if at[0] >= 0 and self._reader.time() - since_s > 0.99 * limit_s:  # timers may fire a little early
             self.lose()
         elif self.timeout_s < math.inf:
             self._alarm = self._reader.call_later(self.timeout_s + GRACE_S, self._watch, at, since_s)
@@ -187,8 +185,8 @@ class Worker:
         self._flush()
 
     def lose(self) -> None:
-        """The process is gone or hung: end it. The call it was at fails; the others may be replayed
-        elsewhere."""
+        """End the process, which has died or hangs. The call that it ran fails; its other calls may be replayed by
+        another worker."""
         self.dead = True
         if self._reader is not None:
             self._reader.remove_reader(self.pipe.fileno())
@@ -217,7 +215,7 @@ class Worker:
         self.pipe.close()
 
     def join(self, patience_s: float) -> None:
-        """Wait for the end of the process, then end it."""
+        """Wait for the process to end, at most `patience_s` seconds, then kill it."""
         self.process.join(patience_s)
         if self.process.is_alive():
             self.process.kill()
@@ -237,7 +235,7 @@ def _settle(future: "asyncio.Future[Any]", answer: Answer) -> None:
 
 
 class WorkerLost(Exception):
-    """The worker went down, perhaps through a sibling's fault; `began`: it had carried out calls before."""
+    """The worker was lost, perhaps through the fault of another episode; `began`: it had begun to carry out calls."""
 
     def __init__(self, began: bool = True) -> None:
         self.began = began
@@ -248,9 +246,9 @@ def _text(observation: Observation | None) -> str:
 
 
 class WorkerHandle(Handle):
-    """One instance in a worker, with the record that rebuilds it should the worker be lost.
+    """One instance in a worker, with the record from which another worker can rebuild it.
 
-    An expert that was lost with its worker starts anew from the current observation.
+    An expert that is lost with its worker starts again from the current observation.
     """
 
     def __init__(self, pool: "WorkerPool") -> None:
@@ -258,7 +256,7 @@ class WorkerHandle(Handle):
         self.worker, self.slot = pool.place()
         self._start: tuple[str, tuple[Any, ...]] = ("reset", (None,))  # the call that this episode began with
         self._actions: list[Action] = []
-        self._texts: list[str] = []  # of the first observation and of that after each action
+        self._texts: list[str] = []  # of the first observation, and of the observation after each action
 
     async def call(self, method: str, *args: Any) -> Any:
         if method in BEGINNINGS:
@@ -276,22 +274,22 @@ class WorkerHandle(Handle):
         self.worker.forget(self.slot)
 
     async def _try(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        """The call's value. A sibling that kills workers again and again must not cost this episode."""
-        behind = False
+        """The value of the call, which is repeated if another episode kills the worker, in at most LOSSES workers."""
+        must_replay = False
         for _ in range(LOSSES):
             try:
-                if behind:
+                if must_replay:
                     await self._replay()
                 return await self.worker.call(self.slot, method, arguments)
             except WorkerLost as lost:
                 if not lost.began:
                     raise EnvFault("the worker process ended before its first call; stderr says why") from None
                 self.worker, self.slot = self._pool.place()
-                behind = method not in BEGINNINGS
+                must_replay = method not in BEGINNINGS
         raise EnvFault(f"the worker process was lost {LOSSES} times during one call")
 
     async def _replay(self) -> None:
-        """Bring a new slot to where this episode was."""
+        """Bring the new slot to the state of this episode."""
         texts = [_text(await self.worker.call(self.slot, *self._start))]
         for action in self._actions:
             result = await self.worker.call(self.slot, "step", (action,))
@@ -301,7 +299,7 @@ class WorkerHandle(Handle):
 
 
 class WorkerPool(Pool):
-    """k pinned processes; see the module."""
+    """Pinned worker processes; see the module's docstring."""
 
     def __init__(
         self,
@@ -312,7 +310,7 @@ class WorkerPool(Pool):
         start_s: float = START_S,
         output_chars: int | None = None,
     ) -> None:
-        """make and expert must be picklable; workers=0 takes one a core; the rest as in `Slot`."""
+        """`make` and `expert` must be picklable; workers=0 starts one process per core; the rest as in `Slot`."""
         self._build = ((make, expert, timeout_s, start_s, output_chars), timeout_s, start_s)
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None]
         self._cpus = [cores[i % len(cores)] for i in range(workers or len(cores))]
@@ -350,8 +348,8 @@ class WorkerPool(Pool):
     def close(self) -> None:
         for worker in self._workers:
             worker.hang_up()
-        until = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         for worker in self._workers:
-            worker.join(max(0.0, until - time.monotonic()))
+            worker.join(max(0.0, deadline - time.monotonic()))
         self._workers.clear()
         self._idle.clear()

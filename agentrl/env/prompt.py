@@ -1,4 +1,4 @@
-"""How an environment speaks to a model: the words of each turn, and what an answer means."""
+"""Prompts: the messages by which an environment speaks to a model, and the actions that a model's answers mean."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -7,10 +7,10 @@ from agentrl.types import Observation, Reply, Status
 
 
 class Parsed(NamedTuple):
-    """An answer as the environment will get it.
+    """What an answer means: the action that the environment gets, and how well the answer was formed.
 
     `valid` is the format flag of the estimators (GiGPO's v); `status` is OK or PARSE_ERROR; `calls` counts the tool
-    calls it asks for.
+    calls in the answer.
     """
 
     action: str
@@ -20,7 +20,7 @@ class Parsed(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A turn already played: what was seen, the action that was sent, and what the agents it called brought back."""
+    """A turn already played: its observation, its action, and the replies of the agents that it called."""
 
     observation: Observation
     action: str
@@ -35,12 +35,12 @@ class Shown(NamedTuple):
 
 
 class Prompt(Protocol):
-    """The words of one environment. Context policies (`algorithms/context`) decide which of them are used.
+    """The messages of one environment. Context policies (`algorithms/context`) decide which of them are used.
 
     Two attributes may be added: `continues = True` says that later observations are written into the running assistant
-    turn as they are, without a turn of their own (answers then carry no end token); `stop = ("</search>",)` names the
-    strings that end an answer, where the configuration names none. A prompt for tools adds a method,
-    `show(observation, chat) -> Shown`: `chat` is the tokenizer's template, None for policies that read messages.
+    turn, without a turn of their own (answers then have no end token); `stop = ("</search>",)` lists the strings that
+    end an answer if the configuration lists none. A prompt for tools adds a method `show(observation, chat) -> Shown`:
+    `chat` is the tokenizer's template, None for policies that read messages.
     """
 
     system: str
@@ -50,17 +50,17 @@ class Prompt(Protocol):
         ...
 
     def turn(self, observation: Observation) -> str:
-        """A later user message where the whole chat is kept."""
+        """A later user message, if the context keeps the whole chat."""
         ...
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The single user message where the chat is rebuilt at each step.
+        """The single user message, if the context rebuilds the chat at each step.
 
         Args:
             first: the observation of turn 0 (it holds the task).
             past: the last k turns, oldest first.
             done: number of turns played so far, >= len(past).
-            observation: the current one.
+            observation: the current observation.
         """
         ...
 
@@ -79,7 +79,7 @@ def continues(prompt: Prompt) -> bool:
 
 
 def stops(prompt: Prompt) -> tuple[str, ...]:
-    """The strings that end an answer in this environment's words."""
+    """The strings that end an answer to this prompt."""
     return tuple(getattr(prompt, "stop", ()))
 
 
@@ -89,11 +89,11 @@ class Plain:
     system = ""
 
     def first(self, observation: Observation) -> str:
-        """Task, if stated apart, then the observation and the admissible actions."""
+        """The task, if it is stated apart, then the observation and the admissible actions."""
         return "\n".join(part for part in (observation.task, self.turn(observation)) if part)
 
     def turn(self, observation: Observation) -> str:
-        """The observation and, where listed, the admissible actions."""
+        """The observation and, if they are listed, the admissible actions."""
         listed = f"\nActions: {', '.join(observation.actions)}" if observation.actions else ""
         return observation.text + listed
 

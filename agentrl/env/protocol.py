@@ -1,6 +1,7 @@
-"""What an environment is: one episode at a time, in text, synchronous; and what it may be able to do besides.
+"""The protocol of an environment, and the protocols of its optional abilities.
 
-What the file of an environment offers (`Config`, `make`, `tasks` and the optional hooks) stands in `agentrl.env.hooks`.
+The hooks of an environment's file (`Config`, `make`, `tasks` and optional ones) are those of
+`agentrl.env.EnvironmentFile`.
 """
 
 from collections.abc import Mapping
@@ -11,18 +12,18 @@ from agentrl.types import Observation, Reply, StepResult, Task
 
 @runtime_checkable
 class Env(Protocol):
-    """One episode at a time, synchronous, in text. Tokens, limits, time-outs and retries are the core's."""
+    """One episode at a time, synchronous, in text. The core handles tokens, limits, time-outs and retries."""
 
     def reset(self, task: Task) -> Observation:
         """Start the task from its first state; equal tasks give equal observations."""
         ...
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action. One it does not understand is answered in words, not with an exception."""
+        """Carry out one action. An action that the environment does not understand gets a text, not an exception."""
         ...
 
     def close(self) -> None:
-        """Release what the instance holds."""
+        """Release the resources of the instance."""
         ...
 
 
@@ -35,15 +36,16 @@ class Snapshots(Protocol):
         ...
 
     def restore(self, snapshot: Any) -> Observation | None:
-        """Go back to that state, also from another instance on which the task was reset; the observation there.
+        """Go back to the state of a snapshot and return its observation.
 
-        The core compares it with the one at `snapshot`; where None is returned it branches by replaying actions.
+        Another instance may have taken the snapshot; the task was reset on this one before. The core compares the
+        observation with the one at `snapshot`; if it is None, the core branches by replaying actions.
         """
         ...
 
 
 class Verdict(NamedTuple):
-    """What an environment has to say about an episode that a limit of the core ended.
+    """The verdict of an environment on an episode that a limit of the core ended.
 
     `reward` is added to that of the last step, `info` to its info.
     """
@@ -54,10 +56,10 @@ class Verdict(NamedTuple):
 
 @runtime_checkable
 class Judges(Protocol):
-    """An environment that scores what was reached when a limit of the core ends the episode."""
+    """An environment that scores the state in which a limit of the core ends the episode."""
 
     def cut(self) -> Verdict:
-        """The episode is over without a last action."""
+        """The verdict; the episode is over without a last action."""
         ...
 
 
@@ -66,7 +68,7 @@ class Delegates(Protocol):
     """An environment whose agent may call other agents: see `agentrl.types.Errand`."""
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:
-        """Go on with what the called agents brought back; a failed one is to be told in words."""
+        """Continue with the replies of the called agents; the observation should say in words if a call failed."""
         ...
 
 
@@ -78,7 +80,7 @@ class Move(NamedTuple):
 
 
 class Expert(Protocol):
-    """Plays the environment instance it was made for, one `act` an observation, `reset` first."""
+    """Plays the environment instance that it was made for: first `reset`, then one `act` per observation."""
 
     def reset(self, task: Task) -> None:
         """Forget the last episode."""
@@ -94,5 +96,5 @@ class Writes(Protocol):
     """An expert that can also show how to keep a memory, for context policies that have one."""
 
     def write(self, memory: str, text: str) -> Move:
-        """What to remember of a memory and a text to be forgotten; as `Move.action`."""
+        """The new memory, as `Move.action`: what to remember of the old memory and of a text that is dropped."""
         ...

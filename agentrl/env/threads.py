@@ -1,7 +1,8 @@
 """Environment pool of threads, for environments whose steps wait: for a network, a process, another machine.
 
-While one episode's tool waits, the engine answers the others. A call that takes too long is given up and the episode
-fails alone. Its thread is told to stop, which Python code does at once and a wait in C when it is over.
+While the tool of one episode waits, the engine answers other episodes. If a call takes too long, the pool gives it up,
+and only its episode fails. The pool interrupts the thread of the call: Python code stops at once, a wait in C when it
+ends.
 """
 
 import asyncio
@@ -18,11 +19,11 @@ from agentrl.env.protocol import Env
 from agentrl.env.time_limit import Expired
 from agentrl.types import EnvFault
 
-MOST_GIVEN_UP = 256  # threads that may hang at a time; each holds its memory until its call returns
+MOST_GIVEN_UP = 256  # most threads that may hang at a time; each keeps its memory until its call returns
 
 
 class Thread:
-    """One daemon thread and the jobs it is given, one at a time."""
+    """One daemon thread, which carries out jobs one at a time."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -31,7 +32,7 @@ class Thread:
 
     def _work(self) -> None:
         while True:
-            with suppress(Expired):  # one that comes late finds the thread waiting for its next job
+            with suppress(Expired):  # a late interrupt may be raised while the thread waits for its next job
                 if (job := self._jobs.get()) is None:
                     return
                 job()
@@ -40,7 +41,7 @@ class Thread:
         """Raise Expired in its job as soon as it is in Python code; jobs given afterwards are carried out."""
         ident = ctypes.c_ulong(self._thread.ident or 0)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Expired))
-        self.do(lambda: None)  # for one that comes late, when the job is done: it would take the next job with it
+        self.do(lambda: None)  # if the interrupt arrives after the job has finished, it hits this empty job
 
     def do(self, job: Callable[[], None] | None) -> None:
         """Carry out a job, which must not raise; None ends the thread."""
@@ -48,7 +49,7 @@ class Thread:
 
 
 class ThreadHandle(Handle):
-    """One instance, whose calls run in whatever thread is free."""
+    """One instance, whose calls run in any free thread."""
 
     def __init__(self, pool: "ThreadPool") -> None:
         self._pool, self.slot = pool, Slot(*pool.build)
@@ -61,7 +62,7 @@ class ThreadHandle(Handle):
 
 
 class ThreadPool(Pool):
-    """See the module. Threads are made when needed and kept."""
+    """See the module's docstring. Threads are made when needed and reused."""
 
     def __init__(
         self,
@@ -80,10 +81,10 @@ class ThreadPool(Pool):
         self._closed = False
 
     async def run(self, handle: ThreadHandle, call: Callable[[], Any], seconds: float) -> Any:
-        """The call's value, from a thread.
+        """The value of a call, made in a thread.
 
         Raises:
-            EnvFault: it failed, or gave no answer in time; then the handle is of no more use.
+            EnvFault: the call failed, or did not return in time; the handle must then be discarded.
         """
         if self._given_up >= MOST_GIVEN_UP:
             raise EnvFault(f"{self._given_up} calls hang in threads that never came back; no more are started")
@@ -104,16 +105,16 @@ class ThreadPool(Pool):
             value, error = None, None
             try:
                 value = call()
-            except BaseException as raised:  # noqa: BLE001  handed to whom waits for it
+            except BaseException as raised:  # noqa: BLE001  raised again where the caller waits
                 error = raised
-            with suppress(RuntimeError):  # the loop has ended meanwhile
+            with suppress(RuntimeError):  # the event loop may have ended meanwhile
                 loop.call_soon_threadsafe(settle, value, error)
 
         thread.do(job)
         done: set[asyncio.Future[Any]] = set()
         try:
             done, _ = await asyncio.wait([answer], timeout=seconds)
-        finally:  # out of time, or nobody waits any more
+        finally:  # the time is up, or the waiting caller was cancelled
             if not done:
                 handle.given_up = True
                 self._given_up += 1
@@ -130,7 +131,7 @@ class ThreadPool(Pool):
     def release(self, handle: ThreadHandle, *, broken: bool) -> None:
         if not broken:
             self._idle.append(handle)
-        elif not handle.given_up:  # else its thread closes it, should it come back
+        elif not handle.given_up:  # the thread of a call that was given up closes the instance itself
             thread = self._free.pop() if self._free else Thread()
             thread.do(handle.slot.close)
             thread.do(None)

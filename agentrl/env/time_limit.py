@@ -17,12 +17,11 @@ class Expired(BaseException):
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Raise EnvFault out of the block after `seconds`, where the platform can: main thread, POSIX.
+    """Raise EnvFault out of the block after `seconds`, if the platform can: in the main thread, on POSIX.
 
-    A timer of the caller's is put back afterwards with the time it has left.
+    A timer of the caller is set again afterwards, with the time that it has left.
 
-    Limit: it interrupts Python code and system calls, not a loop inside a C extension; worker processes cover
-        those.
+    Limit: it interrupts Python code and system calls, not a loop inside a C extension; worker processes stop those.
     """
     usable = seconds < math.inf and threading.current_thread() is threading.main_thread()
     if not usable or not hasattr(signal, "setitimer"):
@@ -34,7 +33,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
     handler = signal.signal(signal.SIGALRM, expire)
     started = time.monotonic()
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, should it be swallowed
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, if Expired is swallowed
     try:
         yield
         signal.setitimer(signal.ITIMER_REAL, 0)

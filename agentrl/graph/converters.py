@@ -1,7 +1,9 @@
-"""Other tools' trajectories as rows of `steps.jsonl` (see `agentrl.graph.jsonl`).
+"""Converts trajectories of other tools to rows of `steps.jsonl` (the format: `agentrl.graph.jsonl`).
 
-rows = from_messages([{"group": "task 3", "messages": [...], "reward": 1.0}, ...])
-Path("steps.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
+For example:
+
+    rows = from_messages([{"group": "task 3", "messages": [...], "reward": 1.0}, ...])
+    Path("steps.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,17 +16,17 @@ WORDS = ("state", "action", "next_state")
 def from_messages(trajectories: Iterable[Mapping[str, Any]]) -> list[Row]:
     """Steps of chat trajectories in OpenAI's format.
 
-    A step is one assistant message; its state is the text of the messages since the assistant spoke last
-    (system messages left out), its action the message's text, or its tool calls as `name(arguments)`, several
-    joined by new lines. The next state of the last step is what follows it, if anything does.
+    A step is one assistant message. Its state is the text of the messages since the previous assistant message, without
+    system messages. Its action is the text of the message, or its tool calls as `name(arguments)`, one per line. The
+    next state of the last step is the text of the messages that follow it, if there are any.
 
     Args:
-        trajectories: each with `messages` (objects with `role`, `content`, maybe `tool_calls`), `group`
-            (copies of one task share it), and either `reward` (a number, of the last step) or `rewards` (one
-            an assistant message); maybe `episode` (default: its place in the list) and `truncated`.
+        trajectories: each with `messages` (objects with `role`, `content`, maybe `tool_calls`), `group` (copies of one
+            task share it), and either `reward` (a number, for the last step) or `rewards` (one per assistant message);
+            maybe `episode` (default: the trajectory's place in the list) and `truncated`.
 
     Raises:
-        ValueError: a trajectory has no messages or group, no assistant message, or another number of rewards.
+        ValueError: a trajectory has no messages or group, no assistant message, or the wrong number of rewards.
     """
     rows: list[Row] = []
     for number, trajectory in enumerate(trajectories):
@@ -39,7 +41,7 @@ def from_messages(trajectories: Iterable[Mapping[str, Any]]) -> list[Row]:
             raise ValueError(
                 f"trajectory {number}: rewards: {len(turns)} assistant messages need `reward`, or as many `rewards`"
             )
-        own = [
+        steps = [
             {
                 "group": str(trajectory["group"]),
                 "episode": str(trajectory.get("episode", number)),
@@ -49,27 +51,27 @@ def from_messages(trajectories: Iterable[Mapping[str, Any]]) -> list[Row]:
             }
             for turn, (reward, texts) in enumerate(zip(rewards, turns, strict=True))
         ]
-        own[-1]["truncated" if trajectory.get("truncated") else "terminated"] = True
-        rows += own
+        steps[-1]["truncated" if trajectory.get("truncated") else "terminated"] = True
+        rows += steps
     return rows
 
 
 def _turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
     """(state, action, next state) of each assistant message."""
     turns: list[tuple[str, str]] = []
-    heard: list[str] = []
+    texts: list[str] = []  # of the messages since the previous assistant message
     for message in messages:
         if message["role"] == "assistant":
-            turns.append(("\n".join(heard), _action(message)))
-            heard = []
+            turns.append(("\n".join(texts), _action(message)))
+            texts = []
         elif message["role"] != "system":
-            heard.append(_text(message.get("content")))
-    following = [state for state, _ in turns[1:]] + ["\n".join(heard)] * bool(turns)
+            texts.append(_text(message.get("content")))
+    following = [state for state, _ in turns[1:]] + ["\n".join(texts)] * bool(turns)
     return [(state, action, after) for (state, action), after in zip(turns, following, strict=True)]
 
 
 def _text(content: Any) -> str:
-    """A message's text; of a list of parts the text parts."""
+    """The text of a message; if its content is a list of parts, the text parts."""
     if isinstance(content, list):
         return "\n".join(part["text"] for part in content if part.get("type") == "text")
     return content or ""
@@ -81,15 +83,13 @@ def _action(message: Mapping[str, Any]) -> str:
 
 
 def from_verl(batch: Mapping[str, Sequence[Any]]) -> list[Row]:
-    """Steps of a verl-style row batch: one row a step (prompt and response), in time order inside a
-    trajectory.
+    """Steps of a verl-style row batch: one row per step (prompt and response), in time order inside a trajectory.
 
     Args:
-        batch: columns of one length R. `uid` (the group), `traj_uid` (the episode), and `token_level_rewards`
-            [R, T] or `rewards` [R] (a step's reward is the row's sum). Optional: `anchor_obs` (the state, any
-            value that prints), `is_action_valid`, `active_masks` (rows that are not active are left out, as
-            verl-agent does), `response_mask` [R, T] (gives `n_tokens`), `values` [R, T] (with a mask:
-            `token_value`).
+        batch: columns of one length R: `uid` (the group), `traj_uid` (the episode), and `token_level_rewards` [R, T]
+            (a step's reward is the sum of its row) or `rewards` [R]. Optional: `anchor_obs` (the state, any value that
+            `str` takes), `is_action_valid`, `active_masks` (inactive rows are left out, as verl-agent does),
+            `response_mask` [R, T] (gives `n_tokens`), `values` [R, T] (with `response_mask`, gives `token_value`).
 
     Raises:
         ValueError: a needed column is missing, or columns differ in length.
@@ -102,7 +102,7 @@ def from_verl(batch: Mapping[str, Sequence[Any]]) -> list[Row]:
     size = len(batch["uid"])
     wrong = sorted(name for name, values in batch.items() if len(values) != size)
     if wrong:
-        raise ValueError(f"columns {wrong} of the batch have not the {size} rows that uid has")
+        raise ValueError(f"columns {wrong} of the batch must have {size} rows, as uid has")
     rows: list[Row] = []
     turns: dict[str, int] = {}
     for i in range(size):

@@ -1,5 +1,4 @@
-"""A step graph as a NetworkX multigraph or node-link JSON: for looking and as a test oracle, never for
-updates."""
+"""A step graph as a NetworkX multigraph or node-link JSON: to look at, and as a test oracle. Updates never use it."""
 
 import json
 from typing import Any
@@ -20,15 +19,15 @@ def to_networkx(
     A node is a state: its id, with `text`. An edge is a step from `state` to `next_state`. Its key is the step's row;
     its attributes are `episode`, `kind` (played, candidate or probe), `turn`, `action`, `reward`, `ending`,
     `terminated`, `truncated`, `valid`, and `advantage` where the step has one. Steps of several episodes that leave one
-    state leave one node: the merged graph.
+    state leave one node, so the result is the merged graph.
 
     Args:
         graph: any step graph.
-        group, episode: what to show; exactly one of them.
+        group, episode: the number of what to show; give exactly one of the two.
         advantage: [N] float, NaN where a step has none; default: the graph's own column, if it has one.
 
     Raises:
-        ValueError: not exactly one of group and episode, or no such one.
+        ValueError: group and episode are both given or both missing, or the graph has no such number.
     """
     import networkx
 
@@ -43,7 +42,7 @@ def to_networkx(
 
 def _rows(graph: StepGraph, group: int | None, episode: int | None) -> np.ndarray:
     if (group is None) == (episode is None):
-        raise ValueError("name a group or an episode to look at, one of them")
+        raise ValueError("give either group or episode, not both and not neither")
     kind, number = ("group", group) if group is not None else ("episode", episode)
     rows = np.flatnonzero(graph.columns[kind] == number)
     if not len(rows):
@@ -70,9 +69,9 @@ def _edge(graph: StepGraph, row: int, advantage: np.ndarray | None) -> dict[str,
         "truncated": bool(graph.truncated[row]),
         "valid": bool(graph.valid[row]),
     }
-    shown = graph.columns.get("advantage") if advantage is None else advantage  # [N]
-    if shown is not None and not np.isnan(shown[row]):
-        edge["advantage"] = float(shown[row])
+    advantages = graph.columns.get("advantage") if advantage is None else advantage  # [N]
+    if advantages is not None and not np.isnan(advantages[row]):
+        edge["advantage"] = float(advantages[row])
     return edge
 
 

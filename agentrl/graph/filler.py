@@ -1,9 +1,9 @@
-"""What fills columns between rollout and credit, where a model or a memory is needed.
+"""Fillers: between rollout and credit, they fill columns that need the policy or a memory.
 
 A catalogue file (a credit method, a context policy) that needs such columns offers `filler(config) -> Filler`. A filler
-sees the graph and the policy that produced it, and may keep state from one iteration to the next: one with
-`state_dict` and `load_state_dict` is kept in the run's checkpoints. It is NumPy only; the policy's log-probabilities
-are asked for through `PolicyReader`.
+sees the graph and the policy that produced it. It may keep a state between iterations: the run's checkpoints store the
+state of a filler with `state_dict` and `load_state_dict`. A filler uses NumPy only; it gets the policy's
+log-probabilities from a `PolicyReader`.
 """
 
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from agentrl.graph.tokens import Tokens
 
 
 class PolicyReader(Protocol):
-    """The policy of the steps, as a filler may use it."""
+    """The policy that produced the steps, as a filler may use it."""
 
     @property
     def tokenizer(self) -> Any:
@@ -27,8 +27,10 @@ class PolicyReader(Protocol):
         ...
 
     def logprobs(self, tokens: Tokens, rows: np.ndarray, *, temperature: float | None = None) -> np.ndarray:
-        """[S] float64 nats, log-probabilities of the sampled tokens of `rows` under the policy as it is now; NaN
-        elsewhere. temperature: None takes that of the sampling."""
+        """[S] float64 nats, log-probabilities of the sampled tokens of `rows` under the current policy; NaN elsewhere.
+
+        `temperature`: None uses the temperature of the sampling.
+        """
         ...
 
 
@@ -41,5 +43,5 @@ class Filler(Protocol):
         ...
 
     def columns(self, graph: StepGraph, policy: PolicyReader) -> Columns:
-        """The columns by name: those of steps [N], those of tokens [S]."""
+        """The columns by name: columns of steps [N], columns of tokens [S]."""
         ...

@@ -1,7 +1,7 @@
-"""Steps from anywhere: `steps.jsonl`, one JSON object a line, one line a step, as a step graph.
+"""Reads `steps.jsonl`, one JSON object per line and one line per step, as a step graph.
 
 Required: group, episode, turn, reward. Optional: the other `FIELDS` of `agentrl.graph.jsonl_line`. `parent` and
-`caller` are `[episode, turn]` of the same group. Bad input raises ValueError naming the line and the field.
+`caller` are `[episode, turn]` of the same group. Bad input raises a ValueError that names the line and the field.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from agentrl.types import Status
 
 
 def read_steps(path: Path) -> StepGraph:
-    """The step graph of a file. The column `line` [N] tells each row's line; rows are grouped by episode.
+    """The step graph of a file. Rows are grouped by episode; the column `line` [N] holds each row's line in the file.
 
     Raises:
         ValueError: the file cannot be read, is empty, or a line is not a step; the sentence names line and field.
@@ -35,22 +35,24 @@ def steps_graph(lines: Sequence[str], source: str = "the input") -> StepGraph:
     """The step graph of JSON lines; blank lines are skipped."""
     rows = [parse_line(number, text) for number, text in enumerate(lines, 1) if text.strip()]
     if not rows:
-        raise ValueError(f"{source} holds no steps: give one JSON object a line with {', '.join(REQUIRED)}")
+        raise ValueError(f"{source} holds no steps: give one JSON object per line with {', '.join(REQUIRED)}")
     rows = arrange(rows)
     ids = {name: _ids(items) for name, items in identities(rows).items()}
-    columns = {name: found.id for name, found in ids.items()}
+    columns = {name: numbered.id for name, numbered in ids.items()}
     columns |= relations(rows, columns) | data_columns(rows, columns)
     tokens = token_table(rows, columns["parent"])
-    named = ("group", "episode", "state", "action", "agent")
-    return StepGraph(columns=columns, tokens=tokens, names={name: ids[name].words for name in named})
+    with_names = ("group", "episode", "state", "action", "agent")
+    return StepGraph(columns=columns, tokens=tokens, names={name: ids[name].words for name in with_names})
 
 
 def arrange(rows: Sequence[Row]) -> list[Row]:
-    """Rows by episode in time order, episodes after those they branch off or are called by; else in input
-    order.
+    """The rows, sorted: the rows of one episode together and in time order.
+
+    An episode comes after the episodes that it branches off or is called by; otherwise the order of the input stays.
 
     Raises:
-        ValueError: a step given twice, an unknown or misplaced parent, an unknown caller, a cycle.
+        ValueError: a step occurs twice, a parent is unknown or misplaced, a caller is unknown, or references form a
+            cycle.
     """
     steps: dict[tuple[Key, int], Row] = {}
     episodes: dict[Key, list[Row]] = {}
@@ -62,24 +64,24 @@ def arrange(rows: Sequence[Row]) -> list[Row]:
             )
         episodes.setdefault(row.episode, []).append(row)
     above: dict[Key, list[tuple[Key, Row, str]]] = {}
-    for key, own in episodes.items():
-        own.sort(key=lambda row: row.turn)
-        check_episode(own, steps)
+    for key, episode in episodes.items():
+        episode.sort(key=lambda row: row.turn)
+        check_episode(episode, steps)
         above[key] = [
             (row.reference(name)[0], row, name)
-            for row in own
+            for row in episode
             for name in ("parent", "caller")
             if name in row.fields and row.reference(name)[0] != key
         ]
     ordered = [row for key in topological(above) for row in episodes[key]]
-    for own in episodes.values():
-        check_branch(own[0], steps)
+    for episode in episodes.values():
+        check_branch(episode[0], steps)
     return ordered
 
 
-def check_episode(own: Sequence[Row], steps: Mapping[tuple[Key, int], Row]) -> None:
-    """One episode's references and its one end."""
-    for row, before in zip(own, [None, *own[:-1]], strict=True):
+def check_episode(episode: Sequence[Row], steps: Mapping[tuple[Key, int], Row]) -> None:
+    """Check the references of one episode, and that no step but its last one ends it."""
+    for row, before in zip(episode, [None, *episode[:-1]], strict=True):
         for name in ("parent", "caller"):
             if name in row.fields and row.reference(name) not in steps:
                 raise ValueError(f"line {row.line}: {name}: there is no step {row.fields[name]} in its group")
@@ -103,7 +105,7 @@ def check_episode(own: Sequence[Row], steps: Mapping[tuple[Key, int], Row]) -> N
 
 
 def check_branch(first: Row, steps: Mapping[tuple[Key, int], Row]) -> None:
-    """A branch's first step continues its parent."""
+    """Check that the first step of a branch continues its parent."""
     if "parent" not in first.fields:
         return
     parent = steps[first.reference("parent")]
@@ -114,7 +116,7 @@ def check_branch(first: Row, steps: Mapping[tuple[Key, int], Row]) -> None:
 
 
 def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key]:
-    """Episodes after those they hang on, else in the order given; ValueError on a cycle."""
+    """The episodes, each after the episodes it refers to, otherwise in the given order; ValueError on a cycle."""
     done: dict[Key, bool] = {}  # False while its ancestors are being placed
     order: list[Key] = []
     for start in above:
@@ -122,14 +124,14 @@ def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key
         while stack:
             key = stack[-1]
             done.setdefault(key, False)
-            waiting = [link for link in above[key] if not done.get(link[0])]
-            if not waiting:
+            unplaced = [link for link in above[key] if not done.get(link[0])]  # references to episodes not in `order`
+            if not unplaced:
                 stack.pop()
                 if not done[key]:
                     done[key] = True
                     order.append(key)
                 continue
-            other, row, name = waiting[0]
+            other, row, name = unplaced[0]
             if other in done:
                 raise ValueError(f"line {row.line}: {name}: a cycle, the step it names comes from this episode")
             stack.append(other)
@@ -137,20 +139,23 @@ def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key
 
 
 class Ids(NamedTuple):
-    """Dense ids [N] int64 by first appearance, -1 for None, and the word behind each."""
+    """`id` [N] int64, dense ids by first appearance and -1 for None; `words`, the text of each id."""
 
     id: np.ndarray
     words: tuple[str, ...]
 
 
 def _ids(items: Sequence[Any]) -> Ids:
-    seen: dict[Any, int] = {}
-    found = np.array([-1 if item is None else seen.setdefault(item, len(seen)) for item in items], np.int64)
-    return Ids(found, tuple(str(item[-1] if isinstance(item, tuple) else item) for item in seen))
+    number: dict[Any, int] = {}
+    ids = np.array([-1 if item is None else number.setdefault(item, len(number)) for item in items], np.int64)  # [N]
+    return Ids(ids, tuple(str(item[-1] if isinstance(item, tuple) else item) for item in number))
 
 
 def identities(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """The words of every id column but `next_state` and `tree`; those of states and actions are per group."""
+    """The values that each id column but `tree` numbers: N per column, for `state` the N states and N next states.
+
+    Equal texts of states or actions in different groups are different values.
+    """
 
     def within(name: str) -> list[Any]:
         return [(r.episode[0], str(r.fields[name])) if name in r.fields else None for r in rows]
@@ -169,7 +174,8 @@ def identities(rows: Sequence[Row]) -> dict[str, list[Any]]:
 def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """parent, caller, rollout, tree, state and next_state, each [N] int64.
 
-    An episode's rollout is that of the step that called it, else its own; a branch's tree is its parent's.
+    A called episode belongs to the rollout of its caller, any other episode to its own. A branch belongs to the tree of
+    its parent.
     """
     index = {(row.episode, row.turn): i for i, row in enumerate(rows)}
     n = len(rows)
@@ -203,8 +209,7 @@ def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.n
 
 
 def data_columns(rows: Sequence[Row], ids: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Columns that are values; the optional ones of `NUMERIC` are NaN where a line has none, and left out if
-    no line has one."""
+    """Columns of values [N]. A column of `NUMERIC` is NaN where a line lacks it, left out if all lines lack it."""
     n = len(rows)
     status = np.array([Status[str(r.fields.get("status", "ok")).upper()] for r in rows], np.int8)  # [N]
     terminated = flags(rows, "terminated", False)  # [N]
@@ -222,13 +227,13 @@ def data_columns(rows: Sequence[Row], ids: Mapping[str, np.ndarray]) -> dict[str
         "version_newest": np.zeros(n, np.int64),
         "line": np.array([r.line for r in rows], np.int64),
     }
-    given = {name for row in rows for name in row.fields}
-    columns |= {name: numbers(rows, name) for name in NUMERIC if name in given}
-    if "segment_start" in given:
+    present = {name for row in rows for name in row.fields}
+    columns |= {name: numbers(rows, name) for name in NUMERIC if name in present}
+    if "segment_start" in present:
         columns["segment_start"] = flags(rows, "segment_start", False)
-    if "matched" in given:
-        columns["matched"] = numbers(rows, "matched")  # 1, 0, NaN where a line does not say
-    if "score" in given:
+    if "matched" in present:
+        columns["matched"] = numbers(rows, "matched")  # 1 or 0, NaN where a line lacks the field
+    if "score" in present:
         columns["score"] = scores(rows, ids["episode"], columns["reward"])
     return columns
 
@@ -244,13 +249,13 @@ def flags(rows: Sequence[Row], name: str, default: bool) -> np.ndarray:
 
 
 def scores(rows: Sequence[Row], episode: np.ndarray, reward: np.ndarray) -> np.ndarray:
-    """[N] the episode's score where a line of it gives one, else the sum of its rewards."""
+    """[N] float64, the score of each row's episode: the one that its lines give, else the sum of its rewards."""
     out = np.bincount(episode, reward)  # [E]
-    told: dict[int, Row] = {}
+    first_scored: dict[int, Row] = {}  # episode -> its first row with a score
     for row, e in zip(rows, episode.tolist(), strict=True):
         if "score" not in row.fields:
             continue
-        before = told.setdefault(e, row)
+        before = first_scored.setdefault(e, row)
         if before.fields["score"] != row.fields["score"]:
             raise ValueError(
                 f"line {row.line}: score: {row.fields['score']}, but {before.fields['score']} for the same "
@@ -262,9 +267,10 @@ def scores(rows: Sequence[Row], episode: np.ndarray, reward: np.ndarray) -> np.n
 
 
 def token_table(rows: Sequence[Row], parent: np.ndarray) -> Tokens | None:
-    """Tokens without ids, with the column `token_value` [S] where any line has it; None if no line speaks of tokens.
+    """Tokens without ids, with the column `token_value` [S] where any line has it; None if no line has token fields.
 
-    A step has `observation_tokens` (default none) that nobody sampled, then its `n_tokens`; context = parent.
+    A step has `observation_tokens` tokens (default 0) that were not sampled, then `n_tokens` sampled ones; its context
+    is its parent.
     """
     if not any("n_tokens" in row.fields or "token_value" in row.fields for row in rows):
         return None

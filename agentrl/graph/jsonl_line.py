@@ -1,4 +1,4 @@
-"""One line of `steps.jsonl`: the fields of a step, and what is wrong with them."""
+"""Parses and checks one line of `steps.jsonl`: the fields of a step."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from agentrl.types import Status
 
 
 class Kind(NamedTuple):
-    """A sort of JSON value: what to call it, and whether a value is one."""
+    """A type of JSON value: `word` names it in error sentences, `accepts` tests a value."""
 
     word: str
     accepts: Callable[[Any], bool]
@@ -74,7 +74,7 @@ class Row(NamedTuple):
 
 
 def parse_line(line: int, text: str) -> Row:
-    """One checked line."""
+    """The fields of one line; ValueError names the line and the field that is wrong."""
     try:
         fields = json.loads(text)
     except json.JSONDecodeError as error:

@@ -19,15 +19,18 @@ def graph_values(
     weight: np.ndarray | None = None,
     tolerance: float = 1e-8,
 ) -> np.ndarray:
-    """Values of the nodes of merged graphs given by their edges u -> v.
+    """Values of the nodes of merged graphs, which are given by their edges u -> v.
 
     Args:
         u, v: [E] int64 nodes in 0..K-1; parallel edges count as often as they occur.
-        fixed: [K] float, the value of nodes that are given and NaN elsewhere. For distances the goals are
-        given as 0. how: distance: edges on the shortest path to a goal, inf if there is none;
-            bellman: V(u) = mean over edges out of u of gain + gamma * V(v), nodes without edges 0.
-        gamma, gain, weight, tolerance: of bellman; `weight` [E] is how often an edge counts in the mean (default 1);
-            sweeps end when no value moves by more than `tolerance`.
+        fixed: [K] float, the known value of a node, NaN where the value is to be computed. For distances, the nodes
+            that are not NaN are the goals (value 0).
+        how: `distance`: the number of edges on the shortest path to a goal, inf if there is none.
+            `bellman`: V(u) = mean over the edges out of u of gain + gamma * V(v), 0 for nodes without edges.
+        gamma: discount, for `bellman`.
+        gain: [E] float, reward of each edge, for `bellman`; default 0.
+        weight: [E] float, how often an edge counts in the mean, for `bellman`; default 1.
+        tolerance: for `bellman`, sweeps end when no value moves by more than this.
 
     Returns:
         [K] float64.
@@ -50,7 +53,7 @@ def graph_values(
 
 
 def _distances(u: np.ndarray, v: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Breadth-first from the nodes at 0 against the edges; settled edges are dropped level by level."""
+    """Breadth-first search from the nodes at distance 0 against the edges; edges of settled nodes are dropped."""
     level = 0
     while True:
         reached = u[(d[v] == level) & np.isinf(d[u])]

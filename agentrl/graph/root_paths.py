@@ -10,14 +10,14 @@ from agentrl.graph.tokens import Tokens
 
 
 class Paths(NamedTuple):
-    """Parallel arrays, path by path and root first: `row` and the dense number of its `leaf`."""
+    """Two parallel arrays [P rows], path by path and root first: `row`, and `leaf`, the dense number of the path."""
 
     row: np.ndarray
     leaf: np.ndarray
 
 
 def paths(graph: StepGraph) -> Paths:
-    """All root-to-leaf paths of the graph. A chain's path is its rows; a shared row is on several paths."""
+    """All root-to-leaf paths of the graph. The path of a chain is its rows; a shared row is on several paths."""
     parent = graph.parent
     current = np.setdiff1d(np.arange(len(graph)), parent[parent >= 0])  # [P] leaves
     number = np.arange(len(current))
@@ -33,14 +33,14 @@ def paths(graph: StepGraph) -> Paths:
 
 
 def forked(graph: StepGraph) -> bool:
-    """Does any path run through several episodes? Then episodes are not the chains that methods want."""
+    """Does any path run through several episodes, or a row have several children? Then episodes are not chains."""
     inner = graph.parent >= 0
     crosses = graph.episode[graph.parent[inner]] != graph.episode[inner]
     return bool(graph.branched or crosses.any())
 
 
 def select(graph: StepGraph, rows: np.ndarray) -> StepGraph:
-    """The sub-graph of `rows` with their tokens and token columns, contexts cut off: for credit only."""
+    """The sub-graph of `rows` with their tokens and token columns, for credit only: tokens lose their contexts."""
     part = graph.take(rows)
     if graph.tokens is None:
         return part
@@ -62,11 +62,10 @@ def select(graph: StepGraph, rows: np.ndarray) -> StepGraph:
 
 
 def expand(graph: StepGraph, on: Paths) -> StepGraph:
-    """The graph of root-to-leaf copies: each path an episode of its own, scored by all its rewards.
+    """A graph with one episode per root-to-leaf path, which holds copies of the path's rows and all their rewards.
 
-    A path is its leaf's rollout and, where a `score` column is given, has the score of its leaf's episode. A step
-    whose branches begin in different states leads, on each path, to the state that the path goes on in. Tokens are
-    dropped, with their columns.
+    A path belongs to the rollout of its leaf and, if there is a `score` column, takes the score of its leaf's episode.
+    Where branches start from different states, `next_state` is set per path. Tokens and their columns are dropped.
     """
     start = np.ones(len(on.row), bool)
     start[1:] = on.leaf[1:] != on.leaf[:-1]  # [P rows] first row of its path
@@ -83,12 +82,16 @@ def expand(graph: StepGraph, on: Paths) -> StepGraph:
 
 
 def _next_on_path(graph: StepGraph, on: Paths, start: np.ndarray) -> np.ndarray:
-    """[P rows] next state of each copy; a next state that is no child's is taken as given."""
+    """[P rows] int64, the next state of each copy.
+
+    It is the state of the next row on the path, unless no child of the row begins in the row's own `next_state`: then
+    that `next_state` stays.
+    """
     below = np.flatnonzero(graph.parent >= 0)
     agrees = graph.state[below] == graph.next_state[graph.parent[below]]
     a_childs = np.isin(np.arange(len(graph)), graph.parent[below[agrees]])  # [N]
     after: np.ndarray = graph.next_state[on.row]  # [P rows]
-    inner = np.flatnonzero(~start) - 1  # copies that their path goes on from
+    inner = np.flatnonzero(~start) - 1  # copies with a next row on their path
     inner = inner[a_childs[on.row[inner]]]
     after[inner] = graph.state[on.row[inner + 1]]
     return after

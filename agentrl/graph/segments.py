@@ -1,4 +1,4 @@
-"""Segment primitives, from which credit methods are written: pure NumPy, float64, no loops over rows.
+"""Segment primitives with which credit methods are written: pure NumPy, float64, no loops over rows.
 
 Letters: N rows (steps), K groups. A *key* is a dense int64 id per row; equal ids mean the same group.
 """
@@ -10,7 +10,7 @@ import numpy as np
 Std = Literal["sample", "population", "none"]
 Singleton = Literal["zero", "pass", "sign"]
 
-CONSTANT = 1e-12  # a group whose spread is below this share of its size is constant: rounding, not signal
+CONSTANT = 1e-12  # a group whose spread is below this share of its values is constant: the spread is rounding
 
 
 def keys(*columns: np.ndarray) -> np.ndarray:
@@ -53,10 +53,14 @@ def group_max(x: np.ndarray, key: np.ndarray) -> np.ndarray:
 
 
 class Moments(NamedTuple):
-    """Statistics of each row's group, all [N]: sum of weights, mean, standard deviation, is the group
-    constant.
+    """Statistics of each row's group, all [N].
 
-    The mean of a constant group is its value to the last bit. `tolerance` is what counts as rounding there.
+    Attributes:
+        n: sum of the weights.
+        mean: weighted mean; for a constant group exactly its value.
+        std: standard deviation.
+        constant: are all counted values of the group equal, up to rounding?
+        tolerance: differences up to this one count as rounding.
     """
 
     n: np.ndarray
@@ -69,9 +73,8 @@ class Moments(NamedTuple):
 def moments(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None, std: Std = "sample") -> Moments:
     """Weighted moments of each row's group, in two passes (no cancellation).
 
-    `weight` is a frequency: the sample variance divides by its sum - 1; rows of weight 0 do not count. The
-    standard deviation of a constant group, of a group of one, and of any group with `std="none"`, is given as
-    1.
+    `weight` is a frequency: the sample variance divides by its sum - 1; rows of weight 0 do not count. The standard
+    deviation is 1 for a constant group, for a group of one, and for every group if `std="none"`.
     """
     w = np.ones(len(x)) if weight is None else np.asarray(weight, np.float64)
     counted = w > 0  # [N]
@@ -99,7 +102,7 @@ def centred(x: np.ndarray, m: Moments) -> np.ndarray:
 
 
 def alone(x: np.ndarray, singleton: Singleton) -> np.ndarray:
-    """What a group of one gets before any scale: 0, its raw value, or its sign: [N]."""
+    """[N] what a group of one gets before it is scaled: 0, its raw value, or its sign."""
     if singleton == "pass":
         return x
     return np.sign(x) if singleton == "sign" else np.zeros(len(x))
@@ -116,18 +119,18 @@ def group_norm(
 ) -> np.ndarray:
     """(x - mean) / (std + eps) inside each group; "none" only subtracts the mean.
 
-    A group of two or more whose counted rows are equal (to rounding) gives exactly 0: the float32 formulas of
-    the released codes give up to 0.15 there. A row that does not count itself (weight 0) and differs from
-    such a constant group gets its plain difference, x - mean over 1 + eps: dividing by a standard deviation
-    of 0 + eps would turn a format penalty of 0.1 into an advantage of -100,000.
+    A group of two or more whose counted rows are equal (up to rounding) gives exactly 0: the float32 formulas of the
+    released codes give up to 0.15 there. A row of weight 0 that differs from such a constant group gets
+    (x - mean) / (1 + eps): dividing by a standard deviation of 0 + eps would turn a format penalty of 0.1 into an
+    advantage of -100,000.
 
     Args:
         x: [N] float.
         key: [N] int64 group ids.
         std: sample (n - 1), population (n) or none.
         eps: added to the standard deviation.
-        singleton: what a group of one gets: zero; pass, its value at mean 0 and std 1; or its sign.
-        weight: [N] frequency of each row in the statistics; a row of weight 0 is left out of them and still
+        singleton: what a group of one gets: `zero`; `pass`, its value with mean 0 and std 1; or `sign`, its sign.
+        weight: [N] frequency of each row in the statistics; a row of weight 0 is left out of the statistics and still
             normalised by them.
 
     Returns:
@@ -145,8 +148,10 @@ def group_norm(
 def leave_one_out(
     x: np.ndarray, key: np.ndarray, *, singleton: Singleton = "zero", weight: np.ndarray | None = None
 ) -> np.ndarray:
-    """x minus the mean of the *other* rows of its group (RLOO), as (x - mean) * n / (n - 1); `weight` and
-    `singleton` as in `group_norm`."""
+    """[N] x minus the mean of the *other* rows of its group (RLOO), as (x - mean) * n / (n - 1).
+
+    `weight` and `singleton` are those of `group_norm`.
+    """
     x = np.asarray(x, np.float64)
     if not len(x):
         return x
@@ -179,9 +184,9 @@ def scan(x: np.ndarray, decay: np.ndarray | float, parent: np.ndarray) -> np.nda
 
     Args:
         x: [N] float.
-        decay: [N] or one number; `decay[t]` multiplies what follows row t.
-        parent: [N], the previous row of the chain, -1 at its start. Where a row has several children their
-            sums add.
+        decay: [N] or one number; `decay[t]` multiplies the result of the row after t.
+        parent: [N], the previous row of the chain, -1 at its start. If a row has several children, their results are
+            added.
 
     Returns:
         [N] float64.
@@ -208,8 +213,10 @@ def following(x: np.ndarray, parent: np.ndarray, end: np.ndarray | float = 0.0) 
 
 
 def tree_up(x: np.ndarray, parent: np.ndarray, how: Literal["mean", "sum", "max"] = "mean") -> np.ndarray:
-    """Bottom-up reduction of a forest: a leaf keeps its x, an inner row gets the mean, sum or maximum of its
-    *children's* results (its own x does not count): [N] float64."""
+    """[N] float64, bottom-up reduction of a forest.
+
+    A leaf keeps its x; an inner row gets the mean, sum or maximum of the results of its *children*, without its own x.
+    """
     y = np.array(x, np.float64)  # [N]
     for rows in reversed(levels(parent)[1:]):
         above = parent[rows]
@@ -245,14 +252,14 @@ def gae(
         value: [N], V of the row's state.
         after: [N], V of the state after the row: the next row's value, or the bootstrap value on last rows.
         parent: [N], the previous row of the chain.
-        gamma, lam: per row.
+        gamma: discount per row.
+        lam: lambda per row.
     """
     return scan(reward + gamma * after - value, gamma * lam, parent)
 
 
 def context_key(state: np.ndarray, parent: np.ndarray, k: int) -> np.ndarray:
-    """Dense id of the last k states of each row (its own included), [N]; shorter histories never equal longer
-    ones.
+    """[N] dense id of the last k states of each row, its own included; a shorter history never equals a longer one.
 
     Source: HGPO (arXiv 2602.22817), the context of length k.
     """
@@ -271,10 +278,9 @@ def broadcast(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def whiten(x: np.ndarray, weight: np.ndarray | None = None, eps: float = 1e-8, std: Std = "sample") -> np.ndarray:
-    """(x - mean) / sqrt(variance + eps) over all rows, [N]; a single row gives 0 (its sample variance is
-    undefined).
+    """[N] (x - mean) / sqrt(variance + eps) over all rows; a single row gives 0, its sample variance is undefined.
 
-    A row of weight 0 does not count and is whitened by the others' statistics.
+    A row of weight 0 is left out of the statistics and still whitened by them.
     """
     x = np.asarray(x, np.float64)
     if len(x) == 0:

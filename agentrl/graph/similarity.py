@@ -1,10 +1,10 @@
-"""Groups of similar texts: the released GiGPO's greedy first fit, with bounds that skip nearly all
+"""Clusters of similar texts: the greedy first fit of the released GiGPO code, with bounds that skip nearly all
 comparisons.
 
-A text joins the first cluster of its group whose first member it resembles: Ratcliff-Obershelp ratio (2 *
-matched characters / total characters, `difflib.SequenceMatcher`, popular-character heuristic on, new text
-first) at least the threshold; else it opens a cluster. The ratio is not symmetric and the partition depends
-on the order of rows.
+A text joins the first cluster of its group whose first member it resembles, else it opens a new cluster. Two texts
+resemble each other if their Ratcliff-Obershelp ratio (2 * matched characters / total characters, as
+`difflib.SequenceMatcher` with its popular-character heuristic, the new text first) reaches the threshold. The ratio is
+not symmetric, and the partition depends on the order of the rows.
 """
 
 from bisect import bisect_left
@@ -22,7 +22,7 @@ def similar_states(graph: StepGraph, threshold: float) -> np.ndarray:
     """[N] int64 cluster of each row's state, numbered inside its group.
 
     Raises:
-        ValueError: the graph does not keep the words of its states.
+        ValueError: the graph does not hold the texts of its states.
     """
     if "state" not in graph.names:
         raise ValueError("similarity grouping needs the texts of the states, and these steps keep only their ids")
@@ -36,32 +36,31 @@ def similar_states(graph: StepGraph, threshold: float) -> np.ndarray:
 
 
 def first_fit(groups: list[int], texts: list[str], threshold: float) -> np.ndarray:
-    """[N] int64 cluster number of each text inside its group, in the order given.
+    """[N] int64 cluster number of each text inside its group, in the given order.
 
-    Equal texts have equal fates (the clusters before the one they joined still refuse them), so each distinct
-    text of a group is compared once.
+    Equal texts of a group join the same cluster, because every cluster before it refuses them again. Each distinct text
+    is therefore compared once.
     """
     known: dict[int, dict[str, int]] = defaultdict(dict)
     clusters: dict[int, list[Representative]] = defaultdict(list)
     out = np.empty(len(texts), np.int64)
     for i, (group, text) in enumerate(zip(groups, texts, strict=True)):
-        fate = known[group].get(text)
-        if fate is None:
-            own = clusters[group]
+        cluster = known[group].get(text)
+        if cluster is None:
+            others = clusters[group]
             new = Representative(text)
-            fate = next((c for c, other in enumerate(own) if other.accepts(new, threshold)), len(own))
-            if fate == len(own):
-                own.append(new)
-            known[group][text] = fate
-        out[i] = fate
+            cluster = next((c for c, other in enumerate(others) if other.accepts(new, threshold)), len(others))
+            if cluster == len(others):
+                others.append(new)
+            known[group][text] = cluster
+        out[i] = cluster
     return out
 
 
 class Representative:
-    """A text prepared for comparison: hashed counts of its characters and trigrams, and what a match may
-    start from.
+    """A text prepared for comparison: hashed counts of its characters and trigrams, and its anchors.
 
-    Hashing can only merge counts, which raises a bound and never lowers it.
+    Hashing can only merge counts, which may raise a bound and never lowers it.
     """
 
     def __init__(self, text: str) -> None:
@@ -75,8 +74,11 @@ class Representative:
 
     @cached_property
     def anchors(self) -> dict[int, list[int]]:
-        """Where each character that a match may start from occurs. From 200 characters on, those that occur
-        more than 1% + 1 times are no anchors (difflib's popular characters)."""
+        """Anchor -> its positions in the text. An anchor is a character that a match may start from.
+
+        In a text of 200 or more characters, a character that makes up more than 1% + 1 of them is no anchor (difflib's
+        popular characters).
+        """
         common = len(self.text) // 100 + 1 if len(self.text) >= 200 else len(self.text)
         counts = Counter(self.code.tolist())
         places: dict[int, list[int]] = {code: [] for code, count in counts.items() if count <= common}
@@ -92,7 +94,7 @@ class Representative:
         return rare
 
     def accepts(self, new: "Representative", threshold: float) -> bool:
-        """Is ratio(new, self) >= threshold? Three bounds from above are tried before any match is sought."""
+        """Is ratio(new, self) >= threshold? Upper bounds are tried before any match is sought."""
         total = len(self.text) + len(new.text)
         if not total:
             return threshold <= 1.0
@@ -103,12 +105,13 @@ class Representative:
         return self.matches(new, threshold)
 
     def matched_at_most(self, new: "Representative") -> int:
-        """Bound on the matched characters.
+        """Upper bound on the number of matched characters.
 
-        They are shared characters. They also lie in disjoint blocks, each of which holds a shared anchor, but
-        for one at the texts' beginning (a block without one can only start where no block ended before it,
-        and a block is extended to the right as far as it goes). A block of n characters holds n - 2 shared
-        trigrams, so the total is at most the shared trigrams plus two for each block.
+        Matched characters are shared characters, which gives the first bound. They also lie in disjoint blocks. Each
+        block holds a shared anchor, except perhaps one block at the beginning of both texts: a block without an anchor
+        can only start where no block ended before it, because a block is extended to the right as far as it goes. A
+        block of n characters holds n - 2 shared trigrams, so the second bound is the number of shared trigrams plus two
+        per block.
         """
         shared = np.minimum(self.characters, new.characters)  # [CHARACTERS]
         blocks = int(shared[self.rare].sum()) + 1
@@ -116,8 +119,7 @@ class Representative:
         return min(int(shared.sum()), trigrams + 2 * blocks)
 
     def matches(self, new: "Representative", threshold: float) -> bool:
-        """Ratcliff-Obershelp as difflib does it, block by block, until the threshold is passed or out of
-        reach."""
+        """Ratcliff-Obershelp as difflib does it, block by block, until the threshold is reached or out of reach."""
         total = len(self.text) + len(new.text)
         starts = [(at, self.anchors.get(int(new.code[at]))) for at in np.flatnonzero(self.rare[new.code % CHARACTERS])]
         anchored = [(int(at), places) for at, places in starts if places]
@@ -143,8 +145,10 @@ class Representative:
     def longest_block(
         self, new: "Representative", anchored: list[tuple[int, list[int]]], window: tuple[int, int, int, int]
     ) -> tuple[int, int, int]:
-        """(start in new, start in self, length) of the longest run of anchors inside the window, earliest
-        first, extended both ways by any equal characters."""
+        """(start in new, start in self, length) of the longest run of anchors in the window, earliest first.
+
+        The run is extended in both directions by any equal characters.
+        """
         a, a_end, b, b_end = window
         best_i, best_j, size = a, b, 0
         runs: dict[int, int] = {}

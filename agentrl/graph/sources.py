@@ -1,4 +1,4 @@
-"""A step graph from whatever a user names: a table of steps, a stored graph, a run folder."""
+"""Reads a step graph from a path that a user names: a table of steps, a stored graph or a run folder."""
 
 from pathlib import Path
 
@@ -8,10 +8,10 @@ from agentrl.graph.step_graph import StepGraph
 
 
 def read_any(steps: Path) -> StepGraph:
-    """Steps from a JSONL file, a stored graph (.safetensors), or the newest graph of a run folder.
+    """The step graph of a JSONL file, of a stored graph (.safetensors), or of the newest graph in a run folder.
 
     Raises:
-        ValueError: the file is no such thing; the run holds no graph.
+        ValueError: the file cannot be read as steps or as a stored graph, or the run folder holds no graph.
     """
     if steps.is_dir():
         stored = sorted((steps / "graphs").glob("*.safetensors"))

@@ -1,9 +1,7 @@
-"""The step graph: what rollouts produce and everything after them consumes. A struct of arrays, one row a
-step.
+"""The step graph: rollouts produce it, credit and training read it. A struct of arrays with one row per step.
 
-Three relations, all columns: time and branching (`parent`, `tree`), sameness (`state`, `action`,
-    `next_state`) and
-calls (`agent`, `policy`, `caller`). `parent[n] < n`, so one pass each way is a traversal.
+Columns store three relations: time and branching (`parent`, `tree`), sameness (`state`, `action`, `next_state`) and
+calls (`agent`, `policy`, `caller`). `parent[n] < n`, so one pass forwards or backwards traverses the graph.
 
 Letters: N steps, S tokens, E episodes.
 """
@@ -23,7 +21,7 @@ PLAYED, CANDIDATE, PROBE = 0, 1, 2  # `kind`: executed; sampled and not executed
 COLUMNS: Mapping[str, type] = MappingProxyType(
     {
         "group": np.int64,  # copies of one task
-        "rollout": np.int64,  # what one task copy produced; what evaluation counts
+        "rollout": np.int64,  # one played copy of a task; evaluation counts rollouts
         "episode": np.int64,  # one agent's chain in a rollout
         "turn": np.int64,
         "kind": np.int8,
@@ -57,15 +55,15 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepGraph:
-    """Columns of N steps, their tokens if a tokenizer took part, and the words behind the ids.
+    """Columns of N steps, their tokens if a tokenizer took part, and the names behind the ids.
 
     Attributes:
         columns: the required columns of `COLUMNS` and any optional ones, each [N].
         tokens: the token table, with the columns that have one entry per token [S]; None for graphs read from a
             table of steps without tokens.
-        names: the words behind ids: `group`, `episode`, `state`, `action`, `agent`, `policy`; names[c][id].
-        texts: per-row words such as `observation` and `answer`, each of length N.
-        tails: per episode, the final observation: `tail_ids` in CSR form with `tail_offsets` [E+1].
+        names: `names[column][id]` is the text of an id of `group`, `episode`, `state`, `action`, `agent` or `policy`.
+        texts: texts per row, such as `observation` and `answer`, each sequence of length N.
+        tails: the final observation of each episode: token ids `tail_ids`, in CSR form with `tail_offsets` [E+1].
     """
 
     columns: Mapping[str, np.ndarray]
@@ -96,13 +94,13 @@ class StepGraph:
         return self.tokens is not None and name in self.tokens.columns
 
     def column(self, name: str, needed_by: str = "this method") -> np.ndarray:
-        """A column [N], or ValueError saying who needs it and how to get it."""
+        """A column [N]; if it is missing, a ValueError that says who needs it and how to get it."""
         if not self.has(name):
             raise _absent(name, needed_by, "of tokens, read it by token_column" if self.has_token_column(name) else "")
         return self.columns[name]
 
     def token_column(self, name: str, needed_by: str = "this method") -> np.ndarray:
-        """A column [S] of the token table, or ValueError saying who needs it and how to get it."""
+        """A column [S] of the token table; if it is missing, a ValueError that says who needs it and how to get it."""
         if self.tokens is None or name not in self.tokens.columns:
             raise _absent(name, needed_by, "of steps, read it by column" if self.has(name) else "")
         return self.tokens.columns[name]
@@ -147,8 +145,8 @@ class StepGraph:
 
     @property
     def score(self) -> np.ndarray:
-        """[N] float64, the episode's score on each of its rows: the `score` column, else the sum of the rewards
-        on the path to its last row."""
+        """[N] float64, the score of each row's episode: the `score` column, else the sum of the rewards on the path to
+        the episode's last row."""
         if self.has("score") or not len(self):
             return self.columns["score"] if self.has("score") else np.zeros(0)
         index = np.unique(self.episode, return_inverse=True)[1]  # [N]
@@ -164,13 +162,16 @@ class StepGraph:
 
     @property
     def succeeded(self) -> np.ndarray:
-        """[N] bool, did the row's episode succeed: by the environment's word at its end (`info.success`) if it gave
-        one, else by a score above 0. Charges on top (`agentrl.trainer.kl_reward`) do not count."""
+        """[N] bool, did the row's episode succeed?
+
+        The last `info.success` of the episode decides if the environment reports one, else a score above 0. A KL charge
+        that training takes off the reward (`agentrl.trainer.charge_kl`) does not count.
+        """
         score = self.columns["env_score"] if self.has("env_score") else self.score  # [N]
         word = self.columns["info.success"] if self.has("info.success") else np.full(len(self), np.nan)  # [N]
         judged = success_of(word, score)  # [N]
         _, index = np.unique(self.episode, return_inverse=True)
-        success = np.zeros(len(self), bool)  # [episodes], and room to spare
+        success = np.zeros(len(self), bool)  # [N], of which the first E entries are used
         success[index[self.last]] = judged[self.last]
         return success[index]
 
@@ -181,15 +182,16 @@ class StepGraph:
         return len(np.unique(above)) < len(above)
 
     def failed(self) -> np.ndarray:
-        """[N] bool, rows of rollouts that an environment error ended: in no score and no statistic.
+        """[N] bool, rows of rollouts that an environment error ended; no score and no statistic counts them.
 
-        A called agent's error is its own chain's, and that of the chains it called: its caller was told and went on.
+        If a called agent's environment fails, its rows and those of the agents it called are failed; the caller's rows
+        are not.
         """
         ended, called = self.ending == Status.ENV_ERROR, self.caller >= 0
         failed = np.isin(self.rollout, self.rollout[ended & ~called]) | np.isin(
             self.episode, self.episode[ended & called]
         )
-        while True:  # once a level of calls
+        while True:  # one pass per level of calls
             below = called & failed[np.maximum(self.caller, 0)] & ~failed
             if not below.any():
                 return failed
@@ -198,8 +200,8 @@ class StepGraph:
     def take(self, rows: np.ndarray) -> "StepGraph":
         """The sub-graph of `rows` (ascending), with parents, callers and contexts renumbered.
 
-        A parent outside the selection becomes -1. Tokens, with their columns, and tails are dropped: this is for credit
-        and statistics.
+        A parent outside the selection becomes -1. Tokens, with their columns, and tails are dropped: the result
+        serves credit and statistics.
         """
         renumber = np.full(len(self) + 1, -1, np.int64)  # [N+1], the last entry serves -1
         renumber[rows] = np.arange(len(rows))
@@ -211,10 +213,10 @@ class StepGraph:
 
 
 def success_of(word: np.ndarray | float, score: np.ndarray | float) -> np.ndarray:
-    """Did it succeed? By the environment's word if it gave one, else by a score above 0.
+    """Did an episode succeed? The environment's `info["success"]` decides if there is one, else a score above 0.
 
     Args:
-        word: [N] or one number, `info["success"]` at the end: above 0 for success, NaN where there is none.
+        word: [N] or one number, `info["success"]` at the end: above 0 for success, NaN if the environment reports none.
         score: [N] or one number, the sum of the rewards that the environment paid.
 
     Returns:
@@ -224,7 +226,7 @@ def success_of(word: np.ndarray | float, score: np.ndarray | float) -> np.ndarra
 
 
 def _absent(name: str, needed_by: str, other_kind: str) -> ValueError:
-    """The mistake of asking for a column that is not there; `other_kind` says what is there under this name."""
+    """The error for a missing column; `other_kind` says which other kind of column has this name, empty if none."""
     if other_kind:
         return ValueError(f"{needed_by} needs the column {name!r}: it is a column {other_kind}")
     return ValueError(

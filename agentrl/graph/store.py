@@ -16,7 +16,7 @@ from agentrl.graph.tokens import Tokens
 
 FORMAT, VERSION = "agentrl.step_graph", 2
 HEAD = "step_graph"  # the metadata entry that holds format, version and note
-# Version 1 stored the columns [N] of steps and the columns [S] of tokens under one prefix. These were [S].
+# Version 1 stored the columns [N] of steps and the columns [S] of tokens under one prefix. These columns were [S].
 TOKEN_COLUMNS_OF_VERSION_1 = ("old_logprob", "importance", "ref_logprob", "token_value", "token_level")
 TABLE = tuple(f.name for f in fields(Tokens) if f.name != "columns")  # the arrays that every token table has
 
@@ -78,24 +78,24 @@ def read_graph(path: Path) -> StepGraph:
 def _as_version_2(tensors: Mapping[str, np.ndarray], path: Path) -> dict[str, np.ndarray]:
     """The tensors of a version-1 file, with its token columns under their own prefix.
 
-    Selections of a version-1 graph could cut a token column by row numbers; a token column without one entry per token
-    is such a piece and is dropped.
+    In version 1, selecting rows of a graph could cut a token column by row numbers. A token column that does not have
+    one entry per token was cut in this way and is dropped.
 
     Raises:
-        ValueError: a column has neither one entry per step nor one of the names that version 1 stored per token.
+        ValueError: a column does not have one entry per step, and its name is none that version 1 stored per token.
     """
     moved = {f"column/{name}": f"token_column/{name}" for name in TOKEN_COLUMNS_OF_VERSION_1}
     steps, tokens = len(tensors["column/parent"]), len(tensors.get("tokens/ids", ()))
-    found: dict[str, np.ndarray] = {}
+    renamed: dict[str, np.ndarray] = {}
     for name, x in tensors.items():
         if name.startswith("column/") and name not in moved and len(x) != steps:
             raise ValueError(
                 f"{path} is a step graph of format 1 whose {name} has {len(x)} entries for {steps} steps: "
-                "store the graph without this column, by the agentrl that wrote it"
+                "store the graph without this column with the agentrl that wrote it"
             )
         if name not in moved or len(x) == tokens:
-            found[moved.get(name, name)] = x
-    return found
+            renamed[moved.get(name, name)] = x
+    return renamed
 
 
 def _from_tensors(tensors: Mapping[str, np.ndarray]) -> StepGraph:

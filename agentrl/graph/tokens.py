@@ -4,12 +4,12 @@ The one rule for columns: a column with one entry per step [N] lives in `StepGra
 token [S] lives in `Tokens.columns`. No name is in both, and neither a name nor a length says which kind a column is.
 
 Glossary:
-    step: one turn of one agent: what it was shown, what it answered, what it was paid.
+    step: one turn of one agent: the observation, the answer and the reward.
     row: the place of a step in the columns of a graph, 0 to N-1.
     token: the place of one piece of text in the token table, 0 to S-1.
     token id: the entry of the tokenizer's vocabulary that a token is.
     packed index: the place of a token in the packed input of one forward pass.
-    path: the rows from a root of the graph to a step, and the tokens that the model has seen and sampled at its end.
+    path: the rows from a root of the graph to a step, and the tokens that the model has read and sampled by its end.
     decision: a sampled token that had an alternative.
     group: the rollouts of one task, which are compared with each other.
     rollout: what one copy of a task produced: one episode, and the episodes of the agents that were called in it.
@@ -29,18 +29,18 @@ import numpy as np
 class Tokens:
     """What each step adds to its context, and the context it continues.
 
-    A step stores only the tokens it adds; the text the model saw is the path: the first `context_tokens[n]`
-    tokens of the path of row `context[n]`, then the row's own.
+    A step stores only the tokens it adds. The model saw the tokens of the path: the first `context_tokens[n]` tokens of
+    the path of row `context[n]`, then the tokens of row n.
 
     Attributes:
         offsets: [N+1] int64, row n owns tokens offsets[n]:offsets[n+1].
         ids: [S] int64.
-        sampled: [S] bool, sampled by the policy (or shown by a demonstrator); the rest is prompt.
+        sampled: [S] bool, true for tokens that the policy sampled (or a demonstrator wrote), false for prompt tokens.
         logprobs: [S] float64 behaviour log-probabilities in nats, 0 where not sampled.
         allowed_offsets: [S+1] int64 into `allowed_ids`; an empty slice means unrestricted.
         allowed_ids: int64, ascending in each slice.
         context: [N] int64, the row whose path this step's prompt continues; -1 for a fresh prompt.
-        context_tokens: [N] int64, how much of that path it keeps.
+        context_tokens: [N] int64, how many tokens of that path the prompt keeps.
         columns: further columns by name, each [S], such as `old_logprob`.
     """
 
@@ -58,14 +58,14 @@ class Tokens:
         object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
 
     def path(self, row: int) -> np.ndarray:
-        """[L] int64, the ids the model has seen and produced at the end of `row`."""
+        """[L] int64, the token ids that the model has read and sampled by the end of `row`."""
         pieces: list[np.ndarray] = []
         keep = -1  # -1: all of the row's path
         while row >= 0:
-            own = self.ids[self.offsets[row] : self.offsets[row + 1]]
+            added = self.ids[self.offsets[row] : self.offsets[row + 1]]
             start = int(self.context_tokens[row])
             if keep < 0 or keep > start:
-                pieces.append(own if keep < 0 else own[: keep - start])
+                pieces.append(added if keep < 0 else added[: keep - start])
                 keep = start
             row = int(self.context[row])
         return np.concatenate(pieces[::-1]) if pieces else np.zeros(0, np.int64)
@@ -79,30 +79,30 @@ def check_tokens(tokens: Tokens, n: int) -> None:
     assert (np.diff(tokens.offsets) >= 0).all(), "offsets must ascend"
     for name, column in tokens.columns.items():
         assert len(column) == s, f"token column {name} has {len(column)} entries, not one for each of {s} tokens"
-    assert len(tokens.sampled) == len(tokens.logprobs) == s, "one flag and one log-prob a token"
+    assert len(tokens.sampled) == len(tokens.logprobs) == s, "one flag and one log-prob per token"
     assert len(tokens.allowed_offsets) == s + 1, "allowed_offsets needs one entry more than there are tokens"
     assert np.isfinite(tokens.logprobs).all(), "log-probabilities must be finite"
     assert tokens.allowed_offsets[0] == 0 and tokens.allowed_offsets[-1] == len(tokens.allowed_ids), (
         "allowed_offsets must cover allowed_ids"
     )
     assert (np.diff(tokens.allowed_offsets) >= 0).all(), "allowed_offsets must ascend"
-    assert len(tokens.context) == len(tokens.context_tokens) == n, "one context a row"
+    assert len(tokens.context) == len(tokens.context_tokens) == n, "one context per row"
     assert (tokens.context >= -1).all() and (tokens.context_tokens >= 0).all(), "a context is a row, or -1 for none"
     assert (tokens.context < np.arange(n)).all(), "a context must come before the step that continues it"
     length = path_lengths(tokens)
-    kept = np.where(tokens.context >= 0, length[tokens.context], 0)
-    assert (tokens.context_tokens <= kept).all(), "a step cannot keep more of a path than there is"
+    available = np.where(tokens.context >= 0, length[tokens.context], 0)  # [N]
+    assert (tokens.context_tokens <= available).all(), "a step cannot keep more of a path than there is"
 
 
 def path_lengths(tokens: Tokens) -> np.ndarray:
-    """[N] int64, tokens on each row's path: what the model has seen at its end."""
+    """[N] int64, number of tokens on each row's path, which the model has read and sampled by its end."""
     return tokens.context_tokens + np.diff(tokens.offsets)
 
 
 def decisions(tokens: Tokens) -> np.ndarray:
     """[S] bool, sampled tokens that had an alternative."""
-    chosen: np.ndarray = tokens.sampled & (np.diff(tokens.allowed_offsets) != 1)
-    return chosen
+    has_alternative: np.ndarray = tokens.sampled & (np.diff(tokens.allowed_offsets) != 1)
+    return has_alternative
 
 
 def token_rows(tokens: Tokens) -> np.ndarray:
@@ -129,10 +129,10 @@ def append_rows(
 
     Args:
         tokens: N rows, S tokens.
-        pieces: ids of each new row, M of them.
-        sampled: as many flags, true where a log-prob or a value is wanted.
+        pieces: M arrays, the token ids of each new row.
+        sampled: M arrays of flags, true for the tokens whose log-prob or value is wanted.
         context: [M] the row whose path each new row continues, -1 for none.
-        context_tokens: [M] how much of that path it keeps.
+        context_tokens: [M] how many tokens of that path the new row keeps.
     """
     lengths = np.array([len(piece) for piece in pieces], np.int64)  # [M]
     added = int(lengths.sum())
@@ -155,10 +155,10 @@ def pad_columns(columns: Mapping[str, np.ndarray], count: int) -> dict[str, np.n
 
 
 def prompt_lengths(tokens: Tokens) -> np.ndarray:
-    """[N] int64, how much of each row's path the model had read when it began to answer."""
+    """[N] int64, how many tokens of each row's path the model had read when it began to answer."""
     row = np.repeat(np.arange(len(tokens.context)), np.diff(tokens.offsets))  # [S]
-    own = np.diff(tokens.offsets).copy()  # [N] all of it, for a row without a sampled token
+    before_answer = np.diff(tokens.offsets)  # [N] all tokens of a row without a sampled token
     index = np.flatnonzero(tokens.sampled)
     rows, first = np.unique(row[index], return_index=True)
-    own[rows] = index[first] - tokens.offsets[rows]
-    return tokens.context_tokens + own
+    before_answer[rows] = index[first] - tokens.offsets[rows]
+    return tokens.context_tokens + before_answer

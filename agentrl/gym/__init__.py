@@ -1,4 +1,4 @@
-"""Core environments as Gymnasium environments, and the checker of both."""
+"""Core environments as Gymnasium environments, and a checker of environments."""
 
 from agentrl.gym.check import check_env
 from agentrl.gym.environment import GymEnv, register

@@ -1,7 +1,7 @@
 """Core environments as Gymnasium environments, such as `gymnasium.make("agentrl/ALFWorld-v0")`.
 
-Importing this module registers the `GYMNASIUM_IDS` of every catalogue environment. Gymnasium calls no entry
-points since version 1.0: `import agentrl.gym` first, or `gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
+Importing this module registers the `GYMNASIUM_IDS` of every catalogue environment. Gymnasium calls no entry points
+since version 1.0, so write `import agentrl.gym` first, or `gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
 """
 
 import copy
@@ -25,14 +25,14 @@ ACTION_CHARS = 4096
 class GymEnv(gymnasium.Env[str, str]):
     """One core environment, text in and text out.
 
-    `info` holds `task` (the task's key), `actions` (the admissible ones), `state_key`, `instruction`, `tools`
-    if there are any, and what the environment itself tells. `reset(seed=...)` draws the task with that seed:
-    the seed decides the task. `reset(options={"task": key})` names it; a plain `reset()` draws the next one.
-    The environment's own limits apply, and `gymnasium.make(..., max_episode_steps=...)`.
+    `info` holds `task` (the key of the task), `actions` (the admissible actions), `state_key`, `instruction`, `tools`
+    if there are any, and the entries of the environment's own info. `reset(seed=...)` draws a task with that seed, so
+    the seed decides the task; `reset(options={"task": key})` names the task; a plain `reset()` draws the next task. The
+    environment's own limits apply, and that of `gymnasium.make(..., max_episode_steps=...)`.
 
     Attributes:
-        core: the environment inside, for `snapshot` and `restore` where it has them.
-        task: what is being played.
+        core: the core environment, for `snapshot` and `restore` if it has them.
+        task: the task of the current episode; None before the first `reset`.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}  # type: ignore[misc]
@@ -44,16 +44,16 @@ class GymEnv(gymnasium.Env[str, str]):
         render_mode: str | None = None,
         observation_chars: int = OBSERVATION_CHARS,
         action_chars: int = ACTION_CHARS,
-        **options: Any,  # gymnasium.make passes on what it was given
+        **options: Any,  # gymnasium.make passes its keyword arguments on
     ) -> None:
         """A catalogue environment by name.
 
         Args:
-            env: name in the catalogue, or a dotted path; or an entry, with its options.
+            env: name in the catalogue, dotted path, or an entry with its options.
             render_mode: None or "ansi".
-            observation_chars: longest observation of the space.
-            action_chars: longest action of the space.
-            options: the environment's Config.
+            observation_chars: characters of the longest observation of the space.
+            action_chars: characters of the longest action of the space.
+            options: options of the environment's Config.
 
         Raises:
             ValueError: no such environment or option.
@@ -65,10 +65,10 @@ class GymEnv(gymnasium.Env[str, str]):
         self.action_space = UnicodeText(action_chars)
         self.task: Task | None = None
         self._tasks: Sequence[Task] | None = None
-        self._seen, self._chars = "", observation_chars
+        self._last_text, self._chars = "", observation_chars
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start a task; ValueError if `options` names none of this environment."""
+        """Start a task; ValueError if `options` names no task of this environment."""
         super().reset(seed=seed)
         unknown = sorted(set(options or {}) - {"task"})
         if unknown:
@@ -88,7 +88,7 @@ class GymEnv(gymnasium.Env[str, str]):
 
     def render(self) -> str | None:  # type: ignore[override]
         """The last observation, in mode "ansi"."""
-        return self._seen if self.render_mode == "ansi" else None
+        return self._last_text if self.render_mode == "ansi" else None
 
     def close(self) -> None:
         """Release the environment."""
@@ -105,13 +105,13 @@ class GymEnv(gymnasium.Env[str, str]):
                 f"the observation has {len(observation.text)} characters, the space holds {self._chars}: "
                 "give a larger observation_chars=... to gymnasium.make"
             )
-        self._seen = observation.text
+        self._last_text = observation.text
         return observation.text
 
-    def _info(self, observation: Observation, told: dict[str, Any]) -> dict[str, Any]:
+    def _info(self, observation: Observation, env_info: dict[str, Any]) -> dict[str, Any]:
         assert self.task is not None
         info = {
-            **copy.deepcopy(told),  # a caller keeps what it was given, whatever the environment reuses
+            **copy.deepcopy(env_info),  # the caller keeps this dict, the environment may reuse its own
             "task": self.task.key,
             "actions": observation.actions,
             "state_key": observation.state_key or observation.text,
@@ -123,14 +123,14 @@ class GymEnv(gymnasium.Env[str, str]):
 
 
 def register() -> None:
-    """Register the Gymnasium ids of every catalogue environment; ids that are known already are left alone.
+    """Register the Gymnasium ids of every catalogue environment; ids that are already registered stay as they are.
 
     An environment whose module cannot be imported is left out with a warning.
     """
     for name in catalogue.names("envs"):
-        half = getattr(sys.modules.get(f"agentrl.envs.{name}"), "__spec__", None)
-        if getattr(half, "_initializing", False):
-            continue  # the environment that imports Gymnasium, and so brought us here: not ready, and it adds no id
+        spec = getattr(sys.modules.get(f"agentrl.envs.{name}"), "__spec__", None)
+        if getattr(spec, "_initializing", False):
+            continue  # still being imported: its import of Gymnasium called us; such an environment registers no ids
         try:
             file = catalogue.load(EnvironmentFile, name)
         except Exception as error:  # noqa: BLE001  one broken package must not take the other environments with it

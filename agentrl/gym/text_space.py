@@ -1,4 +1,4 @@
-"""A Gymnasium text space of any Unicode string; Gymnasium's own takes a character set it keeps in tables."""
+"""A Gymnasium space of all Unicode strings; Gymnasium's own `Text` keeps tables of its character set."""
 
 import sys
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ class CodePoints(Sequence[str]):
 class UnicodeText(Text):
     """Any string of `min_length` to `max_length` characters; the index of a character is its code point.
 
-    An unmasked sample is up to 64 characters of printable ASCII: a uniform draw over Unicode would be
-    thousands of unassigned code points.
+    A sample without a mask is up to 64 characters of printable ASCII: a uniform draw over Unicode would give thousands
+    of unassigned code points.
     """
 
     def __init__(self, max_length: int, *, min_length: int = 0, seed: int | np.random.Generator | None = None) -> None:
@@ -70,11 +70,11 @@ class UnicodeText(Text):
         return np.int32(ord(char))
 
     def contains(self, x: Any) -> bool:
-        """Is it a string of a length in range?"""
+        """Is x a string whose length is in range?"""
         return isinstance(x, str) and self.min_length <= len(x) <= self.max_length
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
-        """A short printable text, or what `Text.sample` gives under a mask."""
+        """A short printable text; under a mask, the sample of `Text.sample`."""
         if mask is not None or probability is not None:
             return str(super().sample(mask, probability))
         length = self.np_random.integers(self.min_length, max(self.min_length, min(64, self.max_length)) + 1)
@@ -95,10 +95,10 @@ def _flatten(  # type: ignore[misc]
 
 
 class SharedTexts(Sequence[str]):
-    """The texts that n environments hold in shared memory now; a deep copy is a tuple of them.
+    """The texts that n environments hold in shared memory at the moment; a deep copy is a tuple of them.
 
-    `AsyncVectorEnv` (Gymnasium 1.4) reads its observations once and copies what it read after each step. That
-    is right for arrays, which are views, and gives the first texts for ever with a tuple.
+    `AsyncVectorEnv` (Gymnasium 1.4) reads its observations once and deep-copies that value after each step. This works
+    for arrays, which are views of the memory; a tuple would stay at the first texts.
     """
 
     def __init__(self, rows: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""What a tool is, and how a call is written, read, checked and carried out."""
+"""Tools: their protocol, and how calls are written, read, checked and carried out."""
 
 from agentrl.tool import action, calls
 from agentrl.tool.action import Turn

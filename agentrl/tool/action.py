@@ -1,10 +1,11 @@
-"""The action of a tool environment: one turn's calls or final answer as canonical JSON, whatever format wrote them.
+"""The action of a tool environment: the calls or the final answer of one turn as canonical JSON.
 
     {"calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}, {"error": "..."}]}
     {"answer": "42"}
 
-Equal calls are equal texts, so that steps of different wording are the same action of the step graph; a stored run can
-be replayed, and a demonstrator need not know how a model writes calls. People may type `add(a=1, b=2)` or an answer.
+The JSON does not depend on the format in which a model writes calls. Equal calls are equal texts: answers in different
+words are the same action of the step graph, a stored run can be replayed, and a demonstrator need not know the format.
+People may type `add(a=1, b=2)` or an answer instead.
 """
 
 import json
@@ -21,9 +22,9 @@ class Turn:
     """What an action says.
 
     Attributes:
-        items: calls and malformed ones, in order.
+        items: calls and malformed calls, in order.
         answer: the final answer; None whenever there are items.
-        text: the model's words, where the environment asked for them.
+        text: the whole answer of the model, if the environment asked for it.
     """
 
     items: tuple[Call | Malformed, ...] = ()
@@ -46,12 +47,12 @@ def answer(text: str) -> str:
     return write(Calls(answer=text))
 
 
-def write(found: Calls, text: str | None = None) -> str:
-    """The action of what a parser found; with `text`, the model's words go along."""
-    said = {} if text is None else {"text": text}
-    if not found.items:
-        return _json({"answer": found.answer or "", **said})
-    return _json({"calls": [_item(item) for item in found.items], **said})
+def write(parsed: Calls, text: str | None = None) -> str:
+    """The action of a parsed answer; `text` adds the whole answer of the model."""
+    extra = {} if text is None else {"text": text}
+    if not parsed.items:
+        return _json({"answer": parsed.answer or "", **extra})
+    return _json({"calls": [_item(item) for item in parsed.items], **extra})
 
 
 def _item(item: Call | Malformed) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def _json(value: Any) -> str:
 def read(action: str, schemas: Sequence[Mapping[str, Any]] = ()) -> Turn:
     """What an action says; never raises.
 
-    Text that is no canonical action is a call if it is written as one of a known tool, else a final answer.
+    A text that is no canonical action is a call if it is written as a call of a known tool, else a final answer.
     """
     try:
         value = json.loads(action)

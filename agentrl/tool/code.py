@@ -1,8 +1,8 @@
-"""Running code that a model wrote: what a sandbox answers, and what a sandbox is.
+"""Runs code that a model wrote: the protocol of a sandbox, and its results.
 
 A catalogue file in `tools/` that can run code offers, besides `Config` and `make`, `runner(config) -> CodeRunner`.
-An environment names one in its configuration and gets it through `open_runner`, so that a local sandbox, a remote
-one and a test's double are exchanged without touching the environment.
+An environment names such a tool in its configuration and opens it with `open_runner`, so a local sandbox, a remote
+sandbox and a test double can replace each other without a change to the environment.
 """
 
 import functools
@@ -17,22 +17,22 @@ from agentrl.tool.protocol import ToolFault, ToolFile
 
 @dataclass(frozen=True, kw_only=True)
 class CodeResult:
-    """What one execution gave. Everything here was produced by untrusted code: never a reason to reward it.
+    """The result of one execution. Untrusted code produced every field, so no field is a reason to reward it.
 
     Attributes:
-        stdout: what it printed, capped.
-        stderr: what it wrote there, capped.
+        stdout: what the code wrote to standard output, capped.
+        stderr: what the code wrote to standard error, capped.
         result_text: the value of the last expression, if the session echoes it; else empty.
         error_name: the exception's type, such as ZeroDivisionError; empty if there was none.
         error_value: the exception's message.
         traceback: the formatted traceback, the sandbox's own frames left out.
-        timed_out: it was stopped because its time was up.
-        exit_code: 0, 1 for an exception, what it passed to `sys.exit`, or minus the signal that killed it; None if
-            it was stopped.
-        wall_s: seconds it took.
-        infra_error: why the sandbox itself failed; empty if it did not. Nobody's doing: see `fault`.
-        artifacts: the files asked for, and what a remote kernel displays, by name.
-        backend: which sandbox ran it.
+        timed_out: the code was stopped because its time was up.
+        exit_code: 0, 1 for an exception, what the code passed to `sys.exit`, or minus the signal that killed it; None
+            if it was stopped.
+        wall_s: seconds that the execution took.
+        infra_error: why the sandbox itself failed; empty if it did not. Not the agent's fault: `without_infra_error`.
+        artifacts: files that the caller asked for, and what a remote kernel displays, by name.
+        backend: name of the sandbox that ran the code.
     """
 
     stdout: str = ""
@@ -50,13 +50,13 @@ class CodeResult:
 
     @property
     def ok(self) -> bool:
-        """It ran to its end without an exception."""
+        """Did the code run to its end without an exception?"""
         return not (self.error_name or self.timed_out or self.infra_error or self.exit_code)
 
 
 @runtime_checkable
 class CodeSession(Protocol):
-    """A place to run code. Stateful ones keep variables from one `run` to the next, stateless ones start afresh."""
+    """Runs code. A stateful session keeps variables from one `run` to the next, a stateless one starts afresh."""
 
     backend: str
 
@@ -67,12 +67,12 @@ class CodeSession(Protocol):
 
         Args:
             code: the program, or the cell.
-            timeout_s: seconds; None takes the session's own.
-            stdin: what it may read as its input.
-            fetch: files to bring back as `artifacts`, relative to the working folder; absent ones are left out.
+            timeout_s: seconds; None takes the session's own limit.
+            stdin: the standard input of the code.
+            fetch: files to return as `artifacts`, relative to the working folder; missing files are left out.
 
         Returns:
-            The result; whatever the code does, and a lost sandbox too, is a result and no exception.
+            The result. Neither an error of the code nor a lost sandbox raises an exception.
         """
         ...
 
@@ -98,14 +98,14 @@ class CodeRunner(Protocol):
 
 
 def open_runner(section: Mapping[str, Any], where: str = "sandbox") -> CodeRunner:
-    """The sandbox a configuration names.
+    """The sandbox that a configuration names.
 
     Args:
         section: `name` (a file of `tools/`, an entry point or a dotted path) and its options.
         where: the section's name in error sentences.
 
     Raises:
-        ValueError: no such tool, one that cannot run code, or no sandbox that holds on this machine.
+        ValueError: the tool does not exist, cannot run code, or finds no safe sandbox on this machine.
     """
     entry = resolve(ToolFile, section, where)
     if entry.hooks.runner is None:
@@ -115,7 +115,7 @@ def open_runner(section: Mapping[str, Any], where: str = "sandbox") -> CodeRunne
 
 
 def shared_runner(section: Mapping[str, Any], where: str = "sandbox") -> CodeRunner:
-    """The sandbox a configuration names, opened once per process; see `open_runner`."""
+    """The sandbox that a configuration names, opened once per process; see `open_runner`."""
     return _opened(json.dumps(section, sort_keys=True), where)
 
 
@@ -125,7 +125,7 @@ def _opened(section: str, where: str) -> CodeRunner:
 
 
 def without_infra_error(result: CodeResult) -> CodeResult:
-    """The result, unless the sandbox itself failed: then ToolFault, so that the episode is retried and never scored."""
+    """The result; ToolFault if the sandbox itself failed, so that the episode is played again and not scored."""
     if result.infra_error:
         raise ToolFault(f"the {result.backend} sandbox failed: {result.infra_error}")
     return result

@@ -1,4 +1,4 @@
-"""The words in which a model is told what its code did, by named convention, and the code in what it wrote.
+"""Writes the result of code for a model, by a named convention, and finds the code in a model's answer.
 
 | name | source | words |
 | --- | --- | --- |
@@ -20,12 +20,12 @@ SIDE = 128  # characters ToRL keeps of each end
 
 
 def describe_code(result: CodeResult, convention: Convention = "plain", limit: int = 2000) -> str:
-    """What a model reads of a result.
+    """The text in which a model reads a result.
 
     Args:
-        result: of a sandbox that did not itself fail.
-        convention: see above.
-        limit: characters of `plain`; the head and the tail are kept.
+        result: a result without `infra_error`.
+        convention: see the table in the module's docstring.
+        limit: most characters of `plain`; a longer text keeps its head and tail.
     """
     if convention == "torl":
         return _torl(result)
@@ -60,21 +60,21 @@ def _torl(result: CodeResult) -> str:
     text = (_errors(result).strip().splitlines() or [""])[-1] if result.error_name else result.stdout.strip()
     text = text or result.result_text
     if result.timed_out or not text:
-        return "TimeoutError: the code printed nothing in its time"  # ToRL answers an empty output alike
+        return "TimeoutError: the code printed nothing in its time"  # ToRL gives an empty output the same answer
     return text if len(text) <= 2 * SIDE else f"{text[:SIDE]}...{text[-SIDE:]}"
 
 
 def fenced_code(text: str) -> str | None:
     """The first complete fenced Python block of a text, or None."""
-    found = FENCE.search(text)
-    return found[1] if found else None
+    block = FENCE.search(text)
+    return block[1] if block else None
 
 
 def with_print(code: str) -> str:
     """ReTool's rewrite: the last line goes into print() unless it starts with print.
 
-    It breaks on an indented last line, a comment and an assignment, as the recipe's does; sessions that echo the
-    last expression need none of it.
+    Like the recipe's own code, it breaks if the last line is indented, a comment or an assignment. Sessions that echo
+    the last expression do not need it.
     """
     lines = code.rstrip("\n").split("\n")
     if lines and lines[-1].strip() and not lines[-1].lstrip().startswith("print"):

@@ -1,4 +1,4 @@
-"""Coroutines of tools, run from ordinary code: one event loop for the whole process, in a thread of its own."""
+"""Runs coroutines of tools from ordinary code: one event loop for the whole process, in its own thread."""
 
 import asyncio
 import inspect
@@ -11,7 +11,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def shared_loop() -> asyncio.AbstractEventLoop:
-    """The loop, started when it is first needed (and anew in a forked child, which has no thread of it)."""
+    """The loop, started when it is first needed, and again in a forked child, which does not have its thread."""
     global _loop
     with _lock:
         if _loop is None or not any(t.name == _name(_loop) for t in threading.enumerate()):
@@ -25,7 +25,7 @@ def _name(loop: asyncio.AbstractEventLoop) -> str:
 
 
 async def _outcome(work: Awaitable[Any]) -> Any:
-    """Its value or exception. One that ends a program would end the loop, and with it everybody else's tools."""
+    """The value or exception of an awaitable: `SystemExit` would end the loop, and with it the tools of others."""
     try:
         return await work
     except BaseException as error:  # noqa: BLE001  handed to the caller
@@ -33,7 +33,7 @@ async def _outcome(work: Awaitable[Any]) -> Any:
 
 
 def run_all(work: Sequence[Awaitable[Any]]) -> list[Any]:
-    """The value or exception of each awaitable, all of them running at once. They are cancelled if the caller is."""
+    """The value or exception of each awaitable, which all run at once; they are cancelled if the caller is."""
 
     async def gather() -> list[Any]:
         return list(await asyncio.gather(*map(_outcome, work)))
@@ -47,7 +47,7 @@ def run_all(work: Sequence[Awaitable[Any]]) -> list[Any]:
 
 
 def settled(value: Any) -> Any:
-    """The value, or what comes of it where it has to be awaited."""
+    """The value; if it is awaitable, its result."""
     if not inspect.isawaitable(value):
         return value
     (outcome,) = run_all([value])

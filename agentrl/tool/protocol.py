@@ -1,13 +1,15 @@
-"""What a tool is. A catalogue file in `tools/` offers a frozen `Config` and `make(config) -> Tool` (or `Toolbox`).
+"""The protocol of a tool.
 
-A file that can run code also offers `runner(config) -> CodeRunner` (`agentrl.tool.code`).
+A catalogue file in `tools/` offers a frozen `Config` and `make(config) -> Tool` (or `Toolbox`). A file that can run
+code also offers `runner(config) -> CodeRunner` (`agentrl.tool.CodeRunner`).
 
-The signature and docstring of `__call__` become the JSON schema a model sees; an exception becomes a message the model
-can read, with status `tool_error`. `async def __call__` is a tool that waits: several of its calls run at once.
+The signature and docstring of `__call__` become the JSON schema that a model sees; an exception becomes a message that
+the model can read, with status `tool_error`. `async def __call__` makes a tool that waits: several of its calls run at
+once.
 
-A tool with `reset()` keeps state for an episode: every environment instance gets one of its own, reset when an episode
-begins, closed (`close()`, where it has one) with the instance. A tool without `reset` is made once a process and shared
-by all its episodes, so it must be safe to call from several threads.
+A tool with `reset()` keeps state for an episode: every environment instance has its own tool, which it resets when an
+episode begins, and closes (`close()`, if the tool has it) with itself. A tool without `reset` is made once per process
+and shared by all episodes, so it must be safe to call from several threads.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Tool(Protocol):
-    """A typed callable. `name` is what a model calls it by."""
+    """A typed callable. A model calls it by `name`."""
 
     name: str
 
@@ -33,7 +35,7 @@ class Tool(Protocol):
 
 @runtime_checkable
 class Toolbox(Protocol):
-    """Several tools from one source, such as a server, that come with schemas of their own."""
+    """Several tools from one source, such as a server, which brings their schemas."""
 
     def specs(self) -> "Sequence[ToolSpec]":
         """The tools."""
@@ -41,21 +43,20 @@ class Toolbox(Protocol):
 
 
 class ToolError(Exception):
-    """What a tool raises to tell the model in its own words that a call failed; of other exceptions the type is told
-    too."""
+    """A tool raises it to say in its own words that a call failed; other exceptions also show their type."""
 
 
 class ToolFault(RuntimeError):
-    """What a tool raises when its service is lost (no retriever, no sandbox): nobody's doing.
+    """A tool raises it when its service is lost (no retriever, no sandbox), which is not the agent's fault.
 
-    A `ToolEnv`, and any environment that uses tools, lets it through: the episode is retried, then `env_error`, and is
-    never scored. Every other exception of a tool becomes a message the model can read.
+    A `ToolEnv`, and any environment that uses tools, does not catch it: the episode is played again, ends with
+    `env_error` if that fails too, and is never scored. Every other exception becomes a message that the model can read.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolFile(CatalogueFile):
-    """The file of a tool; see the module."""
+    """The file of a tool; see the module's docstring."""
 
     KIND: ClassVar[str] = "tools"
 

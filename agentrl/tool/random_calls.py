@@ -1,4 +1,4 @@
-"""Chance as a player of tool environments: a call with random arguments of the right types, or a word as the answer."""
+"""A random policy for tool environments: a call with random arguments of the right types, or a word as the answer."""
 
 import math
 import re
@@ -18,8 +18,10 @@ DEPTH = 4  # of nested values
 
 
 def random_action(observation: Observation, rng: np.random.Generator) -> str:
-    """An action of `agentrl.tool.action`: every draw keeps the schema's types, bounds and lengths (a `pattern` or a
-    `format` it does not know); texts are words of the observation.
+    """A random action, written by `agentrl.tool.action`.
+
+    Arguments keep the types, bounds and lengths of the schema, but not its `pattern` and `format`; texts are words of
+    the observation.
 
     Raises:
         ValueError: the observation offers no tools.
@@ -58,7 +60,7 @@ def _value(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Gener
 
 
 def _bounds(schema: Mapping[str, Any]) -> tuple[float, float]:
-    """The least and the largest number, bounds that are no part of the range among them."""
+    """(smallest, largest) number of a schema; a bound counts even if the schema excludes it."""
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
     if low is None:
@@ -67,7 +69,7 @@ def _bounds(schema: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _whole(schema: Mapping[str, Any], rng: np.random.Generator) -> float:
-    """A multiple of `multipleOf`, 1 where it is not given."""
+    """A multiple of `multipleOf` (default 1)."""
     step, (low, high) = schema.get("multipleOf", 1), _bounds(schema)
     first, last = math.ceil(low / step), math.floor(high / step)
     first += "exclusiveMinimum" in schema and first * step == low
@@ -76,13 +78,13 @@ def _whole(schema: Mapping[str, Any], rng: np.random.Generator) -> float:
 
 
 def _number(schema: Mapping[str, Any], rng: np.random.Generator) -> float:
-    """Of two decimals where the range has such ones."""
+    """A number, with two decimals if the rounded number lies in the range."""
     if "multipleOf" in schema:
         return _whole(schema, rng)
     low, high = _bounds(schema)
-    drawn = rng.uniform(low, high)
-    short = round(drawn, 2)
-    return float(short if low < short < high else drawn)
+    number = rng.uniform(low, high)
+    short = round(number, 2)
+    return float(short if low < short < high else number)
 
 
 def _text(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Generator) -> str:
@@ -93,11 +95,11 @@ def _text(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Genera
 
 
 def _object(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Generator, depth: int) -> dict[str, Any]:
-    """Required entries, and each other one half of the time."""
+    """All required entries, and each optional entry with probability 1/2."""
     required = schema.get("required", ())
     properties = schema.get("properties", {})
-    chosen = [name for name in properties if name in required or (depth < DEPTH and rng.integers(2))]
-    return {name: _value(properties[name], words, rng, depth + 1) for name in chosen}
+    names = [name for name in properties if name in required or (depth < DEPTH and rng.integers(2))]
+    return {name: _value(properties[name], words, rng, depth + 1) for name in names}
 
 
 def _array(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Generator, depth: int) -> list[Any]:

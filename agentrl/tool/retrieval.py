@@ -1,4 +1,4 @@
-"""What a retriever is: passages, the protocol every search tool speaks, and how results are put into words."""
+"""Retrieval: passages, the protocol of every search tool, and the text of results."""
 
 import json
 from collections.abc import Sequence
@@ -8,8 +8,10 @@ Form = Literal["search_r1", "verl", "verl_agent", "brief"]
 
 
 class Passage(NamedTuple):
-    """One result. `contents` is its title, often in double quotes, a newline, and its text; `score` is None where the
-    service gives none."""
+    """One result of a search.
+
+    `contents` is the title, often in double quotes, a newline and the text; `score` is None if the service gives none.
+    """
 
     id: str
     contents: str
@@ -31,7 +33,7 @@ class Retriever(Protocol):
     """Finds passages. Safe to call from several threads."""
 
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
-        """Up to `k` passages for each query, best first; an empty list where nothing fits.
+        """Up to `k` passages per query, best first; an empty list if no passage fits.
 
         Raises:
             agentrl.tool.ToolFault: the service is lost.
@@ -40,10 +42,14 @@ class Retriever(Protocol):
 
 
 def write_passages(passages: Sequence[Passage], form: Form) -> str:
-    """Results in words, as the published code writes them (they are part of the prompt a model was trained on).
+    """Results as text in the form of published code, since they are part of the prompt that a model was trained on.
 
-    search_r1: `Doc i(Title: t) text`, one a line (Search-R1, arXiv:2503.09516). verl: JSON of `Doc i (Title: t)`, text,
-    blank line. verl_agent: JSON of `Doc i: contents`. brief: `# title: text`, one a line, for small models.
+    Args:
+        passages: the results, best first.
+        form: `search_r1`: `Doc i(Title: t) text`, one per line (Search-R1, arXiv:2503.09516).
+            `verl`: JSON of `Doc i (Title: t)`, text, blank line.
+            `verl_agent`: JSON of `Doc i: contents`.
+            `brief`: `# title: text`, one per line, for small models.
     """
     if form == "brief":
         return "\n".join(f"# {p.title.strip(chr(34))}: {p.text}" for p in passages) or "# nothing found"

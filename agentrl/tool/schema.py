@@ -1,8 +1,8 @@
 """JSON schemas and strict argument checks of tools, from the signature and docstring of a typed Python function.
 
-The schema a model sees equals `transformers.utils.get_json_schema` wherever that one works, so prompts agree with those
-of other frameworks; bounds, dataclasses, missing docstrings and the like, which it refuses or loses, are kept. What a
-model writes is checked strictly: no coercion, no unknown argument.
+The schema that a model sees is that of `transformers.utils.get_json_schema` wherever that function works, so prompts
+agree with those of other frameworks. What that function refuses or loses (bounds, dataclasses, missing docstrings and
+the like) is kept. Arguments that a model writes are checked strictly: no coercion, no unknown argument.
 """
 
 import dataclasses
@@ -31,9 +31,9 @@ BASIC = {
     tuple: "array",
     dict: "object",
 }
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # what chat templates and endpoints take as a tool's name
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # names that chat templates and endpoints accept
 CHOICES = re.compile(r"\(choices:\s*(.*?)\)\s*$", re.I)
-SHOWN_CHARS = 80  # of a wrong value, in the sentence about it
+SHOWN_CHARS = 80  # of a wrong value, in the error sentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +41,10 @@ class ToolSpec:
     """A tool as the core uses it.
 
     Attributes:
-        name: what a model calls it by.
+        name: the name by which a model calls the tool.
         schema: {"type": "function", "function": {"name", "description", "parameters", ...}}, as chat templates take it.
-        parameters: the JSON schema of the arguments with every bound, closed to unknown ones (for other clients).
-        check: arguments as a model wrote them -> what `function` takes; ValueError with a sentence for the model.
+        parameters: the JSON schema of the arguments with every bound, closed to unknown arguments (for other clients).
+        check: arguments as a model wrote them -> arguments of `function`; ValueError with a sentence for the model.
         function: the tool itself, called with keywords.
         waits: `function` is a coroutine function.
     """
@@ -61,7 +61,7 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     """The tool of a typed function, bound method, or object with a typed `__call__` (its `name` is the tool's).
 
     Raises:
-        ValueError: an argument without a type hint, or one that JSON cannot carry; names the function.
+        ValueError: an argument has no type hint, or a hint that JSON cannot carry; the sentence names the tool.
     """
     called = function if inspect.isroutine(function) else type(function).__call__
     name = name or str(getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__))
@@ -71,9 +71,9 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
         raise ValueError(f"{name!r} is no name for a tool: use letters, digits and _, at most 64, no digit first")
     parameters = _parameters(called, name)
     document = docstring_parser.parse(inspect.getdoc(called) or inspect.getdoc(function) or "")
-    told = {p.arg_name: " ".join((p.description or "").split()) for p in document.params}
-    model = _model(name, parameters, told)
-    schema = {"name": name, "description": _description(document), "parameters": _shown(parameters, told)}
+    descriptions = {p.arg_name: " ".join((p.description or "").split()) for p in document.params}
+    model = _model(name, parameters, descriptions)
+    schema = {"name": name, "description": _description(document), "parameters": _shown(parameters, descriptions)}
     returned = _returned(called, document)
     if returned is not None:
         schema["return"] = returned
@@ -88,7 +88,7 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
 
 
 def tool_specs(functions: Sequence[Callable[..., Any] | ToolSpec]) -> dict[str, ToolSpec]:
-    """Tools by name; ValueError if two have one name."""
+    """Tools by name; ValueError if two tools have the same name."""
     specs: dict[str, ToolSpec] = {}
     for function in functions:
         spec = function if isinstance(function, ToolSpec) else tool_spec(function)
@@ -107,10 +107,12 @@ class _Check:
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """See ToolSpec.check. Arguments are JSON values, so a list may become a tuple, and a text an Enum."""
         try:
-            read = self.model.model_validate_json(json.dumps(arguments))
+            values = self.model.model_validate_json(json.dumps(arguments))
         except ValidationError as error:
             raise ValueError(f"{self.tool}: {'; '.join(self._complaints(error))}") from None
-        return {name: getattr(read, key) for key, name in _names(self.model).items() if key in read.model_fields_set}
+        return {
+            name: getattr(values, key) for key, name in _names(self.model).items() if key in values.model_fields_set
+        }
 
     def _complaints(self, error: ValidationError) -> list[str]:
         return [self._complaint(one) for one in error.errors()[:5]]
@@ -128,12 +130,12 @@ class _Check:
 
 
 def _parameters(function: Callable[..., Any], tool: str) -> dict[str, tuple[Any, Any]]:
-    """Name -> (type hint, default or `inspect.Parameter.empty`), the receiver left out."""
+    """Name -> (type hint, default or `inspect.Parameter.empty`), without `self` or `cls`."""
     try:
         hints = get_type_hints(function, include_extras=True)
     except NameError as error:
         raise ValueError(f"tool {tool}: a type hint cannot be resolved: {error}; import it at module level") from None
-    found: dict[str, tuple[Any, Any]] = {}
+    parameters: dict[str, tuple[Any, Any]] = {}
     for position, (name, parameter) in enumerate(inspect.signature(function).parameters.items()):
         if position == 0 and name in ("self", "cls") and name not in hints:
             continue
@@ -143,18 +145,18 @@ def _parameters(function: Callable[..., Any], tool: str) -> dict[str, tuple[Any,
             raise ValueError(
                 f"tool {tool}: argument {name!r} has no type hint, such as {name}: str; the schema needs it"
             )
-        found[name] = (hints[name], parameter.default)
-    return found
+        parameters[name] = (hints[name], parameter.default)
+    return parameters
 
 
-def _model(tool: str, parameters: Mapping[str, tuple[Any, Any]], told: Mapping[str, str]) -> type[BaseModel]:
-    """The pydantic model of the arguments; fields have neutral names, so that no argument's name is special."""
+def _model(tool: str, parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str, str]) -> type[BaseModel]:
+    """The pydantic model of the arguments; fields have neutral names, so that an argument may have any name."""
     fields: dict[str, Any] = {}
     for number, (name, (hint, default)) in enumerate(parameters.items()):
-        _, choices = _choices(told.get(name, ""))
+        _, choices = _choices(descriptions.get(name, ""))
         kind = Literal[tuple(choices)] if choices else hint  # type: ignore[valid-type]
         missing = ... if default is inspect.Parameter.empty else default
-        fields[f"argument_{number}"] = (kind, Field(missing, alias=name, description=told.get(name) or None))
+        fields[f"argument_{number}"] = (kind, Field(missing, alias=name, description=descriptions.get(name) or None))
     try:
         model: type[BaseModel] = create_model(tool, __config__=ConfigDict(extra="forbid", strict=True), **fields)
         model.model_json_schema()
@@ -169,16 +171,16 @@ def _names(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _description(document: Any) -> str:
-    """The docstring's words before its sections, lines kept."""
+    """The text of the docstring before its sections, with its line breaks."""
     blank = "\n\n" if document.blank_after_short_description else "\n"
     return blank.join(part for part in (document.short_description, document.long_description) if part).strip()
 
 
-def _shown(parameters: Mapping[str, tuple[Any, Any]], told: Mapping[str, str]) -> dict[str, Any]:
+def _shown(parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str, str]) -> dict[str, Any]:
     """The schema of the arguments as a model sees it."""
     properties = {}
     for name, (hint, _) in parameters.items():
-        words, choices = _choices(told.get(name, ""))
+        words, choices = _choices(descriptions.get(name, ""))
         properties[name] = {
             **shape(hint),
             **({"enum": choices} if choices else {}),
@@ -189,15 +191,15 @@ def _shown(parameters: Mapping[str, tuple[Any, Any]], told: Mapping[str, str]) -
 
 
 def _choices(words: str) -> tuple[str, list[Any]]:
-    """An argument's description without its `(choices: [...])`, and those choices."""
-    found = CHOICES.search(words)
-    if found is None:
+    """The description of an argument without its `(choices: [...])`, and these choices."""
+    match = CHOICES.search(words)
+    if match is None:
         return words, []
-    return words[: found.start()].strip(), [c.strip() if isinstance(c, str) else c for c in json.loads(found[1])]
+    return words[: match.start()].strip(), [c.strip() if isinstance(c, str) else c for c in json.loads(match[1])]
 
 
 def _returned(function: Callable[..., Any], document: Any) -> dict[str, Any] | None:
-    """The schema of what the tool returns, where its hint says something JSON knows."""
+    """The schema of the tool's result, if its type hint has a short form; else None."""
     hints = get_type_hints(function)
     if "return" not in hints:
         return None
@@ -205,12 +207,12 @@ def _returned(function: Callable[..., Any], document: Any) -> dict[str, Any] | N
         known = _known(hints["return"])
     except ValueError:
         return None
-    said = " ".join((document.returns.description or "").split()) if document.returns else ""
-    return {**known, "description": said} if said else known
+    description = " ".join((document.returns.description or "").split()) if document.returns else ""
+    return {**known, "description": description} if description else known
 
 
 def shape(hint: Any) -> dict[str, Any]:
-    """The JSON schema of a type hint, in the short form of chat templates; pydantic's for what that form lacks."""
+    """The JSON schema of a type hint, in the short form of chat templates if it has one, else pydantic's."""
     try:
         return _known(hint)
     except ValueError:
@@ -218,7 +220,7 @@ def shape(hint: Any) -> dict[str, Any]:
 
 
 def _known(hint: Any) -> dict[str, Any]:
-    """As transformers' `_parse_type_hint`; ValueError where that one raises or would lose something."""
+    """The schema of transformers' `_parse_type_hint`; ValueError if that function raises or loses something."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is None:
         return _bare(hint)
@@ -281,11 +283,11 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
         if target in definitions and target not in inside:
             rest = {key: value for key, value in node.items() if key != "$ref"}
             return {**walk(definitions[target], (*inside, target)), **walk(rest, inside)}
-        kept = {key: value for key, value in node.items() if not (key == "title" and isinstance(value, str))}
-        kept.pop("$defs", None)
-        plain = {key: walk(value, inside) for key, value in kept.items() if key != "properties"}
-        if "properties" in kept:  # whose keys are names, `title` among them
-            plain["properties"] = {name: walk(one, inside) for name, one in kept["properties"].items()}
+        entries = {key: value for key, value in node.items() if not (key == "title" and isinstance(value, str))}
+        entries.pop("$defs", None)
+        plain = {key: walk(value, inside) for key, value in entries.items() if key != "properties"}
+        if "properties" in entries:  # its keys are names of arguments, which may be `title`
+            plain["properties"] = {name: walk(one, inside) for name, one in entries["properties"].items()}
         return plain
 
     plain: dict[str, Any] = walk(dict(schema), ())
@@ -295,8 +297,11 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_words(value: object) -> str:
-    """What a tool returned, as text that a tokenizer takes: a text itself, JSON for JSON values and what is like them
-    (dataclasses, models, arrays, sets, iterators, also inside lists and objects), else `str`."""
+    """The result of a tool as text that can be encoded as UTF-8.
+
+    A text stays as it is. JSON values become JSON, and so do dataclasses, models, arrays, sets and iterators, also
+    inside lists and objects. Any other value becomes `str(value)`.
+    """
     if value is None:
         return ""
     if not isinstance(value, str | int | float | list | tuple | dict):
@@ -310,7 +315,7 @@ def as_words(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The nearest JSON value, its parts as they are; a text for what has none."""
+    """The nearest JSON value, whose parts are not converted yet; a text if there is none."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, BaseModel):
@@ -318,7 +323,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, set | frozenset):
-        return sorted(value, key=str)  # whose own order differs from process to process
+        return sorted(value, key=str)  # the order of a set differs between processes
     if isinstance(value, Iterator):
         return list(value)
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""An environment from a class or from functions."""
+"""Tool environments: an environment from a class or from functions."""
 
 from agentrl.tool_env.definition import Hooks, environment
 from agentrl.tool_env.instance import Done, SnapshotToolEnv, ToolEnv

@@ -1,4 +1,14 @@
-"""A tool environment from a plain class, or from functions."""
+"""A tool environment from a plain class, or from functions: typed public methods are the tools.
+
+    class Adder:
+        def reset(self, a: int, b: int) -> str: ...       # one row in, the first message out
+        def add(self, a: int, b: int) -> int: ...         # a tool
+        def reward(self, answer: str) -> float: ...       # called when the episode ends
+
+    Config, make, tasks, prompt = environment(Adder, rows=[{"a": 1, "b": 2}, ...])
+
+Every episode has a new object, so what a method stores in `self` is the state of the episode. See docs/tools.md.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +24,7 @@ from agentrl.types import Task
 
 
 class Hooks(NamedTuple):
-    """What the file of an environment offers (`agentrl.env.protocol`)."""
+    """The hooks of a tool environment's file, see `agentrl.env.EnvironmentFile`."""
 
     Config: type[ToolConfig]
     make: Callable[[Any], "ToolEnv"]
@@ -43,36 +53,36 @@ def environment(
         owner: a class: `reset(**row)` returns the first message, typed public methods are tools, `reward` and
             `reward_NAME` return a number or a mapping of signals when the episode ends, `step_reward` after each turn;
             `success(answer)`, `state_key()`, `close()` and an attribute `done` (True ends the episode) are optional.
-        rows: one task each: mappings, a JSONL, JSON or Parquet file beside the module, or a function of the
-            configuration that returns rows. None: seeds 0 to 999.
+        rows: the data, one task per row: mappings, a JSONL, JSON or Parquet file beside the module, or a function of
+            the configuration that returns rows. None: 1000 rows with the seeds 0 to 999.
         tools: more tools: typed functions, or catalogue tools by name or as `{"name": ..., option: ...}`.
         reward: functions that score the final answer; they ask by name for `answer`, `calls`, `turns`, `texts` and the
             row's columns.
-        weights: of the signals in the reward, 1 where not given.
+        weights: weight of each signal in the reward, 1 if not given.
         system: the system message.
         config: a subclass of ToolConfig with options of your own (`__init__(self, config)` receives them).
         snapshots: objects of the class can be deep-copied, so that branches need no replay.
-        waits: tools may take a while (networks, programs, long computations), so episodes run in threads and nobody
-            waits for another's tools; False runs all of them in one thread.
-        name: of an environment that a package of its own adds by entry point; default: from the module.
-        module: where the hooks are bound; default: the module of the class, the reward or the first function.
+        waits: tools may take a while (networks, programs, long computations), so episodes run in threads and do not
+            wait for each other's tools; False runs all episodes in one thread.
+        name: catalogue name, for an environment that an installed package adds by entry point; default: from `module`.
+        module: name of the module that binds the hooks; default: that of the class, the reward or the first function.
         defaults: other defaults of ToolConfig, such as calls="fenced".
 
     Raises:
-        ValueError: a tool without type hints, a name twice or reserved, an unknown default.
+        ValueError: a tool has no type hints, a name occurs twice or is reserved, or a default is unknown.
     """
     rewards = {_name(one): one for one in ([reward] if callable(reward) else reward)}
     home = module or next(
         (one.__module__ for one in (owner, *rewards.values(), *tools) if hasattr(one, "__module__")), ""
     )
     config = _with_defaults(config, defaults, home)
-    told = {**dict(getattr(owner, "weights", {})), **(weights or {})}
+    signal_weights = {**dict(getattr(owner, "weights", {})), **(weights or {})}
     setup = _Environment(
         module=home,
         owner=owner,
         sources=tuple(tools),
         rewards=rewards,
-        weights=told,
+        weights=signal_weights,
         rows=rows,
         system=system,
         snapshots=snapshots,
@@ -84,14 +94,14 @@ def environment(
 
 
 def _with_defaults(config: type[ToolConfig], defaults: Mapping[str, Any], module: str) -> type[ToolConfig]:
-    """The configuration with other defaults; ValueError names one it does not have."""
+    """The configuration class with other defaults; ValueError names a default that is no option."""
     unknown = [name for name in defaults if name not in config.model_fields]
     if unknown:
         raise ValueError(f"a tool environment has no option {unknown[0]!r}{nearest(unknown[0], config.model_fields)}")
     if not defaults:
         return config
-    given: Any = {name: (config.model_fields[name].annotation, value) for name, value in defaults.items()}
-    return create_model("Config", __base__=config, __module__=module, **given)
+    fields: Any = {name: (config.model_fields[name].annotation, value) for name, value in defaults.items()}
+    return create_model("Config", __base__=config, __module__=module, **fields)
 
 
 def _name(function: Callable[..., Any]) -> str:
@@ -99,10 +109,10 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 class _Environment(Setup):
-    """A setup with the hooks that need the classes below."""
+    """A setup with the hooks `make` and `prompt`."""
 
     def sourced_functions(self) -> None:
-        """Raises ValueError for a wrong method or function when the module is imported, not in the first rollout."""
+        """Raise ValueError for a wrong method or function when the module is imported, not in the first rollout."""
         functions = [source for source in self.sources if not isinstance(source, str | Mapping)]
         checked = Setup(**{**vars_of(self), "sources": tuple(functions)})
         checked.sourced(ToolConfig(), [])
@@ -112,7 +122,7 @@ class _Environment(Setup):
         return (SnapshotToolEnv if self.snapshots else ToolEnv)(self, config)
 
     def prompt(self, config: ToolConfig) -> ToolWords:
-        """How it speaks to a model."""
+        """The prompt by which the environment speaks to a model."""
         schemas = self.schemas(config)
         return ToolWords(
             calls.load_format(config.calls, schemas),
@@ -125,7 +135,7 @@ class _Environment(Setup):
 
 
 class Make:
-    """The hook `make`: makes instances, and holds the setup by which a worker process finds it again."""
+    """The hook `make`. It holds the setup, which a worker process finds again as `make.setup` of the module."""
 
     def __init__(self, setup: _Environment) -> None:
         self.setup, self.waits = setup, setup.waits
@@ -136,5 +146,5 @@ class Make:
 
 
 def vars_of(setup: Setup) -> dict[str, Any]:
-    """The fields a setup was made with."""
+    """The arguments with which a setup was made."""
     return {name: getattr(setup, name) for name in Setup.__dataclass_fields__ if not name.startswith("_")}

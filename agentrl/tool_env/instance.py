@@ -1,15 +1,4 @@
-"""A tool environment from a plain class, or from functions: typed public methods are the tools.
-
-    class Adder:
-        def reset(self, a: int, b: int) -> str: ...       # one row in, the first message out
-        def add(self, a: int, b: int) -> int: ...         # a tool
-        def reward(self, answer: str) -> float: ...       # asked when the episode ends
-
-    Config, make, tasks, prompt = environment(Adder, rows=[{"a": 1, "b": 2}, ...])
-
-A new object is made for every episode, so what a method stores in `self` is the episode's state. docs/tools.md tells
-the rest.
-"""
+"""The instances of a tool environment: they carry out the calls of a turn and hold the state of an episode."""
 
 import asyncio
 import copy
@@ -27,13 +16,13 @@ from agentrl.types import Message, Observation, Status, StepResult, Task
 
 OVER = "The episode is over."
 NOTHING = Turn()
-ERROR_CHARS = 2000  # of an exception's words
-# What a tool's code may raise on the agent's account: anything but what ends us.
+ERROR_CHARS = 2000  # longest text of an exception in a result
+# Exceptions of a tool's code that become its result; all others (KeyboardInterrupt, the end of a time limit) pass.
 TOOLS_RAISE = (Exception, SystemExit, asyncio.CancelledError)
 
 
 class Done(NamedTuple):
-    """One call that was carried out, as rewards see it; `ok` is False where the result is a complaint."""
+    """One call that was carried out, as rewards see it; `ok` is False if the result is an error message."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -46,7 +35,7 @@ class ToolEnv:
 
     def __init__(self, setup: Setup, config: ToolConfig) -> None:
         self.setup, self.config = setup, config
-        self._own: list[Any] | None = None  # tools that keep state; None before they are made
+        self._stateful: list[Any] | None = None  # tools that keep state; None before they are made
         self._specs: dict[str, ToolSpec] = {}
         self._begin(Task(key="", env=setup.env_name))
         self.over = True
@@ -61,37 +50,37 @@ class ToolEnv:
         self.success = False
 
     def reset(self, task: Task) -> Observation:
-        """A new object of the class; tools that keep state forget it."""
+        """Start an episode with a new object of the class, and reset the tools that keep state."""
         self._close_instance()
         self._begin(task)
         self._tools()
-        for tool in self._own or ():
+        for tool in self._stateful or ():
             tool.reset()
         self.instance = self.setup.instance(self.config)
         row = {"seed": task.seed, **task.params}
-        said: Any = None
+        first: Any = None
         if hasattr(self.instance, "reset"):
-            given = pick(takes(self.instance.reset), row, f"{type(self.instance).__name__}.reset")
-            said = settled(self.instance.reset(**given))
-        return self._first(said if said is not None else row.get("prompt"))
+            arguments = pick(takes(self.instance.reset), row, f"{type(self.instance).__name__}.reset")
+            first = settled(self.instance.reset(**arguments))
+        return self._first(first if first is not None else row.get("prompt"))
 
-    def _first(self, said: Any) -> Observation:
-        """The first observation: a text, or chat messages."""
-        if isinstance(said, str):
-            return self._observe(said)
+    def _first(self, first: Any) -> Observation:
+        """The first observation, from a text or from chat messages."""
+        if isinstance(first, str):
+            return self._observe(first)
         try:
-            messages = tuple(Message(str(m["role"]), str(m["content"])) for m in said)
+            messages = tuple(Message(str(m["role"]), str(m["content"])) for m in first)
         except (TypeError, KeyError):
             raise ValueError(
-                f"reset returned {type(said).__name__}, and the row has no 'prompt': return the first message, a text"
+                f"reset returned {type(first).__name__}, and the row has no 'prompt': return the first message, a text"
             ) from None
         return self._observe("\n".join(m.content for m in messages if m.role != "system"), messages)
 
     def _tools(self) -> dict[str, ToolSpec]:
-        """The tools, made when first needed: never pickled."""
-        if self._own is None:
-            self._own = []
-            self._specs = self.setup.sourced(self.config, self._own)
+        """The tools, which are made when first needed, and never pickled."""
+        if self._stateful is None:
+            self._stateful = []
+            self._specs = self.setup.sourced(self.config, self._stateful)
         return self._specs
 
     def step(self, action: str) -> StepResult:
@@ -109,7 +98,7 @@ class ToolEnv:
             results = self._carry_out(turn.items)
             malformed = sum(isinstance(item, Malformed) for item in turn.items)
             self.over = bool(getattr(self.instance, "done", False))
-            observation = self._observe(*_told(results), done=turn)
+            observation = self._observe(*_as_text_and_messages(results), done=turn)
         now = self.log[before:]
         info: dict[str, Any] = {
             "calls": len(now),
@@ -127,7 +116,7 @@ class ToolEnv:
         return StepResult(observation, scored.reward, self.over, False, {**info, "success": self.success})
 
     def cut(self) -> Verdict:
-        """The rewards of an episode that a limit ended, without a final answer."""
+        """The verdict on an episode that a limit ended, without a final answer."""
         if self.over:
             return Verdict(0.0, {})
         self.over = True
@@ -140,20 +129,22 @@ class ToolEnv:
         return score(rewards, {**self._values(), **values}, self.setup.weights)
 
     def _values(self) -> dict[str, Any]:
-        """What rewards may ask for."""
-        given = {"answer": self.answer, "calls": tuple(self.log), "turns": len(self.texts), "texts": tuple(self.texts)}
-        return {"seed": self.task.seed, **self.task.params, **given}
+        """The values that rewards may ask for, by name."""
+        facts = {"answer": self.answer, "calls": tuple(self.log), "turns": len(self.texts), "texts": tuple(self.texts)}
+        return {"seed": self.task.seed, **self.task.params, **facts}
 
     def _judge(self, last: Scored) -> None:
-        """Success: the class's own word, else the first signal of the end reaching 1."""
-        own = getattr(self.instance, "success", None)
-        if own is not None:
-            self.success = bool(settled(own(**pick(takes(own), self._values(), "success"))) if callable(own) else own)
+        """Set `success`: by the class's `success` if it has one, else by whether the first final signal reaches 1."""
+        success = getattr(self.instance, "success", None)
+        if callable(success):
+            self.success = bool(settled(success(**pick(takes(success), self._values(), "success"))))
+        elif success is not None:
+            self.success = bool(success)
         else:
             self.success = next(iter(last.signals.values()), 0.0) >= 1
 
     def _carry_out(self, items: Sequence[Call | Malformed]) -> list[Done | Malformed]:
-        """What came of each item, in order; neighbouring calls of tools that wait run at once."""
+        """The result of each item, in order; consecutive calls of tools that wait run at once."""
         specs, results = self._tools(), list[Done | Malformed]()
         waiting: list[tuple[Call, Any]] = []
         for item in items:
@@ -170,14 +161,14 @@ class ToolEnv:
         return results
 
     def _prepare(self, call: Call, spec: ToolSpec | None) -> Callable[[], Any] | Done:
-        """The call with checked arguments, or the complaint about it."""
+        """A function that makes the call with checked arguments, or an error result if they are wrong."""
         if spec is None:
             return _complaint(call, f"there is no tool {call.name!r}{nearest(call.name, self._tools())}")
         try:
             arguments = spec.check(call.arguments)
         except ValueError as error:
             return _complaint(call, str(error))
-        except Exception as error:  # noqa: BLE001  a type of the user's may refuse a value in any way
+        except Exception as error:  # noqa: BLE001  a type that the user wrote may raise anything
             return _raised(call, error)
         function = getattr(self.instance, spec.name) if spec.name in self.setup.methods else spec.function
         return lambda: function(**arguments)
@@ -191,27 +182,27 @@ class ToolEnv:
             return _raised(call, error)
 
     def _finish(self, waiting: Sequence[tuple[Call, Any]]) -> list[Done]:
-        """The results of calls that wait, all at once."""
+        """The results of calls that wait; all of them run at once."""
         values = run_all([work for _, work in waiting]) if waiting else []
         return [self._call(call, _giving(value)) for (call, _), value in zip(waiting, values, strict=True)]
 
     def _observe(self, text: str, messages: tuple[Message, ...] = (), *, done: Turn = NOTHING) -> Observation:
-        """An observation; unless the class has its own word for it, the state is all that was done and seen so far."""
+        """An observation. Its state key is the class's `state_key`, else a digest of all actions and texts so far."""
         action = tool_action.write(Calls(items=done.items, answer=done.answer))
-        seen = "\0".join((self.digest, self.task.key if not self.digest else "", action, text))
-        self.digest = hashlib.sha256(seen.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        own = getattr(self.instance, "state_key", None)
-        key = str(own() if callable(own) else own) if own is not None else f"{text[:60]} #{self.digest}"
+        history = "\0".join((self.digest, self.task.key if not self.digest else "", action, text))
+        self.digest = hashlib.sha256(history.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        state = getattr(self.instance, "state_key", None)
+        key = str(state() if callable(state) else state) if state is not None else f"{text[:60]} #{self.digest}"
         tools = tuple(spec.schema for spec in self._tools().values())
         return Observation(text=text, state_key=key, tools=tools, messages=messages)
 
     def close(self) -> None:
         """Close the object and the tools that keep state."""
         self._close_instance()
-        for tool in self._own or ():
+        for tool in self._stateful or ():
             if hasattr(tool, "close"):
                 tool.close()
-        self._own, self._specs, self.over = None, {}, True
+        self._stateful, self._specs, self.over = None, {}, True
 
     def _close_instance(self) -> None:
         if hasattr(self.instance, "close"):
@@ -219,10 +210,10 @@ class ToolEnv:
         self.instance = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the tools, which are made again; those with a state of their own cannot go along."""
-        if self._own and not self.over:
+        """The state without the tools, which are made again; during an episode, tools must not keep state."""
+        if self._stateful and not self.over:
             raise TypeError("an episode whose tools keep state of their own cannot be pickled")
-        return {**vars(self), "_own": None, "_specs": {}}
+        return {**vars(self), "_stateful": None, "_specs": {}}
 
 
 class SnapshotToolEnv(ToolEnv):
@@ -231,22 +222,22 @@ class SnapshotToolEnv(ToolEnv):
     KEPT = ("task", "over", "instance", "log", "texts", "answer", "digest", "success")
 
     def snapshot(self) -> dict[str, Any] | None:
-        """A copy of the episode's state; None where tools keep a state of their own, which must be played again."""
-        if self._own:
+        """A copy of the episode's state; None if tools keep state, so that branches must replay the actions."""
+        if self._stateful:
             return None
         return {**copy.deepcopy({name: getattr(self, name) for name in self.KEPT}), "seen": self._seen}
 
     def restore(self, snapshot: Mapping[str, Any]) -> Observation:
-        """Go back to it."""
+        """Go back to a snapshot."""
         for name, value in copy.deepcopy({name: snapshot[name] for name in self.KEPT}).items():
             setattr(self, name, value)
-        seen: Observation = snapshot["seen"]
-        self._seen = seen
-        return seen
+        observation: Observation = snapshot["seen"]
+        self._seen = observation
+        return observation
 
     def _observe(self, text: str, messages: tuple[Message, ...] = (), *, done: Turn = NOTHING) -> Observation:
-        seen = self._seen = super()._observe(text, messages, done=done)
-        return seen
+        observation = self._seen = super()._observe(text, messages, done=done)
+        return observation
 
 
 def _giving(value: Any) -> Callable[[], Any]:
@@ -260,12 +251,12 @@ def _giving(value: Any) -> Callable[[], Any]:
     return give
 
 
-def _told(results: Sequence[Done | Malformed]) -> tuple[str, tuple[Message, ...]]:
-    """What a turn's calls brought, as one text and as a message each."""
-    said = [(r.name, r.result) if isinstance(r, Done) else ("", r.message) for r in results]
-    several = len(said) > 1
-    text = "\n".join(f"{name}: {words}" if several and name else words for name, words in said)
-    return text, tuple(Message("tool", words, name) for name, words in said)
+def _as_text_and_messages(results: Sequence[Done | Malformed]) -> tuple[str, tuple[Message, ...]]:
+    """The results of a turn's calls: as one text, and as one message per call."""
+    texts = [(r.name, r.result) if isinstance(r, Done) else ("", r.message) for r in results]
+    several = len(texts) > 1
+    joined = "\n".join(f"{name}: {text}" if several and name else text for name, text in texts)
+    return joined, tuple(Message("tool", text, name) for name, text in texts)
 
 
 def _complaint(call: Call, why: str) -> Done:
@@ -275,7 +266,7 @@ def _complaint(call: Call, why: str) -> Done:
 def _raised(call: Call, error: BaseException) -> Done:
     try:
         words = as_words(str(error))
-    except Exception:  # noqa: BLE001  an exception whose own words fail
+    except Exception:  # noqa: BLE001  the exception's own `__str__` may raise anything
         words = ""
     shown = words if len(words) <= ERROR_CHARS else words[:ERROR_CHARS] + "..."
     if isinstance(error, ToolError) and shown:

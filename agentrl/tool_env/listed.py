@@ -1,4 +1,4 @@
-"""A tool environment that also lists its actions, for prompts in few words and answers masked to what may be done."""
+"""A tool environment that lists its actions, for short prompts and for answers restricted to listed actions."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,22 +10,25 @@ from agentrl.types import Observation, StepResult, Task
 
 
 class Listed:
-    """Every observation of an episode that goes on has the actions of `choices`, if `lists` says so.
+    """While the episode runs, observations list `choices()` as actions, if `lists`.
 
     Args:
         inner: the tool environment.
-        lists: whether actions are listed; without, observations are those of `inner`.
-        info: what every step's `info` says besides.
+        lists: list actions; if False, observations are those of `inner`.
+        info: further entries of every step's `info`.
     """
 
     def __init__(self, inner: SnapshotToolEnv, *, lists: bool, info: Mapping[str, Any] | None = None) -> None:
-        self.inner, self.lists, self._told = inner, lists, dict(info or {})
+        self.inner, self.lists, self._info = inner, lists, dict(info or {})
 
     def choices(self) -> Iterable[str]:
-        """Actions that may be taken now; by default what the environment's object gives as `_choices()` (a public
-        method would be a tool). An action given twice is listed once."""
-        found: Iterable[str] = self.inner.instance._choices()
-        return found
+        """The actions that may be taken now; an action that occurs twice is listed once.
+
+        By default, they come from the method `_choices()` of the environment's object (a public method would be a
+        tool).
+        """
+        actions: Iterable[str] = self.inner.instance._choices()
+        return actions
 
     def reset(self, task: Task) -> Observation:
         """Start the task."""
@@ -34,22 +37,22 @@ class Listed:
     def step(self, action: str) -> StepResult:
         """Carry out calls, or take the answer."""
         result = self.inner.step(action)
-        return result._replace(observation=self._listed(result.observation), info={**result.info, **self._told})
+        return result._replace(observation=self._listed(result.observation), info={**result.info, **self._info})
 
     def cut(self) -> Verdict:
-        """The reward of an episode without an answer."""
+        """The verdict on an episode that a limit ended, without a final answer."""
         return self.inner.cut()
 
     def close(self) -> None:
-        """Forget the episode."""
+        """Close the inner environment."""
         self.inner.close()
 
     def snapshot(self) -> Any:
-        """The task and what was done."""
+        """A snapshot of the inner environment; None if it has none."""
         return self.inner.snapshot()
 
     def restore(self, snapshot: Any) -> Observation:
-        """Go back to it."""
+        """Go back to a snapshot."""
         return self._listed(self.inner.restore(snapshot))
 
     def _listed(self, observation: Observation) -> Observation:

@@ -1,4 +1,4 @@
-"""Rewards of tool environments: functions that take by name what they need and return named signals."""
+"""Rewards of tool environments: functions that ask for values by parameter name and return named signals."""
 
 import inspect
 import math
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from agentrl.tool import settled
 
-TERMINAL, STEP = "reward", "step_reward"  # a method named so, or so with _SIGNAL behind it
+TERMINAL, STEP = "reward", "step_reward"  # names of reward methods, to which `_SIGNAL` may be added
 
 
 class Scored(NamedTuple):
@@ -18,7 +18,7 @@ class Scored(NamedTuple):
 
 
 def signal_of(name: str, kind: str) -> str | None:
-    """The signal that a method's name stands for, such as `format` for `reward_format`; None if it is no reward."""
+    """The signal of a reward method, such as `format` for `reward_format`; None if the method is no reward."""
     if name == kind:
         return kind
     return name.removeprefix(f"{kind}_") if name.startswith(f"{kind}_") else None
@@ -30,23 +30,23 @@ def is_reward(name: str) -> bool:
 
 
 def takes(function: Callable[..., Any]) -> dict[str, bool]:
-    """Parameter name -> whether it must be given; the receiver left out. `**` stands for any other name."""
-    found = {}
+    """Parameter name -> is it required? Without `self` and `cls`; `**` stands for any other name."""
+    parameters = {}
     for position, parameter in enumerate(inspect.signature(function).parameters.values()):
         if position == 0 and parameter.name in ("self", "cls"):
             continue
         if parameter.kind is parameter.VAR_KEYWORD:
-            found["**"] = False
+            parameters["**"] = False
         elif parameter.kind is not parameter.VAR_POSITIONAL:
-            found[parameter.name] = parameter.default is parameter.empty
-    return found
+            parameters[parameter.name] = parameter.default is parameter.empty
+    return parameters
 
 
 def pick(wanted: Mapping[str, bool], values: Mapping[str, Any], who: str) -> dict[str, Any]:
     """The values a function asks for.
 
     Raises:
-        ValueError: one that it needs is not there.
+        ValueError: a value that the function needs is missing.
     """
     missing = [name for name, needed in wanted.items() if needed and name not in values]
     if missing:
@@ -55,15 +55,15 @@ def pick(wanted: Mapping[str, bool], values: Mapping[str, Any], who: str) -> dic
 
 
 def score(rewards: Mapping[str, Callable[..., Any]], values: Mapping[str, Any], weights: Mapping[str, float]) -> Scored:
-    """Every reward asked.
+    """The signals of all reward functions, and their weighted sum.
 
     Args:
         rewards: signal -> function; it returns a number, or a mapping of signals.
-        values: what they may ask for.
-        weights: of signals in the sum, 1 where not given; 0 makes a signal a mere metric.
+        values: values that the functions may ask for, by name.
+        weights: weight of each signal in the sum, 1 if not given; a signal of weight 0 is only a metric.
 
     Raises:
-        ValueError: something that is no finite number was returned, or one signal twice.
+        ValueError: a function returned something that is no finite number, or two functions gave the same signal.
     """
     signals: dict[str, float] = {}
     for name, function in rewards.items():

@@ -1,4 +1,4 @@
-"""Rows of data: a list, anything with `len` and `[i]` (a Hugging Face dataset), a JSONL, JSON or Parquet file."""
+"""Reads rows of data: a list, an object with `len` and `[i]` (a Hugging Face dataset), or a file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, time
@@ -15,10 +15,10 @@ def read_rows(source: Sequence[Row] | str | Path, beside: Path | None = None) ->
 
     Args:
         source: rows, or a file of them.
-        beside: the folder that a relative path is looked for in; None takes the working folder.
+        beside: the folder of relative paths; None takes the working folder.
 
     Raises:
-        ValueError: no such file, a line that is no JSON object, a file of another kind, nothing in it.
+        ValueError: the file is missing, of another kind, has a line that is no JSON object, or there are no rows.
     """
     if not isinstance(source, str | Path):
         if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
@@ -32,7 +32,7 @@ def read_rows(source: Sequence[Row] | str | Path, beside: Path | None = None) ->
     else:
         rows = _read_file(Path(source) if beside is None else beside / source)
     if not len(rows):
-        raise ValueError(f"there are no rows in {source if isinstance(source, str | Path) else 'the list'}: give some")
+        raise ValueError(f"there are no rows in {source if isinstance(source, str | Path) else 'the list'}: add one")
     return rows
 
 
@@ -71,8 +71,8 @@ class _Table(Sequence[Row]):
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
             return [self[j] for j in range(*i.indices(len(self)))]
-        at = range(len(self))[i]
-        row: Row = self._table.slice(at, 1).to_pylist()[0]
+        position = range(len(self))[i]
+        row: Row = self._table.slice(position, 1).to_pylist()[0]
         return row
 
     def __iter__(self) -> Iterator[Row]:
@@ -95,7 +95,7 @@ def _parquet(path: Path) -> Sequence[Row]:
 
 
 def plain(value: Any) -> Any:
-    """A value of a row as JSON has it: arrays become lists, NumPy scalars numbers, dates and times texts."""
+    """A value of a row as a JSON value: arrays become lists, NumPy scalars numbers, dates and times texts."""
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if hasattr(value, "tolist"):

@@ -1,4 +1,4 @@
-"""What a tool environment is made of: a class or functions, catalogue tools, rewards, rows."""
+"""The parts of a tool environment: a class or functions, catalogue tools, rewards, rows."""
 
 import functools
 import importlib
@@ -19,21 +19,25 @@ from agentrl.tool_env.rows import Row, read_rows
 from agentrl.tool_env.tasks import RowTasks, Split
 from agentrl.types import Task
 
-OWN = ("reset", "close", "success", "state_key")  # methods of a class that are no tools
-RESERVED = (*OWN, "step", "done", "weights", "cut", "snapshot", "restore")  # names no tool may have
-GIVEN = ("answer", "calls", "turns", "texts")  # what a reward may ask for besides the columns of a row
+NOT_TOOLS = ("reset", "close", "success", "state_key")  # public methods of a class that are no tools
+RESERVED = (*NOT_TOOLS, "step", "done", "weights", "cut", "snapshot", "restore")  # names no tool may have
+EPISODE_VALUES = ("answer", "calls", "turns", "texts")  # rewards may ask for these and for columns of the row
 ToolSource = Callable[..., Any] | ToolSpec | str | Mapping[str, Any]
 Rows = Sequence[Row] | str | Path | Callable[[Any], Sequence[Row]]
 
 
 class ToolConfig(BaseModel, frozen=True, extra="forbid"):
-    """Options every tool environment has.
+    """Options of every tool environment.
 
-    calls: how the model writes calls, a format of `agentrl.tool.calls` or a dotted path. no_call: words without a call
-    are the final answer, or are answered with a nudge to call a tool (for tasks that a tool ends). show_tools: False
-    leaves the tools out of the prompt. rows: a JSONL, JSON or Parquet file instead of the environment's own rows.
-    split: all tasks, or the training or test part of them, told apart by their keys. test_share: of all tasks. tools:
-    options of catalogue tools, by their names.
+    Attributes:
+        calls: the format in which the model writes calls: a file of `agentrl.tool.calls` or a dotted path.
+        no_call: an answer without a call is the final answer (`answer`), or gets a request to call a tool (`nudge`, for
+            tasks that a tool ends).
+        show_tools: False leaves the tools out of the prompt.
+        rows: a JSONL, JSON or Parquet file instead of the environment's own rows.
+        split: all tasks, or their training or test part; the key of a task decides its part.
+        test_share: share of the test part in all tasks.
+        tools: options of catalogue tools, by the names of the tools.
     """
 
     calls: str = "hermes"
@@ -52,18 +56,19 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Setup:
-    """See `agentrl.tool_env.definition.environment`; every instance of one environment shares it.
+    """The arguments of `agentrl.tool_env.environment`; all instances of one environment share them.
 
     Attributes:
-        module: where the environment's hooks are bound, by which a worker process finds it again.
+        module: name of the module that binds the hooks, by which a worker process finds the setup again.
         owner: the class; None for functions.
         sources: tools besides the methods of the class.
-        rewards, weights: functions by signal, and what each signal weighs.
-        rows: where tasks come from.
-        system: words of the system message.
+        rewards: reward functions by signal.
+        weights: weight of each signal in the reward.
+        rows: the data of the tasks.
+        system: the system message.
         snapshots: instances of the class can be copied at any step.
         waits: tools may wait, so that episodes run in threads.
-        name: the catalogue name; empty takes the module's.
+        name: the catalogue name; empty takes the name of the module.
     """
 
     module: str
@@ -79,7 +84,7 @@ class Setup:
     _read: dict[str, RowTasks] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by where it is bound."""
+        """Pickled as the name of the module that binds it."""
         return _bound_setup, (self.module,)
 
     @property
@@ -89,28 +94,28 @@ class Setup:
 
     @functools.cached_property
     def methods(self) -> dict[str, ToolSpec]:
-        """The tools that are methods, unbound."""
+        """The methods of the class that are tools, unbound."""
         if self.owner is None:
             return {}
-        names = [name for name in _public(self.owner) if name not in OWN and not is_reward(name)]
+        names = [name for name in _public(self.owner) if name not in NOT_TOOLS and not is_reward(name)]
         return tool_specs([tool_spec(getattr(self.owner, name), name) for name in map(_allowed, names)])
 
     @functools.cached_property
     def wants_texts(self) -> bool:
-        """Does a reward read what the model wrote?"""
+        """Does a reward read the whole answers of the model (`texts`)?"""
         return any("texts" in takes(function) for function in [*self.rewards.values(), *self._own_rewards().values()])
 
     def _own_rewards(self) -> dict[str, Callable[..., Any]]:
-        """The reward methods of the class, and its `success` if that is one, unbound."""
-        found = {name: getattr(self.owner, name) for name in _public(self.owner)}
-        return {name: method for name, method in found.items() if is_reward(name) or name == "success"}
+        """The reward methods of the class, and its `success` if that is a method, unbound."""
+        methods = {name: getattr(self.owner, name) for name in _public(self.owner)}
+        return {name: method for name, method in methods.items() if is_reward(name) or name == "success"}
 
-    def sourced(self, config: ToolConfig, own: list[Any]) -> dict[str, ToolSpec]:
-        """Functions and catalogue tools; those that keep state are made anew and added to `own`."""
+    def sourced(self, config: ToolConfig, stateful: list[Any]) -> dict[str, ToolSpec]:
+        """All tools by name; catalogue tools that keep state are made anew and appended to `stateful`."""
         specs: list[ToolSpec] = []
         for source in self.sources:
             if isinstance(source, str | Mapping):
-                specs += _of_catalogue(source, config, own)
+                specs += _of_catalogue(source, config, stateful)
             else:
                 specs.append(source if isinstance(source, ToolSpec) else tool_spec(source))
         for spec in specs:
@@ -118,14 +123,14 @@ class Setup:
         return tool_specs([*self.methods.values(), *specs])
 
     def schemas(self, config: ToolConfig) -> tuple[Mapping[str, Any], ...]:
-        """What a model is told of the tools.
+        """The schemas of the tools, as a model sees them.
 
         Raises:
-            ValueError: there are none, or a catalogue tool cannot be made.
+            ValueError: there are no tools, or a catalogue tool cannot be made.
         """
-        own: list[Any] = []
-        specs = self.sourced(config, own)
-        for tool in own:
+        stateful: list[Any] = []
+        specs = self.sourced(config, stateful)
+        for tool in stateful:
             if hasattr(tool, "close"):
                 tool.close()
         if not specs:
@@ -134,10 +139,10 @@ class Setup:
         return tuple(spec.schema for spec in specs.values())
 
     def tasks(self, config: ToolConfig) -> RowTasks:
-        """The rows as tasks; the first is tried on `reset` and the rewards.
+        """The rows as tasks; the columns of the first are compared with what `reset` and the rewards ask for.
 
         Raises:
-            ValueError: rows that cannot be read, or lack a column.
+            ValueError: the rows cannot be read, or lack a column.
         """
         key = config.model_dump_json()
         if key not in self._read:
@@ -164,30 +169,30 @@ class Setup:
         elif "prompt" not in row:
             raise ValueError(f"a row has no column 'prompt' for the first message: it has {', '.join(row)}")
         for name, function in self._own_rewards().items():
-            pick(takes(function), {**row, **dict.fromkeys(GIVEN)}, f"{self.owner.__name__}.{name}")  # type: ignore[union-attr]
+            pick(takes(function), {**row, **dict.fromkeys(EPISODE_VALUES)}, f"{self.owner.__name__}.{name}")  # type: ignore[union-attr]
         for name, function in self.rewards.items():
-            both = [column for column in takes(function) if column in GIVEN and column in task.params]
+            both = [column for column in takes(function) if column in EPISODE_VALUES and column in task.params]
             if both:
                 raise ValueError(
                     f"reward {name} asks for {both[0]!r}, which is both a column and what the model gave: rename the "
                     "column, such as to target"
                 )
-            pick(takes(function), {**row, **dict.fromkeys(GIVEN)}, f"reward {name}")
+            pick(takes(function), {**row, **dict.fromkeys(EPISODE_VALUES)}, f"reward {name}")
 
     def instance(self, config: ToolConfig) -> Any:
-        """A new object of the class, which may take the configuration."""
+        """A new object of the class, whose `__init__` may take the configuration."""
         if self.owner is None:
             return None
         return self.owner(**pick(_init(self.owner), {"config": config}, self.owner.__name__))
 
     def scoring(self, instance: Any, kind: Literal["reward", "step_reward"]) -> dict[str, Callable[..., Any]]:
-        """Signal -> reward function, those of the instance bound."""
-        found: dict[str, Callable[..., Any]] = {}
+        """Signal -> reward function; methods are bound to the instance."""
+        rewards: dict[str, Callable[..., Any]] = {}
         for name in _public(self.owner):
             signal = signal_of(name, kind)
             if signal is not None:
-                found[signal] = getattr(instance, name)
-        return {**found, **(self.rewards if kind == TERMINAL else {})}
+                rewards[signal] = getattr(instance, name)
+        return {**rewards, **(self.rewards if kind == TERMINAL else {})}
 
 
 def _bound_setup(module: str) -> Setup:
@@ -196,7 +201,7 @@ def _bound_setup(module: str) -> Setup:
 
 
 def _public(owner: type | None) -> list[str]:
-    """Names of a class's own and inherited public functions, in the order written."""
+    """Names of a class's own and inherited public functions, in the order of the class body."""
     classes = (
         [one for one in reversed(owner.__mro__) if one.__module__ not in ("builtins", "abc", "typing")] if owner else []
     )
@@ -217,16 +222,16 @@ def _allowed(name: str) -> str:
     return name
 
 
-def _of_catalogue(source: str | Mapping[str, Any], config: ToolConfig, own: list[Any]) -> list[ToolSpec]:
-    """The tools of one catalogue entry, its options merged with those of the configuration."""
+def _of_catalogue(source: str | Mapping[str, Any], config: ToolConfig, stateful: list[Any]) -> list[ToolSpec]:
+    """The tools of one catalogue entry, whose options are merged with those of the configuration."""
     section = {"name": source} if isinstance(source, str) else dict(source)
     section = merge(section, config.tools.get(str(section.get("name")), {}))
-    made = _shared(json.dumps(section, sort_keys=True))
-    if hasattr(made, "reset"):
+    tool = _shared(json.dumps(section, sort_keys=True))
+    if hasattr(tool, "reset"):
         entry = resolve(ToolFile, section, f"tool {section.get('name')}")
-        made = entry.hooks.make(entry.config)
-        own.append(made)
-    return list(made.specs()) if isinstance(made, Toolbox) else [tool_spec(made)]
+        tool = entry.hooks.make(entry.config)
+        stateful.append(tool)
+    return list(tool.specs()) if isinstance(tool, Toolbox) else [tool_spec(tool)]
 
 
 _making = threading.Lock()

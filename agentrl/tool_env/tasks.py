@@ -1,4 +1,4 @@
-"""The tasks of a tool environment: one a row, split into training and test tasks by their keys."""
+"""The tasks of a tool environment: one per row, split into training and test tasks by their keys."""
 
 import hashlib
 from collections import Counter
@@ -8,40 +8,42 @@ from typing import Any, Literal
 from agentrl.tool_env.rows import Row, plain
 from agentrl.types import Task
 
-COLUMNS = ("key", "id")  # what may name a row, the first that is there
+COLUMNS = ("key", "id")  # columns that may name a row; the first one with a value does
 Split = Literal["all", "train", "test"]
 
 
 class RowTasks(Sequence[Task]):
-    """Tasks of rows, made when asked for. A row's `key` or `id` is the task's key, else its number; where several rows
-    have one, their numbers go along, and all of them belong to one split.
+    """Tasks of rows, made when asked for.
+
+    The name of a row, its `key` or `id`, else its number, makes the key of the task. If several rows have one name, the
+    keys also hold the row numbers, and all these rows belong to one split.
 
     Raises:
-        ValueError: a row that is no mapping, or whose `seed` is no whole number.
+        ValueError: a row is no mapping, or its `seed` is no whole number.
     """
 
     def __init__(self, rows: Sequence[Row], env: str, split: Split, test_share: float) -> None:
         self._rows, self._env = rows, env
-        self._chosen: Sequence[int] = range(len(rows))
-        named = any(self._row(0).get(column) is not None for column in COLUMNS)
-        times = Counter(map(self._name, self._chosen)) if named else {}
+        self._numbers: Sequence[int] = range(len(rows))  # of the rows in the split
+        has_names = any(self._row(0).get(column) is not None for column in COLUMNS)
+        times = Counter(map(self._name, self._numbers)) if has_names else {}
         self._shared = {name for name, count in times.items() if count > 1}
         if split != "all":
-            wanted = split == "test"
-            self._chosen = [i for i in self._chosen if (share_of_key(f"{env}/{self._name(i)}") < test_share) == wanted]
+            test = split == "test"
+            self._numbers = [i for i in self._numbers if (share_of_key(f"{env}/{self._name(i)}") < test_share) == test]
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self._numbers)
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
             return [self[j] for j in range(*i.indices(len(self)))]
-        number = self._chosen[i]
+        number = self._numbers[i]
         row = plain(self._row(number))
         return Task(key=self._key(number), env=self._env, seed=self._seed(row, number), params=row)
 
     def _seed(self, row: Row, number: int) -> int:
-        """The row's own, else its number."""
+        """The row's `seed`, else its number."""
         seed = row.get("seed")
         if seed is not None and (not isinstance(seed, int | float) or seed != int(seed)):
             raise ValueError(f"row {number} has the seed {seed!r}: it must be a whole number")
@@ -63,5 +65,5 @@ class RowTasks(Sequence[Task]):
 
 
 def share_of_key(key: str) -> float:
-    """A number from 0 to 1 that the key decides."""
+    """A number from 0 to 1 that depends on the key alone."""
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64

@@ -1,4 +1,4 @@
-"""Does a chat template fit an environment's words? Asked when a run begins; `agentrl.chat.template` copes."""
+"""Checks at the start of a run whether a chat template fits a prompt; `agentrl.chat.Chat` copes if it does not."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from agentrl.types import Message
 
 
 def template_fit(chat: Chat, prompt: Prompt) -> str:
-    """What a user should know of this template, a line each; empty if it fits.
+    """What a user should know about this template, one remark per line; empty if it fits.
 
     Args:
         chat: the template.
-        prompt: the environment's words; those of a tool environment have `form` and `schemas`.
+        prompt: the environment's prompt; that of a tool environment has `form` and `schemas`.
     """
     lines = [template_report(chat)]
     form: Format | None = getattr(prompt, "form", None)
@@ -24,7 +24,7 @@ def template_fit(chat: Chat, prompt: Prompt) -> str:
 
 
 def _format_line(chat: Chat, form: Format, schemas: Sequence[object]) -> str:
-    """Does the template teach the format in which calls are read?"""
+    """A remark if the template does not teach the format in which the environment reads calls."""
     if chat.teaches(form.marks):
         return ""
     others = []
@@ -46,7 +46,7 @@ def _role_line(chat: Chat) -> str:
 
 
 def conversation(form: Format, schemas: Sequence[object]) -> list[Message]:
-    """A chat with every kind of turn: one call, two calls, words, a final answer."""
+    """A chat with every kind of turn: one call, two calls, a final answer, a user message."""
     schema = schemas[0]
     name = str(function_of(schema)["name"])  # type: ignore[arg-type]
     call = form.render(Call(name=name, arguments=dict.fromkeys(properties_of(schema), "x")))  # type: ignore[arg-type]
@@ -63,9 +63,9 @@ def conversation(form: Format, schemas: Sequence[object]) -> list[Message]:
 
 
 def broken_turn(chat: Chat, messages: Sequence[Message]) -> str:
-    """The first turn that a template renders differently once later ones follow; empty if it only appends.
+    """A remark on the first turn that a template changes when later turns follow; empty if it only appends.
 
-    A prompt is extended after an assistant's turn, so that is where prefixes are compared.
+    A prompt is extended after an assistant turn, so prefixes are compared there.
     """
     if not chat.has_tool_role:
         messages = [m._replace(role="user", name="") if m.role == "tool" else m for m in messages if m.content != "s"]
@@ -78,8 +78,8 @@ def broken_turn(chat: Chat, messages: Sequence[Message]) -> str:
         except Exception as error:  # noqa: BLE001  a template may raise anything
             why = " ".join(str(error).split())[:200]
             return f"the chat template cannot render a chat with tools at turn {turn}: {why}"
-        kept = before[: before.rindex(chat.end_text) + len(chat.end_text)] if chat.end_text in before else before
-        if not after.startswith(kept):
+        prefix = before[: before.rindex(chat.end_text) + len(chat.end_text)] if chat.end_text in before else before
+        if not after.startswith(prefix):
             return (
                 f"the chat template rewrites turn {turn} once turn {turn + 1} begins; context `full` keeps what was "
                 "sampled, so the model sees its own words there (context `last_k` makes every prompt anew)"

@@ -68,7 +68,7 @@ def test_what_is_not_there_is_one_sentence(graph):
     with pytest.raises(ValueError, match="there is no group 9: the graph has 0, 1"):
         to_networkx(graph, group=9)
     for both in ({}, {"group": 0, "episode": 0}):
-        with pytest.raises(ValueError, match="one of them"):
+        with pytest.raises(ValueError, match="either group or episode"):
             to_networkx(graph, **both)
 
 

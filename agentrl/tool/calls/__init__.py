@@ -1,6 +1,6 @@
-"""How a model writes a tool call. One file a format; each offers `make(schemas) -> Format`.
+"""How a model writes a tool call: one file per format; each offers `make(schemas) -> Format`.
 
-Parsers never raise: what cannot be read becomes an error that says, in words a model can read, what to write instead.
+Parsers never raise: text that cannot be read becomes an error that tells the model what to write instead.
 Spans are character positions in the answer; `token_spans` turns them into token positions.
 """
 
@@ -26,7 +26,7 @@ NOWHERE = Span(0, 0)
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One well-formed call; whether the tool exists and takes these arguments is the environment's to say."""
+    """One well-formed call; the environment checks whether the tool exists and takes these arguments."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Malformed:
-    """Something that was meant as a call and is none; `message` tells the model why."""
+    """Text that was meant as a call but is none; `message` tells the model why."""
 
     message: str
     span: Span = NOWHERE
@@ -43,11 +43,11 @@ class Malformed:
 
 @dataclass(frozen=True, kw_only=True)
 class Calls:
-    """What an answer holds.
+    """A parsed answer: its calls, or its final answer.
 
     Attributes:
-        items: calls and malformed calls in the order they stand in the text.
-        answer: the final answer, if the text is one; None whenever there are items.
+        items: calls and malformed calls in the order of the text.
+        answer: the final answer, if the text is one; None if there are items.
     """
 
     items: tuple[Call | Malformed, ...] = ()
@@ -55,17 +55,17 @@ class Calls:
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """The well-formed ones."""
+        """The well-formed calls."""
         return tuple(item for item in self.items if isinstance(item, Call))
 
     @property
     def errors(self) -> tuple[Malformed, ...]:
-        """The malformed ones."""
+        """The malformed calls."""
         return tuple(item for item in self.items if isinstance(item, Malformed))
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Where the items stand."""
+        """The spans of the items."""
         return tuple(item.span for item in self.items)
 
 
@@ -73,10 +73,10 @@ class Format(Protocol):
     """One way to write calls.
 
     Attributes:
-        name: of its file.
-        marks: what the text of a chat template that teaches this format contains, all of them; empty if none does.
-        stop: strings at which an answer may be ended, themselves kept; for `sampling.stop`.
-        joint: what stands between two calls.
+        name: name of the format's file.
+        marks: strings that a chat template contains, all of them, if it teaches this format; empty: no template does.
+        stop: strings that may end an answer and stay part of it; for `sampling.stop`.
+        joint: text between two calls.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Format(Protocol):
     joint: str
 
     def parse(self, text: str) -> Calls:
-        """What an answer holds; never raises."""
+        """The calls or the final answer in a text; never raises."""
         ...
 
     def render(self, call: Call) -> str:
@@ -97,21 +97,21 @@ class Format(Protocol):
         ...
 
     def instructions(self, schemas: Sequence[Mapping[str, Any]]) -> str:
-        """Tools and format in words, for prompts whose chat template cannot write them."""
+        """A description of the tools and the format, for prompts whose chat template cannot write them."""
         ...
 
 
 @cache
 def format_names() -> tuple[str, ...]:
-    """The formats we know."""
+    """The names of our formats, sorted."""
     return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
 
 
 def check_format_name(name: str) -> str:
-    """The name, if it is a format's or a dotted path.
+    """The name, if it is the name of a format or a dotted path.
 
     Raises:
-        ValueError: neither.
+        ValueError: the name is neither.
     """
     if name not in format_names() and "." not in name:
         raise ValueError(f"unknown call format {name!r}{nearest(name, format_names())}")
@@ -122,26 +122,26 @@ def load_format(name: str, schemas: Sequence[Mapping[str, Any]]) -> Format:
     """A format for some tools.
 
     Args:
-        name: of a file here, or the dotted path of a module with `make(schemas)`.
+        name: name of a file in this package, or the dotted path of a module with `make(schemas)`.
         schemas: the tools' schemas, as in `Observation.tools`.
 
     Raises:
-        ValueError: no such format, or one that cannot write calls of these tools.
+        ValueError: the format does not exist, or cannot write calls of these tools.
     """
     path = f"{__name__}.{name}" if check_format_name(name) in format_names() else name
     try:
-        made: Format = importlib.import_module(path).make(schemas)
+        call_format: Format = importlib.import_module(path).make(schemas)
     except (ImportError, AttributeError) as error:
         raise ValueError(
             f"call format {name!r} cannot be used: {error}; it must be a module with make(schemas)"
         ) from None
-    return made
+    return call_format
 
 
 def after_thinking(text: str) -> int:
-    """Where the answer begins: after the first `</think>`; at the end if a thought is begun and not closed.
+    """The position where the answer begins: after the first `</think>`, or at the end if `<think>` is not closed.
 
-    Limit: an answer without a thought whose arguments contain `</think>` is read from there on.
+    Limit: if an answer without a thought has `</think>` in an argument, it is read from there on.
     """
     closed = text.find("</think>")
     if closed >= 0:
@@ -150,10 +150,10 @@ def after_thinking(text: str) -> int:
 
 
 def final(text: str, start: int) -> Calls:
-    """An answer without calls: its words after the thinking, or the complaint that there are none."""
-    said = text[start:].strip()
-    if said:
-        return Calls(answer=said)
+    """An answer without calls: its text after the thinking, or an error if that text is empty."""
+    answer = text[start:].strip()
+    if answer:
+        return Calls(answer=answer)
     why = "the thinking is not closed by </think>" if start == len(text) and start else "the answer is empty"
     return Calls(items=(Malformed(message=f"{why}: call a tool, or give the final answer", span=Span(0, len(text))),))
 
@@ -162,17 +162,17 @@ def token_spans(decode: Callable[[Sequence[int]], str], ids: Sequence[int], span
     """Token positions of character spans: the tokens that hold at least one of a span's characters.
 
     Args:
-        decode: a tokenizer's decode, special tokens kept.
-        ids: the sampled tokens.
-        spans: of the text they decode to.
+        decode: the tokenizer's decode, which keeps special tokens.
+        ids: the sampled token ids.
+        spans: character spans of the decoded text.
     """
     ends = [len(decode(ids[: i + 1])) for i in range(len(ids))]  # [T] characters decoded after each token
-    found = []
+    positions = []
     for span in spans:
         first = next((i for i, end in enumerate(ends) if end > span.start), len(ends))
         last = next((i for i, end in enumerate(ends) if end >= span.end), len(ends) - 1)
-        found.append(Span(first, last + 1) if span.end > span.start else Span(first, first))
-    return found
+        positions.append(Span(first, last + 1) if span.end > span.start else Span(first, first))
+    return positions
 
 
 def function_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -183,5 +183,5 @@ def function_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def properties_of(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     """Argument name -> its schema, in order."""
-    found: Mapping[str, Mapping[str, Any]] = function_of(schema).get("parameters", {}).get("properties", {})
-    return found
+    properties: Mapping[str, Mapping[str, Any]] = function_of(schema).get("parameters", {}).get("properties", {})
+    return properties

@@ -1,4 +1,4 @@
-"""A call as a Python expression, `add(a=1, b=2)`: literals only, nothing is evaluated."""
+"""A call as a Python expression, `add(a=1, b=2)`: only literals are read, nothing is evaluated."""
 
 import ast
 import json
@@ -14,14 +14,14 @@ LITERALS = {"true": True, "false": False, "null": None}
 
 
 def read_expression(text: str, schemas: Sequence[Mapping[str, Any]]) -> Call:
-    """The call a Python expression means; arguments without a name are matched by the tool's schema.
+    """The call that a Python expression means; the tool's schema names arguments that have no name.
 
     Raises:
-        ValueError: it is none; the sentence says why.
+        ValueError: the text is no call; the sentence says why.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such as an escape that Python does not know
+            warnings.simplefilter("ignore")  # such as the warning about an unknown escape
             node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"it is no call: {getattr(error, 'msg', error)}") from None
@@ -31,10 +31,10 @@ def read_expression(text: str, schemas: Sequence[Mapping[str, Any]]) -> Call:
     if len(node.args) > len(known):
         raise ValueError(f"{node.func.id} is given {len(node.args)} arguments without a name and has {len(known)}")
     named = dict(zip(known, node.args, strict=False))
-    for given in node.keywords:
-        if given.arg is None or given.arg in named:
-            raise ValueError(f"the argument {given.arg or '**'} cannot stand there")
-        named[given.arg] = given.value
+    for argument in node.keywords:
+        if argument.arg is None or argument.arg in named:
+            raise ValueError(f"the argument {argument.arg or '**'} cannot stand there")
+        named[argument.arg] = argument.value
     return Call(name=node.func.id, arguments={name: _literal(value) for name, value in named.items()})
 
 
@@ -51,7 +51,7 @@ def _literal(node: ast.expr) -> Any:
 
 
 def _shown(node: ast.expr) -> str:
-    """The beginning of an expression; the kind of one that is nested too deeply or too long a number to be written."""
+    """The beginning of an expression; its kind if it cannot be written (nested too deeply, too long a number)."""
     try:
         return ast.unparse(node)[:40].encode("utf-8", "replace").decode()
     except (ValueError, RecursionError, MemoryError):
@@ -63,7 +63,7 @@ def write_expression(call: Call) -> str:
     return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
 
-def check_names(schemas: Sequence[Mapping[str, Any]], called: str) -> None:
+def check_names(schemas: Sequence[Mapping[str, Any]], format_name: str) -> None:
     """Raises ValueError for a tool or argument that a Python expression cannot name."""
     for schema in schemas:
         tool = str(function_of(schema)["name"])
@@ -71,5 +71,6 @@ def check_names(schemas: Sequence[Mapping[str, Any]], called: str) -> None:
         if odd is not None:
             what = "tool" if odd == tool else f"argument of {tool}"
             raise ValueError(
-                f"call format {called} writes calls as Python does, which cannot name the {what} {odd!r}: use hermes"
+                f"call format {format_name} writes calls as Python does, which cannot name the {what} {odd!r}: "
+                "use hermes"
             )

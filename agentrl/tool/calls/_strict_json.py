@@ -1,5 +1,4 @@
-"""JSON as a standard reader takes it: no NaN, no number beyond floats, no key twice, no half character, errors in one
-line."""
+"""Strict JSON: no NaN, no number beyond floats, no duplicate key, no half of a surrogate pair; errors in one line."""
 
 import json
 import math
@@ -9,7 +8,7 @@ DEPTH = 100  # brackets inside brackets
 
 
 class Read(NamedTuple):
-    """A value and where the text goes on after it."""
+    """A value, and the position in the text after it."""
 
     value: Any
     end: int
@@ -38,10 +37,10 @@ _decoder = json.JSONDecoder(parse_constant=_constant, parse_float=_float, object
 
 
 def read_json(text: str, start: int) -> Read:
-    """The JSON value that begins at or after `start`, blanks skipped.
+    """The JSON value that begins at `start` or after the white space there.
 
     Raises:
-        ValueError: there is none; the sentence says what is wrong and where.
+        ValueError: there is no JSON value; the sentence says what is wrong and where.
     """
     while start < len(text) and text[start] in " \t\r\n":
         start += 1
@@ -58,8 +57,7 @@ def read_json(text: str, start: int) -> Read:
 
 
 def check(value: Any, depth: int = 0) -> None:
-    """Raises ValueError for a JSON value nested too deeply, or with half of a surrogate pair in a text, which no
-    encoder takes."""
+    """Raise ValueError if a JSON value is nested too deeply, or if a text in it holds half of a surrogate pair."""
     if depth > DEPTH:
         raise ValueError("brackets are nested too deeply")
     if isinstance(value, str):
@@ -77,5 +75,5 @@ def check(value: Any, depth: int = 0) -> None:
 
 
 def write_json(value: Any) -> str:
-    """One line of JSON, letters as they are; ValueError for what JSON has no words for."""
+    """One line of JSON, without escapes of non-ASCII letters; ValueError for a value that JSON cannot express."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False)

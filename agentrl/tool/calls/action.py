@@ -1,4 +1,4 @@
-"""`<action>...</action>`: inside stands a call as in Python, `add(a=1, b=2)`, or bare text for the only one-text tool.
+"""`<action>...</action>` around a call as in Python, `add(a=1, b=2)`, or around bare text for a single one-text tool.
 
 Source of the tags: the prompts of verl-agent (GiGPO, arXiv:2505.10978).
 """
@@ -17,7 +17,7 @@ PAIR = re.compile(r"<action>(.*?)</action>", re.S)
 
 
 class Action:
-    """See the module."""
+    """See the module's docstring."""
 
     name: str = "action"
     marks: tuple[str, ...] = ()
@@ -34,13 +34,13 @@ class Action:
         start = at = after_thinking(text)
         items: list[Call | Malformed] = []
         while (begin := text.find(OPEN, at)) >= 0:
-            found = PAIR.match(text, begin)
-            if found is None:
+            pair = PAIR.match(text, begin)
+            if pair is None:
                 why = "the action is not closed by </action>"
                 items.append(Malformed(message=why, span=Span(begin, len(text))))
                 break
-            items.append(self._item(found[1].strip(), Span(*found.span())))
-            at = found.end()
+            items.append(self._item(pair[1].strip(), Span(*pair.span())))
+            at = pair.end()
         return Calls(items=tuple(items)) if items else final(text, start)
 
     def _item(self, content: str, span: Span) -> Call | Malformed:
@@ -51,12 +51,12 @@ class Action:
                 return Call(name=self._single[0], arguments={self._single[1]: content}, span=span)
             why = f"this action is not valid: {error}; write <action>name(argument=value)</action>"
             return Malformed(message=why, span=span)
-        if self._single is not None and call.name != self._single[0]:  # text that looks like a call, such as code
+        if self._single is not None and call.name != self._single[0]:  # the text only looks like a call, such as code
             return Call(name=self._single[0], arguments={self._single[1]: content}, span=span)
         return Call(name=call.name, arguments=call.arguments, span=span)
 
     def render(self, call: Call) -> str:
-        """See Format. An end tag inside a text is written with an escape."""
+        """See Format. An end tag inside a text is escaped."""
         return f"{OPEN}{write_expression(call).replace(CLOSE, ESCAPED)}{CLOSE}"
 
     def answer(self, text: str) -> str:
@@ -64,7 +64,7 @@ class Action:
         return text
 
     def instructions(self, schemas: Sequence[Mapping[str, Any]]) -> str:
-        """One line a tool, as a call."""
+        """One line per tool, written as a call."""
         lines = [
             f"<action>{function_of(s)['name']}({', '.join(properties_of(s))})</action>: "
             f"{function_of(s).get('description', '')}"
@@ -74,6 +74,6 @@ class Action:
 
 
 def make(schemas: Sequence[Mapping[str, Any]]) -> Format:
-    """Schemas give arguments their names; ValueError for a name that is none in Python."""
+    """The format for these tools; ValueError if Python cannot write the name of a tool or an argument."""
     check_names(schemas, "action")
     return Action(schemas)

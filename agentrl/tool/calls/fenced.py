@@ -17,7 +17,7 @@ Without such a block your words are the final answer."""
 
 
 class Fenced:
-    """See the module."""
+    """See the module's docstring."""
 
     name: str = "fenced"
     marks: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Fenced:
         self.tool, self.argument = tool, argument
 
     def parse(self, text: str) -> Calls:
-        """See Format. Every block marked python or py is one call; other fences are words."""
+        """See Format. Every block marked python or py is one call; other fences are plain text."""
         start = at = after_thinking(text)
         items: list[Call | Malformed] = []
         while opened := OPENING.search(text, at):
@@ -46,7 +46,7 @@ class Fenced:
         return Calls(items=tuple(items)) if items else final(text, start)
 
     def render(self, call: Call) -> str:
-        """See Format; ValueError for code that has a closing fence in it."""
+        """See Format. ValueError if the code contains a closing fence."""
         code = str(call.arguments[self.argument])
         if CLOSING.search(code):
             raise ValueError("code with a line that is only ``` cannot stand in a fenced block")
@@ -62,5 +62,5 @@ class Fenced:
 
 
 def make(schemas: Sequence[Mapping[str, Any]]) -> Format:
-    """For the only tool, which takes one text; ValueError otherwise."""
+    """The format for a single tool that takes one text; ValueError otherwise."""
     return Fenced(*one_text_tool(schemas, "fenced"))

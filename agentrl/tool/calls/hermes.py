@@ -1,4 +1,4 @@
-"""Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, any number of them, words around them.
+"""Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, any number of calls in a text.
 
 Source: the chat templates of NousResearch/Hermes-2-Pro and Qwen2.5, Qwen3.
 """
@@ -28,7 +28,7 @@ For each function call, return a json object with function name and arguments wi
 
 
 class Hermes:
-    """See the module."""
+    """See the module's docstring."""
 
     name: str = "hermes"
     marks: tuple[str, ...] = (OPEN, '"arguments"')
@@ -71,7 +71,7 @@ class Hermes:
 
 
 def _broken(text: str, begin: int) -> Span:
-    """From the opening tag to the closing one, to the next call or to the end."""
+    """The span of a broken call: to its closing tag, to the next call, or to the end of the text."""
     inner = begin + len(OPEN)
     closed, following = text.find(CLOSE, inner), text.find(OPEN, inner)
     if closed >= 0 and not 0 <= following < closed:
@@ -100,5 +100,5 @@ def _kind(value: Any) -> str:
 
 
 def make(schemas: Sequence[Mapping[str, Any]]) -> Format:
-    """The same for all tools."""
+    """The format, which is the same for all tools."""
     return Hermes()

@@ -1,4 +1,4 @@
-"""Llama 3: the whole answer is `{"name": ..., "parameters": {...}}`, several joined by `;`, perhaps after a tag.
+"""Llama 3: the whole answer is `{"name": ..., "parameters": {...}}`, several calls joined by `;`, perhaps after a tag.
 
 Source: the chat templates of Llama 3.1 and 3.2.
 """
@@ -21,7 +21,7 @@ Do not use variables. Several calls are separated by ; .
 
 
 class LlamaJson:
-    """See the module."""
+    """See the module's docstring."""
 
     name: str = "llama_json"
     marks: tuple[str, ...] = ('"parameters": dictionary',)
@@ -46,7 +46,7 @@ class LlamaJson:
         return Calls(items=tuple(items))
 
     def _item(self, text: str, begin: int) -> tuple[Call | Malformed, bool]:
-        """The item at a place, and whether it was meant as a call."""
+        """The item at a position, and whether the model meant it as a call."""
         try:
             value, end = read_json(text, begin)
             after = _skip(text, end)
@@ -57,7 +57,7 @@ class LlamaJson:
             why = f"this tool call is not valid: {error}; {WANTED}"
             return Malformed(message=why, span=span), '"name"' in text[begin:]
         if isinstance(value, dict) and "name" in value and value.get("type") == "function":
-            del value["type"]  # which Llama 3 models write unasked
+            del value["type"]  # Llama 3 models write this key unasked
         meant = isinstance(value, dict) and ("name" in value and ("parameters" in value or len(value) == 1))
         return call_of(value, "parameters", Span(begin, end), WANTED), meant
 
@@ -81,5 +81,5 @@ def _skip(text: str, at: int, blanks: str = " \t\r\n") -> int:
 
 
 def make(schemas: Sequence[Mapping[str, Any]]) -> Format:
-    """The same for all tools."""
+    """The format, which is the same for all tools."""
     return LlamaJson()

@@ -1,6 +1,6 @@
-"""Search-R1 tags: `<search>query</search>` calls, `<answer>text</answer>` ends; the first pair in the text counts.
+"""Search-R1 tags: `<search>query</search>` is a call, `<answer>text</answer>` ends; the first pair in the text counts.
 
-Source: Search-R1 (arXiv:2503.09516) and its released generation loop. Any tool that takes one text is a tag.
+Source: Search-R1 (arXiv:2503.09516) and its released generation loop. Any tool that takes one text can be a tag.
 """
 
 import re
@@ -18,7 +18,7 @@ INVALID = (
 
 
 class SearchR1:
-    """See the module."""
+    """See the module's docstring."""
 
     name: str = "search_r1"
     marks: tuple[str, ...] = ()
@@ -32,14 +32,14 @@ class SearchR1:
         self._pair = re.compile(f"<({'|'.join(map(re.escape, tags))})>(.*?)</\\1>", re.S)
 
     def parse(self, text: str) -> Calls:
-        """See Format. As in the released code the thinking is searched too."""
-        found = self._pair.search(text)
-        if found is None:
+        """See Format. As in the released code, tags inside the thinking count too."""
+        pair = self._pair.search(text)
+        if pair is None:
             return Calls(items=(Malformed(message=self._invalid(), span=Span(0, len(text))),))
-        tag, content = found[1], found[2].strip()
+        tag, content = pair[1], pair[2].strip()
         if tag == "answer":
             return Calls(answer=content)
-        call = Call(name=tag, arguments={self.arguments[tag]: content}, span=Span(*found.span()))
+        call = Call(name=tag, arguments={self.arguments[tag]: content}, span=Span(*pair.span()))
         return Calls(items=(call,))
 
     def _invalid(self) -> str:
@@ -53,21 +53,28 @@ class SearchR1:
         return f"<{call.name}>{call.arguments[self.arguments[call.name]]}</{call.name}>"
 
     def answer(self, text: str) -> str:
-        """Between answer tags."""
+        """The text between answer tags."""
         return f"<answer>{text}</answer>"
 
     def instructions(self, schemas: Sequence[Mapping[str, Any]]) -> str:
-        """One line a tag."""
+        """One line per tag."""
         known = {function_of(schema)["name"]: function_of(schema).get("description", "") for schema in schemas}
         lines = [f"<{name}> {argument} </{name}>: {known[name]}" for name, argument in self.arguments.items()]
         return "\n".join([*lines, "<answer> text </answer>: the final answer, which ends the task"])
 
 
 def make(schemas: Sequence[Mapping[str, Any]]) -> Format:
-    """A tag for each tool; without any, Search-R1's `search(query)`; ValueError for a tool that takes no one text."""
+    """The format with one tag per tool; without tools, Search-R1's `search(query)`.
+
+    Raises:
+        ValueError: a tool does not take one text, or is named `answer`.
+    """
     arguments = text_arguments(schemas) if schemas else {"search": "query"}
     names = [str(function_of(schema)["name"]) for schema in schemas]
     refused = [name for name in names if name not in arguments or name == "answer"]
     if refused:
-        raise ValueError(f"call format search_r1 calls with one text, which {refused[0]} cannot be: use hermes")
+        raise ValueError(
+            f"call format search_r1 cannot call {refused[0]}: it calls tools that take one text and are not named "
+            "answer; use hermes"
+        )
     return SearchR1(arguments)

@@ -1,6 +1,7 @@
 """Qwen3-Coder and Qwen3.5: `<tool_call><function=NAME><parameter=KEY>value</parameter></function></tool_call>`.
 
-Values are bare text; the tool's schema says which are numbers, lists and so on. Source: those models' chat templates.
+Values are bare text; the tool's schema says which values are numbers, lists and so on.
+Source: the chat templates of those models.
 """
 
 import re
@@ -38,7 +39,7 @@ value
 
 
 class XmlParameters:
-    """See the module."""
+    """See the module's docstring."""
 
     name: str = "xml_parameters"
     marks: tuple[str, ...] = (OPEN, "<function=", "<parameter=")
@@ -60,11 +61,11 @@ class XmlParameters:
         return Calls(items=tuple(items)) if items else final(text, start)
 
     def _item(self, inner: str, closed: bool, span: Span) -> Call | Malformed:
-        found = FUNCTION.fullmatch(inner) if closed else None
-        if found is None:
+        match = FUNCTION.fullmatch(inner) if closed else None
+        if match is None:
             why = "it is not closed by </tool_call>" if not closed else "it holds no <function=NAME>...</function>"
             return Malformed(message=f"this tool call is not valid: {why}; {WANTED}", span=span)
-        name, body = found.groups()
+        name, body = match.groups()
         arguments: dict[str, Any] = {}
         at = 0
         while parameter := PARAMETER.match(body, at):
@@ -80,7 +81,7 @@ class XmlParameters:
         return Call(name=name, arguments=arguments, span=span)
 
     def _value(self, name: str, key: str, text: str) -> Any:
-        """The text without its framing newlines, read as JSON unless the schema wants a text."""
+        """The value without the newlines around it, read as JSON unless the schema asks for a text."""
         text = text.removeprefix("\n").removesuffix("\n")
         schema = self._types.get(name, {}).get(key, {})
         if text == "null" and schema.get("nullable"):
@@ -90,7 +91,7 @@ class XmlParameters:
         try:
             value, end = read_json(text, 0)
         except ValueError:
-            return text  # the strict check of the arguments says what is wrong, or takes the text
+            return text  # the strict check of arguments accepts this text or says what is wrong
         return text if text[end:].strip() else value
 
     def render(self, call: Call) -> str:
@@ -111,5 +112,5 @@ class XmlParameters:
 
 
 def make(schemas: Sequence[Mapping[str, Any]]) -> Format:
-    """Values are typed by the tools' schemas."""
+    """The format for these tools, whose schemas give the types of values."""
     return XmlParameters(schemas)
