@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agentrl.text import shorten
+from agentrl.chat import shorten
 from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, describe_code, without_infra_error
 
 BACKEND = "e2b"

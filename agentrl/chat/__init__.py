@@ -1,5 +1,6 @@
 """Converts text to tokens and back: chat templates, tries of admissible answers, a word-level tokenizer."""
 
+from agentrl.chat.shortening import shorten
 from agentrl.chat.template import Chat, template_report
 from agentrl.chat.trie import Trie, Tries
 from agentrl.chat.word_tokenizer import CHAT_TEMPLATE, ENTITY, build_word_tokenizer
@@ -11,5 +12,6 @@ __all__ = [
     "Trie",
     "Tries",
     "build_word_tokenizer",
+    "shorten",
     "template_report",
 ]

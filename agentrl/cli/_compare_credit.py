@@ -4,7 +4,7 @@ not."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrl.text import shorten
+from agentrl.chat import shorten
 
 
 def table(pairs: Sequence[Mapping[str, Any]]) -> str:

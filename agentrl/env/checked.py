@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from agentrl.chat import shorten
 from agentrl.env.protocol import Move
-from agentrl.text import shorten
 from agentrl.types import EnvFault, Errand, Message, Observation, Status, StepResult
 
 STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # the statuses that an environment may give a step

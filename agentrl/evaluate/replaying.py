@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agentrl.chat import shorten
 from agentrl.credit import SIGNAL, own_reward, signal_names
 from agentrl.env import Handle, Limits, Pool
 from agentrl.evaluate.evaluation import LIMITS
 from agentrl.graph import PLAYED, StepGraph, paths
 from agentrl.rollout import joined, reply_from
-from agentrl.text import shorten
 from agentrl.types import EnvFault, Errand, Reply, Status, StepResult, Task
 
 CLOSE = 1e-9  # rewards and signals this near are the same

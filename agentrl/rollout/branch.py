@@ -7,9 +7,9 @@ are carried out again. Either way what it then shows is compared with what was s
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from agentrl.chat import shorten
 from agentrl.env import Handle
 from agentrl.rollout.context import History
-from agentrl.text import shorten
 from agentrl.types import EnvFault, Observation, Task
 
 

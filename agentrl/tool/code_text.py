@@ -10,7 +10,7 @@
 import re
 from typing import Literal
 
-from agentrl.text import shorten
+from agentrl.chat import shorten
 from agentrl.tool.code import CodeResult
 
 Convention = Literal["plain", "torl", "retool"]

@@ -15,7 +15,7 @@ import hashlib
 import json
 from typing import Any, Literal, NamedTuple
 
-from agentrl.text import shorten
+from agentrl.chat import shorten
 from agentrl.tool import Passage
 from agentrl.tools.search import msgpack
 from agentrl.tools.search.corpus import contents, whole

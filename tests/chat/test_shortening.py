@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrl.text import shorten
+from agentrl.chat import shorten
 
 
 @pytest.mark.parametrize(
