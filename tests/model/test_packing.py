@@ -119,7 +119,7 @@ def test_microbatches_hold_every_target_once_with_its_path(make, seed, sharing):
         for piece in pieces:
             check_targets(graph, piece, weight)
             steps = piece.row[np.flatnonzero(np.diff(piece.row, prepend=-1))]
-            assert all(not np.isin(steps, other.step).any() for other in pieces if other is not piece)
+            assert all(not np.isin(steps, other.row).any() for other in pieces if other is not piece)
 
 
 def check_targets(graph: StepGraph, piece: Batch, weight: np.ndarray) -> None:
