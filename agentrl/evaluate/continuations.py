@@ -110,7 +110,9 @@ async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exa
         answer = step.generation.token_ids if exact else answer_ids(player, step.generation.text)
         history.path = np.concatenate([ask.token_ids, answer])
         if ask.rewrites is not None:  # the step was for the model's memory, not for the environment
-            assert context.hooks.rewritten is not None, f"context {context.name} asks for rewrites and takes none"
+            assert context.hooks.rewritten is not None, (
+                f"context {context.name} asks for rewrites and has no `rewritten`"
+            )
             context.hooks.rewritten(context.config, history, step.action)
             continue
         result = await handle.step(step.action)
