@@ -1,7 +1,7 @@
 """`agentrl check ENV [key=value ...] [--tasks N] [--games DIR --walks N]`: does an environment keep its promises?
 
-Seeds, determinism, snapshots, pickling, parsing, Gymnasium's own checker. An environment with a reference engine
-(ALFWorld) compares itself with it over N walks of every game under DIR.
+It checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. An environment with a
+reference engine (ALFWorld) is compared with that engine on N walks per game under DIR.
 """
 
 import sys
@@ -15,7 +15,7 @@ from agentrl.env import EnvironmentFile
 
 
 def main(words: Sequence[str]) -> int:
-    """See the module; exit code 1 if something does not hold."""
+    """See the module; exit code 1 if a check fails."""
     parser = Parser("agentrl check", __doc__)
     parser.add_argument("env")
     parser.add_argument("options", nargs="*", metavar="key=value")

@@ -1,6 +1,6 @@
-"""`agentrl compare A.json B.json [--json]`: two evaluations of the same panel, paired task by task.
+"""`agentrl compare A.json B.json [--json]`: compare two evaluations of the same panel, paired by task.
 
-A and B are reports written by `agentrl eval --out` or found in a run's evaluations folder.
+A and B are reports that `agentrl eval --out` wrote, or files in the folder evaluations of a run.
 """
 
 import json
@@ -25,7 +25,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def sentence(r: dict[str, Any]) -> str:
-    """For the eye."""
+    """The comparison as one sentence."""
     low, high = r["interval"]
     return (
         f"{r['benchmark']}, panel {r['panel']}, {r['episodes']} tasks: {r['success_a']:.1%} against "
