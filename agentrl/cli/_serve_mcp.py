@@ -21,10 +21,10 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of the environment")
     parser.add_argument("--task", help="the first task's key; default: the first task")
     parser.add_argument("--http", metavar="HOST:PORT", help="serve http://HOST:PORT/mcp instead of stdin and stdout")
-    given = parser.parse_intermixed_args(words)
-    entry = resolve(EnvironmentFile, override({"name": given.env}, given.options), "env")
-    task = panel_tasks(entry, [given.task])[0] if given.task else tasks_of(entry)[0]
-    host, port = address(given.http) if given.http else ("", 0)
+    arguments = parser.parse_intermixed_args(words)
+    entry = resolve(EnvironmentFile, override({"name": arguments.env}, arguments.options), "env")
+    task = panel_tasks(entry, [arguments.task])[0] if arguments.task else tasks_of(entry)[0]
+    host, port = address(arguments.http) if arguments.http else ("", 0)
     table = McpTable(entry, task)
     try:
         serve_mcp(table, host, port)

@@ -26,16 +26,16 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free port")
     parser.add_argument("--topk", type=positive, default=3, help="passages per query, if the request has no topk")
     parser.add_argument("--max-batch", type=positive, default=512, help="most queries per request")
-    given = parser.parse_intermixed_args(list(words))
-    if not 0 <= given.port < 1 << 16:
-        raise ValueError(f"--port {given.port} is no port: give a number from 0 to 65535")
-    retriever = _retriever(given.corpus, given.options)
+    arguments = parser.parse_intermixed_args(list(words))
+    if not 0 <= arguments.port < 1 << 16:
+        raise ValueError(f"--port {arguments.port} is no port: give a number from 0 to 65535")
+    retriever = _retriever(arguments.corpus, arguments.options)
     try:
-        server = serve_retriever(retriever, given.host, given.port, given.topk, given.max_batch)
+        server = serve_retriever(retriever, arguments.host, arguments.port, arguments.topk, arguments.max_batch)
     except OSError as error:
         why = f"{error.strerror or error}: choose another --port, or 0 for any free port"
-        raise ValueError(f"cannot listen at {given.host}:{given.port}: {why}") from None
-    print(f"retriever at http://{given.host}:{server.server_address[1]}/retrieve", flush=True)
+        raise ValueError(f"cannot listen at {arguments.host}:{arguments.port}: {why}") from None
+    print(f"retriever at http://{arguments.host}:{server.server_address[1]}/retrieve", flush=True)
     signal.signal(signal.SIGTERM, lambda signum, frame: threading.Thread(target=server.shutdown).start())
     try:
         server.serve_forever()

@@ -36,24 +36,24 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--temperature", type=temperature, help="default: the run's own")
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(words)
-    path = stored(given.run, given.iteration)
+    arguments = parser.parse_args(words)
+    path = stored(arguments.run, arguments.iteration)
     from agentrl.evaluate import attach_branches, continuation_returns, find_place, mark_row, with_run_rewards
     from agentrl.files import read_toml
     from agentrl.graph import read_graph, write_graph
     from agentrl.settings import Settings
 
-    place = find_place(read_graph(path), given.episode, given.turn)
-    exact = given.policy is None or Path(given.policy).resolve() == given.run.resolve()
-    settings = Settings(read_toml(given.run / "config.toml"))
-    records = play(given, settings, place, exact=exact)
+    place = find_place(read_graph(path), arguments.episode, arguments.turn)
+    exact = arguments.policy is None or Path(arguments.policy).resolve() == arguments.run.resolve()
+    settings = Settings(read_toml(arguments.run / "config.toml"))
+    records = play(arguments, settings, place, exact=exact)
     graph = with_run_rewards(attach_branches(place, records, exact=exact), records, settings.reward)
     returns = continuation_returns(records)
     if len(returns):
         graph = mark_row(graph, place.row, mc_value=float(returns.mean()), mc_count=float(len(returns)))
     write_graph(graph, path)
     report = branch_summary(replace(place, graph=graph), records, returns, path)
-    print(json.dumps(report) if given.json else table(report))
+    print(json.dumps(report) if arguments.json else table(report))
     return 0
 
 
@@ -74,7 +74,7 @@ def stored(run: Path, iteration: int | None) -> Path:
     return path
 
 
-def play(given: Any, settings: "Settings", place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
+def play(arguments: Any, settings: "Settings", place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
     """Play the continuations with the run's environment, limits and context policy."""
     from agentrl.evaluate import play_on
     from agentrl.run import Contestant, Loop
@@ -82,13 +82,13 @@ def play(given: Any, settings: "Settings", place: "Place", *, exact: bool) -> "l
     tables, entry = settings.tables, settings.env
     limits = tables.limits
     (task,) = panel_tasks(entry, [place.task_key])
-    contestant = Contestant.of(str(given.run) if exact else given.policy, entry.name)
+    contestant = Contestant.of(str(arguments.run) if exact else arguments.policy, entry.name)
     pool = pool_within(entry, limits, tables.pool.kind, tables.pool.workers)
     try:
-        player = contestant.player(entry, pool, seed=given.seed, temperature=given.temperature, limits=limits)
+        player = contestant.player(entry, pool, seed=arguments.seed, temperature=arguments.temperature, limits=limits)
         player = replace(player, context=settings.context, stage=BRANCH)
         with Loop() as loop:
-            return loop.run(play_on(place, task, player, given.n, exact=exact))
+            return loop.run(play_on(place, task, player, arguments.n, exact=exact))
     finally:
         pool.close()
         contestant.close()

@@ -23,18 +23,18 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--games", type=Path)
     parser.add_argument("--walks", type=positive, default=1)
     parser.add_argument("--seed", type=seed, default=0)
-    given = parser.parse_intermixed_args(words)
-    if given.games is not None:
-        check = catalogue.load(EnvironmentFile, given.env).check
+    arguments = parser.parse_intermixed_args(words)
+    if arguments.games is not None:
+        check = catalogue.load(EnvironmentFile, arguments.env).check
         if check is None:
-            raise ValueError(f"{given.env} has no reference engine to compare with: leave --games out")
-        return check(given.games, given.walks, given.seed)
+            raise ValueError(f"{arguments.env} has no reference engine to compare with: leave --games out")
+        return check(arguments.games, arguments.walks, arguments.seed)
     from agentrl.gym import check_env
 
-    options = [option.removeprefix("env.") for option in given.options]
-    entry = resolve(EnvironmentFile, override({"name": given.env}, options), "env")
-    findings = check_env(entry, tasks=given.tasks)
+    options = [option.removeprefix("env.") for option in arguments.options]
+    entry = resolve(EnvironmentFile, override({"name": arguments.env}, options), "env")
+    findings = check_env(entry, tasks=arguments.tasks)
     for finding in findings:
         print(finding, file=sys.stderr)
-    print(f"{given.env}: {'all holds' if not findings else f'{len(findings)} findings'}")
+    print(f"{arguments.env}: {'all holds' if not findings else f'{len(findings)} findings'}")
     return 1 if findings else 0

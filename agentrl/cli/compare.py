@@ -18,9 +18,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("a", type=Path)
     parser.add_argument("b", type=Path)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(words)
-    result = compare(read_report(given.a), read_report(given.b))
-    print(json.dumps(result) if given.json else sentence(result))
+    arguments = parser.parse_args(words)
+    result = compare(read_report(arguments.a), read_report(arguments.b))
+    print(json.dumps(result) if arguments.json else sentence(result))
     return 0
 
 

@@ -161,15 +161,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="every method, its paper and the columns that it needs")
     parser.add_argument("--compare", metavar="a,b", help="methods to compare; options are method.key=value")
     parser.add_argument("--top", type=positive, default=5, help="steps to show per compared pair")
-    given = parser.parse_intermixed_args(words)
-    if given.list:
-        return run_list(given.json)
-    if given.steps is None or (given.method is None and given.compare is None):
+    arguments = parser.parse_intermixed_args(words)
+    if arguments.list:
+        return run_list(arguments.json)
+    if arguments.steps is None or (arguments.method is None and arguments.compare is None):
         return complain(ValueError("give a method and --steps FILE, or --compare a,b --steps FILE, or --list"))
-    if given.compare is not None:
-        options = [] if given.method is None else [given.method, *given.options]
-        return run_compare(given.compare.split(","), given.steps, options, given.json, given.top)
-    return run(given.method, given.steps, given.options, given.json)
+    if arguments.compare is not None:
+        options = [] if arguments.method is None else [arguments.method, *arguments.options]
+        return run_compare(arguments.compare.split(","), arguments.steps, options, arguments.json, arguments.top)
+    return run(arguments.method, arguments.steps, arguments.options, arguments.json)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl doctor", __doc__)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     machine = examine()
-    if given.json:
+    if arguments.json:
         print(json.dumps(machine))
         return 0
     for name, value in machine["versions"].items():

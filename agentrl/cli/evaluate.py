@@ -24,26 +24,28 @@ BUDGET = "limits."  # words with this prefix are limits; all other words are opt
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
-    given = parse(words)
-    if given.out is not None:
-        check_out(given.out)
+    arguments = parse(words)
+    if arguments.out is not None:
+        check_out(arguments.out)
     from agentrl.run import Contestant
 
-    contestant = Contestant.of(given.policy, given.env)
-    entry = environment(given, contestant.env_options)
-    tasks = panel(given, entry)
+    contestant = Contestant.of(arguments.policy, arguments.env)
+    entry = environment(arguments, contestant.env_options)
+    tasks = panel(arguments, entry)
     from agentrl.evaluate import evaluate
     from agentrl.rollout import TooManyFaults
     from agentrl.run import Loop, Progress
 
-    limits = contestant.limits(budgets(given))
+    limits = contestant.limits(budgets(arguments))
     pool = make_pool(
         entry, timeout_s=limits.call_seconds, start_s=limits.start_seconds, output_chars=limits.output_chars
     )
     try:
-        with Progress(quiet=given.json) as progress, Loop() as loop:
-            player = contestant.player(entry, pool, seed=given.seed, temperature=given.temperature, limits=limits)
-            bar = progress.bar(f"{given.policy} on {entry.name}", len(tasks))
+        with Progress(quiet=arguments.json) as progress, Loop() as loop:
+            player = contestant.player(
+                entry, pool, seed=arguments.seed, temperature=arguments.temperature, limits=limits
+            )
+            bar = progress.bar(f"{arguments.policy} on {entry.name}", len(tasks))
             report = loop.run(
                 evaluate(player, entry, tasks, contestant.describe(), on_episode=lambda record: bar.step())
             )
@@ -52,15 +54,15 @@ def main(words: Sequence[str]) -> int:
     finally:
         pool.close()
         contestant.close()
-    summary = {**report.summary(), "seed": given.seed, "limits": limits.model_dump(exclude_none=True)}
-    print(json.dumps(summary) if given.json else table(summary), flush=True)
-    if given.out is not None:
+    summary = {**report.summary(), "seed": arguments.seed, "limits": limits.model_dump(exclude_none=True)}
+    print(json.dumps(summary) if arguments.json else table(summary), flush=True)
+    if arguments.out is not None:
         from dataclasses import asdict
 
         from agentrl.files import write_atomically
 
         with_episodes = {**summary, "outcomes": [asdict(o) for o in report.outcomes]}
-        write_atomically(given.out, json.dumps(with_episodes, indent=1).encode())
+        write_atomically(arguments.out, json.dumps(with_episodes, indent=1).encode())
     return 0
 
 
@@ -92,29 +94,29 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_intermixed_args(words)
 
 
-def budgets(given: argparse.Namespace) -> dict[str, Any]:
+def budgets(arguments: argparse.Namespace) -> dict[str, Any]:
     """The limits on the command line, by name."""
-    tables = override({}, [option for option in given.options if option.startswith(BUDGET)])
+    tables = override({}, [option for option in arguments.options if option.startswith(BUDGET)])
     limits: dict[str, Any] = tables.get("limits", {})
-    return limits if given.turns is None else {**limits, "turns": given.turns}
+    return limits if arguments.turns is None else {**limits, "turns": arguments.turns}
 
 
-def environment(given: argparse.Namespace, base: dict[str, Any]) -> Entry[EnvironmentFile]:
+def environment(arguments: argparse.Namespace, base: dict[str, Any]) -> Entry[EnvironmentFile]:
     """The environment, with the run's options `base` and the command's options, which override them."""
-    words = [option for option in given.options if not option.startswith(BUDGET)]
+    words = [option for option in arguments.options if not option.startswith(BUDGET)]
     options = override({}, [option.removeprefix("env.") for option in words])
     for key in ("split", "games"):
-        if getattr(given, key) is not None:
-            options[key] = getattr(given, key)
-    return resolve(EnvironmentFile, merge({"name": given.env, **base}, options), "env")
+        if getattr(arguments, key) is not None:
+            options[key] = getattr(arguments, key)
+    return resolve(EnvironmentFile, merge({"name": arguments.env, **base}, options), "env")
 
 
-def panel(given: argparse.Namespace, entry: Entry[EnvironmentFile]) -> list[Task]:
+def panel(arguments: argparse.Namespace, entry: Entry[EnvironmentFile]) -> list[Task]:
     """The tasks to play."""
-    if given.panel is not None:
-        return panel_tasks(entry, read_panel(given.panel))
+    if arguments.panel is not None:
+        return panel_tasks(entry, read_panel(arguments.panel))
     tasks = tasks_of(entry)
-    count = given.tasks or (len(tasks) if len(tasks) <= ENDLESS else 200)
+    count = arguments.tasks or (len(tasks) if len(tasks) <= ENDLESS else 200)
     return [tasks[i] for i in range(min(len(tasks), count))]
 
 

@@ -23,14 +23,14 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("kind", choices=("env", "tool"))
     parser.add_argument("name", help="a word of small letters, digits and _")
     parser.add_argument("--into", type=Path, default=Path(), help="where the folder goes; default: here")
-    given = parser.parse_args(words)
-    check(given.kind, given.name)
-    folder = given.into / given.name
+    arguments = parser.parse_args(words)
+    check(arguments.kind, arguments.name)
+    folder = arguments.into / arguments.name
     if folder.exists():
         raise ValueError(f"{folder} exists already: choose another name or --into another folder")
-    write(given.kind, given.name, folder)
+    write(arguments.kind, arguments.name, folder)
     print(f"wrote {', '.join(sorted(str(path) for path in folder.iterdir()))}")
-    print("next:", *_scaffold.STEPS[given.kind].format(name=given.name, folder=folder).splitlines(), sep="\n  ")
+    print("next:", *_scaffold.STEPS[arguments.kind].format(name=arguments.name, folder=folder).splitlines(), sep="\n  ")
     return 0
 
 

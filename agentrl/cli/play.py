@@ -33,19 +33,19 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--task", help="a task's key; default: the first task")
     parser.add_argument("--actions", type=Path)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_intermixed_args(words)
-    options = override({"name": given.env}, [option.removeprefix("env.") for option in given.options])
-    if given.game is not None:
-        options["games"] = given.game
-    file = catalogue.load(EnvironmentFile, given.env)
-    if given.actions is not None and "max_steps" in file.config.model_fields:
+    arguments = parser.parse_intermixed_args(words)
+    options = override({"name": arguments.env}, [option.removeprefix("env.") for option in arguments.options])
+    if arguments.game is not None:
+        options["games"] = arguments.game
+    file = catalogue.load(EnvironmentFile, arguments.env)
+    if arguments.actions is not None and "max_steps" in file.config.model_fields:
         options = {"max_steps": None, **options}
-    actions = None if given.actions is None else read_actions(given.actions)
+    actions = None if arguments.actions is None else read_actions(arguments.actions)
     entry = resolve(EnvironmentFile, options, "env")
-    task = panel_tasks(entry, [given.task])[0] if given.task else tasks_of(entry)[0]
+    task = panel_tasks(entry, [arguments.task])[0] if arguments.task else tasks_of(entry)[0]
     with Table(entry) as env:
         if actions is not None:
-            script(env, task, actions, as_json=given.json)
+            script(env, task, actions, as_json=arguments.json)
         else:
             by_hand(env, task)
     return 0

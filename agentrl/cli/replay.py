@@ -36,30 +36,30 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--rescore", action="store_true", help="score the stored signals, without an environment")
     parser.add_argument("--graphs", type=positive, help="the last N stored graphs; default: all")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_intermixed_args(words)
-    settings, files = opened(given)
+    arguments = parser.parse_intermixed_args(words)
+    settings, files = opened(arguments)
     code = 0
     for file in files:
         graph = read_graph(file)
-        if given.rescore:
-            show(file, rescored(graph, settings), given.json)
+        if arguments.rescore:
+            show(file, rescored(graph, settings), arguments.json)
             continue
         result = played_again(graph, settings)
-        show(file, summary(result), given.json)
+        show(file, summary(result), arguments.json)
         code = code or int(bool(result.differences))
     return code
 
 
-def opened(given: argparse.Namespace) -> tuple[Settings, list[Path]]:
+def opened(arguments: argparse.Namespace) -> tuple[Settings, list[Path]]:
     """The run's settings with the command's options, and the run's graph files, oldest first."""
-    recipe = given.run / "config.toml"
+    recipe = arguments.run / "config.toml"
     if not recipe.is_file():
-        raise ValueError(f"{given.run} is no run folder: it has no config.toml")
-    files = sorted((given.run / "graphs").glob("*.safetensors"))
+        raise ValueError(f"{arguments.run} is no run folder: it has no config.toml")
+    files = sorted((arguments.run / "graphs").glob("*.safetensors"))
     if not files:
-        raise ValueError(f"{given.run} has no stored graphs: train with run.graphs_every of 1 or more")
-    settings = Settings(override(read_toml(recipe), given.options))
-    return settings, files[-given.graphs :] if given.graphs else files
+        raise ValueError(f"{arguments.run} has no stored graphs: train with run.graphs_every of 1 or more")
+    settings = Settings(override(read_toml(recipe), arguments.options))
+    return settings, files[-arguments.graphs :] if arguments.graphs else files
 
 
 def played_again(graph: StepGraph, settings: Settings) -> Replayed:

@@ -22,11 +22,11 @@ def main(words: Sequence[str]) -> int:
         "--resume", action="store_true", help="continue the run of this name, or begin it if there is none"
     )
     parser.add_argument("--dry-run", action="store_true")
-    given = parser.parse_intermixed_args(words)
+    arguments = parser.parse_intermixed_args(words)
     from agentrl.settings import Settings
 
-    settings = Settings.load(given.recipe, given.overrides)
-    if given.dry_run:
+    settings = Settings.load(arguments.recipe, arguments.overrides)
+    if arguments.dry_run:
         import tomli_w
 
         print(tomli_w.dumps(settings.dump()))
@@ -38,7 +38,7 @@ def main(words: Sequence[str]) -> int:
     if settings.tables.log.picture:
         check_matplotlib()
     try:
-        run = train(settings, resume=given.resume)
+        run = train(settings, resume=arguments.resume)
     except KeyboardInterrupt as stop:
         print(f"agentrl: stopped; continue with: agentrl train {again(words)}", file=sys.stderr)
         return _stop.exit_code(stop)

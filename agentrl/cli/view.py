@@ -21,10 +21,10 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("graph", type=Path, help="such as runs/NAME/graphs/000000.safetensors")
     parser.add_argument("--group", type=seed, help="copies of one task")
     parser.add_argument("--episode", type=seed)
-    given = parser.parse_args(words)
-    graph = read_graph(given.graph)
-    as_graph = given.group is not None or given.episode is not None
-    print(to_json(graph, group=given.group, episode=given.episode) if as_graph else table(graph))
+    arguments = parser.parse_args(words)
+    graph = read_graph(arguments.graph)
+    as_graph = arguments.group is not None or arguments.episode is not None
+    print(to_json(graph, group=arguments.group, episode=arguments.episode) if as_graph else table(graph))
     return 0
 
 

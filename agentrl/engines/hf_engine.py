@@ -66,8 +66,7 @@ class HfEngine:
         max_context: most tokens per prompt and answer together.
         actions: named in reports; with "admissible" every request must have choices.
         deterministic: run a forward pass only when every open session waits for an answer, so that batches, and with
-            them rounding, do not depend on timing. Sessions must be opened; their environments must not wait for each
-            other.
+            them rounding, do not depend on timing. Sessions must be opened; no environment may wait for another one.
         version: version of the weights.
         max_batch_tokens: most tokens per forward pass (a longer prompt still runs, alone); None is 2048 on the CPU,
             where longer batches do not fit into the processor's caches, and 16384 elsewhere.

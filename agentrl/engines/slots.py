@@ -21,7 +21,7 @@ class Slots:
 
     Args:
         count: number of slots.
-        capacity: most tokens a slot holds.
+        capacity: most tokens per slot.
     """
 
     def __init__(self, count: int, capacity: int) -> None:

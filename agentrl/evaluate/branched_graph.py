@@ -55,8 +55,7 @@ def with_run_rewards(
 ) -> StepGraph:
     """A graph with branches under the run's reward, which its stored rows already have.
 
-    The rewards of the records' steps are set too. The new rows are probes, so the rewards of the stored rows do not
-    change.
+    The rewards of the records' steps are set too. The new rows are probes, so rewards of stored rows do not change.
 
     Args:
         graph: [N + M] rows; the steps that the records played are the last M, in the records' order.
@@ -83,7 +82,7 @@ def _columns(
     group = int(graph.group[at])
     for kind in ("agent", "policy"):
         new[kind] = _words(names, kind, _known(graph, (kind,)), fresh, rows, (kind,))[0]
-    of_group = np.flatnonzero(graph.group == group)  # words of states and actions are told apart by group
+    of_group = np.flatnonzero(graph.group == group)  # equal states of different groups have different ids
     new["action"] = _words(names, "action", _known(graph, ("action",), of_group), fresh, rows, ("action",))[0]
     both = ("state", "next_state")
     new["state"], new["next_state"] = _words(names, "state", _known(graph, both, of_group), fresh, rows, both)

@@ -41,8 +41,7 @@ class Scripted(Wordless):
 
 
 class Random(Wordless):
-    """A random policy: one of the admissible actions, uniformly; if the observation offers tools, a random tool call or
-    answer."""
+    """A random policy: one of the admissible actions, uniformly; without them, a random tool call or answer."""
 
     name = "random"
 

@@ -55,8 +55,7 @@ class Branch(NamedTuple):
 class Expansion:
     """A batch that grows: one group per task, with chains from the task's beginning and branches of chains.
 
-    The noise of a chain depends on the player's seed and stage, the iteration, the chain's group and its number in the
-    group.
+    The noise of a chain depends on the player's seed and stage, the iteration, the chain's group and its number there.
 
     Args:
         player: plays the chains.

@@ -46,8 +46,8 @@ class RunFolder:
 
     Args:
         path: the folder.
-        complete: adds the defaults of newer options to a stored configuration, so that a run of an older version can be
-            resumed.
+        complete: adds the defaults of newer options to a stored configuration, so that --resume accepts a run of an
+            older version.
     """
 
     def __init__(self, path: Path, complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> None:
@@ -83,8 +83,7 @@ class RunFolder:
         """Check whether this run can have the folder; nothing is written.
 
         Raises:
-            ValueError: the folder holds a run and `resume` is false; or a run with another configuration; or other
-                files.
+            ValueError: the folder holds a run and `resume` is false, a run with another configuration, or other files.
         """
         existing = self.path / "config.toml"
         if existing.exists():
@@ -124,8 +123,7 @@ class RunFolder:
     def drop_if_nothing_came_of_it(self) -> None:
         """Remove the folder if this object made it and it holds no result.
 
-        So a mistake that shows only after the start, such as a prompt that does not fit, does not occupy the run's
-        name.
+        So the run's name stays free after a mistake that shows only later, such as a prompt that does not fit.
         """
         measured = self.metrics.exists() and self.metrics.stat().st_size > 0
         if self._made and not measured and not self.checkpoints():

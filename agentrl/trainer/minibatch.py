@@ -32,8 +32,7 @@ def split(
 
 
 def families(graph: StepGraph) -> np.ndarray:
-    """[N] int64, the family of each row. Rollouts are one family if one continues or calls the other, or they share a
-    tree."""
+    """[N] int64, the family of each row: a rollout, with those that it continues, calls or shares a tree with."""
     label = np.unique(graph.rollout, return_inverse=True)[1].astype(np.int64)  # [N]
     links = [(np.flatnonzero(above >= 0), above[above >= 0]) for above in (graph.parent, graph.caller)]
     if graph.tokens is not None:
