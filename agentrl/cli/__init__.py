@@ -1,4 +1,4 @@
-"""The command line: one module a verb, each with `main(words) -> exit code`; the module's first line is its help."""
+"""The command line: one module per verb, with `main(words) -> exit code`; the module's first line is its help."""
 
 import importlib
 import importlib.util
@@ -12,9 +12,10 @@ from agentrl import __version__, catalogue
 from agentrl.cli import _stop
 from agentrl.cli._parser import Parser, positive, seed
 
-__all__ = ["Parser", "main", "overview", "positive", "seed", "verbs"]  # the first and the numbers for verbs of others
+# `Parser`, `positive` and `seed` are exported for verbs that environments define.
+__all__ = ["Parser", "main", "overview", "positive", "seed", "verbs"]
 
-ALIAS = {"eval": "evaluate"}  # verbs that are Python builtins
+ALIAS = {"eval": "evaluate"}  # verb -> module, for verbs whose name is a Python builtin
 
 
 def verbs() -> dict[str, str]:
@@ -24,12 +25,12 @@ def verbs() -> dict[str, str]:
 
 
 def overview() -> str:
-    """What `agentrl` alone prints."""
+    """The text that `agentrl` prints without a verb."""
     lines = [f"agentrl {__version__}: multi-turn agentic RL on step graphs", "", "usage: agentrl VERB ...", ""]
     for verb, module in sorted(verbs().items()):
-        text = importlib.util.find_spec(f"{__name__}.{module}")
-        lines.append(f"  {verb:9} {_first_line(text.origin if text else None)}")
-    return "\n".join([*lines, "", "agentrl VERB --help tells more; the README has the two commands to start with."])
+        spec = importlib.util.find_spec(f"{__name__}.{module}")
+        lines.append(f"  {verb:9} {_first_line(spec.origin if spec else None)}")
+    return "\n".join([*lines, "", "See agentrl VERB --help; the README has the two commands to start with."])
 
 
 def _first_line(path: str | None) -> str:
@@ -40,24 +41,24 @@ def _first_line(path: str | None) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a verb. A mistake of the user's ends with one sentence on standard error and exit code 2."""
-    if words is None:  # the program itself, not a test or a notebook
+    """Run a verb. A mistake of the user ends with one sentence on standard error and exit code 2."""
+    if words is None:  # the program runs, not a test or a notebook
         warnings.formatwarning = _one_line
         _stop.listen()
         if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # files of the user's own are named as modules, as with `python -m agentrl`
-    given = list(sys.argv[1:] if words is None else words)
-    if not given or given[0] in ("-h", "--help", "help"):
+            sys.path.append(os.getcwd())  # recipes name the user's files as modules, as with `python -m agentrl`
+    words = list(sys.argv[1:] if words is None else words)
+    if not words or words[0] in ("-h", "--help", "help"):
         print(overview())
-        return 0 if given else 2
-    if given[0] == "--version":
+        return 0 if words else 2
+    if words[0] == "--version":
         print(__version__)
         return 0
     known = verbs()
     try:
-        if given[0] not in known:
-            raise ValueError(f"unknown verb {given[0]!r}{catalogue.nearest(given[0], known)}")
-        code: int = importlib.import_module(f"{__name__}.{known[given[0]]}").main(given[1:])
+        if words[0] not in known:
+            raise ValueError(f"unknown verb {words[0]!r}{catalogue.nearest(words[0], known)}")
+        code: int = importlib.import_module(f"{__name__}.{known[words[0]]}").main(words[1:])
         sys.stdout.flush()
     except KeyboardInterrupt as stop:
         print("agentrl: stopped", file=sys.stderr)
@@ -73,12 +74,12 @@ def main(words: Sequence[str] | None = None) -> int:
 def _one_line(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning without the line of our source that gave it."""
+    """A warning as one line, without the source line that issued it."""
     return f"agentrl: {message}\n"
 
 
 def complain(error: Exception) -> int:
-    """One sentence on standard error; exit code 2. AGENTRL_TRACEBACK=1 shows where it came from."""
+    """Print an error as one sentence on standard error; exit code 2. AGENTRL_TRACEBACK=1 shows the traceback."""
     if os.environ.get("AGENTRL_TRACEBACK"):
         raise error
     print(f"agentrl: {error}", file=sys.stderr)

@@ -1,5 +1,4 @@
-"""What `agentrl credit --compare a,b,c` shows: how far methods agree on the same steps, and where they do
-not."""
+"""The output of `agentrl credit --compare a,b,c`: how far methods agree on the same steps, and where they differ."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +7,7 @@ from agentrl.chat import shorten
 
 
 def table(pairs: Sequence[Mapping[str, Any]]) -> str:
-    """The comparison for the eye."""
+    """The comparison as text."""
     lines = [f"{'methods':32} {'steps':>7} {'correlation':>12} {'sign differs':>13}"]
     for pair in pairs:
         r = "-" if pair["correlation"] is None else f"{pair['correlation']:.4f}"

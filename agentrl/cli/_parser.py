@@ -1,6 +1,6 @@
-"""Words of the command line: a mistake in them is one sentence, as every other mistake is.
+"""Parsing of the command line: a mistake in it becomes one sentence, like every other mistake.
 
-Environments' own verbs use it too (`from agentrl.cli import Parser`).
+The verbs of environments use it too (`from agentrl.cli import Parser`).
 """
 
 import argparse
@@ -9,14 +9,14 @@ from typing import NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose descriptions keep their lines."""
+    """An ArgumentParser that prints descriptions with their line breaks."""
 
     def __init__(self, prog: str, description: str | None) -> None:
         super().__init__(prog, description=description, formatter_class=argparse.RawTextHelpFormatter)
 
     def error(self, message: str) -> NoReturn:
-        """Raises ValueError instead of printing the usage and leaving."""
-        raise ValueError(f"{message}; {self.prog} --help tells more")
+        """Raises ValueError instead of printing the usage and ending the program."""
+        raise ValueError(f"{message}; see {self.prog} --help")
 
 
 def positive(text: str) -> int:
@@ -25,7 +25,7 @@ def positive(text: str) -> int:
 
 
 def seed(text: str) -> int:
-    """A whole number that every generator takes."""
+    """A whole number from 0 to 2^62, which every random generator accepts as a seed."""
     return _within(text, 0, 2**62)
 
 

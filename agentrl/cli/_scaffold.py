@@ -1,4 +1,4 @@
-"""What `agentrl new` writes: NAME, TITLE and VERSION are filled in."""
+"""Templates of the files that `agentrl new` writes; it replaces NAME, TITLE and VERSION."""
 
 PYPROJECT = """\
 [build-system]
@@ -26,7 +26,7 @@ from agentrl.tool_env import environment
 
 
 class TITLE:
-    """One object an episode: what methods store in self is the episode's state. Typed public methods are the tools."""
+    """One object per episode: its attributes are the episode's state, its typed public methods are the tools."""
 
     def reset(self, low: int, high: int, seed: int) -> str:
         self.number = low + seed % (high - low + 1)
@@ -65,8 +65,8 @@ def test_an_episode():
     task = env.tasks(config)[3]
     one = env.make(config)
     assert "from 1 to 8" in one.reset(task).text
-    said = {guess: one.step(f"compare({guess})").observation.text for guess in range(1, 9)}
-    (number,) = [guess for guess, text in said.items() if text == "right"]
+    answers = {guess: one.step(f"compare({guess})").observation.text for guess in range(1, 9)}
+    (number,) = [guess for guess, text in answers.items() if text == "right"]
     last = one.step(str(number))
     assert last.reward == 1.0 and last.terminated
 '''
@@ -78,7 +78,7 @@ from pydantic import BaseModel, Field
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """most: characters it takes."""
+    """most: longest text in characters."""
 
     most: int = Field(1000, ge=1)
 
@@ -95,10 +95,10 @@ class TITLE:
         """Count the words of a text.
 
         Args:
-            text: what to count in
+            text: the text to count words in
         """
         if len(text) > self.config.most:
-            raise ValueError(f"the text has {len(text)} characters, at most {self.config.most} are taken")
+            raise ValueError(f"the text has {len(text)} characters, at most {self.config.most} are allowed")
         return str(len(text.split()))
 
 
@@ -126,7 +126,7 @@ def test_its_schema_is_complete_and_strict():
         spec.check({"text": 3})
 
 
-def test_too_long_a_text_is_refused_in_words():
+def test_a_text_that_is_too_long_is_refused():
     with pytest.raises(ValueError, match="at most 5"):
         tool.make(tool.Config(most=5))("too long")
 '''
@@ -152,5 +152,5 @@ agentrl play {name}                # then: agentrl check {name}, agentrl eval {n
     "tool": """\
 cd {folder} && python -m pytest    # its tests
 pip install --no-build-isolation -e {folder}
-environment(..., tools=["{name}"])   # in any tool environment, see docs/tools.md""",
+environment(..., tools=["{name}"])   # in the file of a tool environment, see docs/tools.md""",
 }

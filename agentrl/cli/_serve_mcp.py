@@ -1,8 +1,9 @@
 """`agentrl serve mcp ENV [key=value ...] [--task KEY] [--http HOST:PORT]`: an environment's tools for any MCP client.
 
-The client sees the environment's tools, or `act` for an environment of plain actions, besides `new_task`, which begins
-an episode and returns its first message, and `final_answer`, which ends it and returns the reward. Without --http it
-speaks on stdin and stdout, as clients start servers themselves. One episode is played at a time.
+The client sees the environment's tools and two more: `new_task` begins an episode and returns its first message,
+`final_answer` ends the episode and returns its reward. For an environment without tools it sees `act` and `new_task`.
+Without --http the server uses stdin and stdout, for clients that start servers themselves. It plays one episode at a
+time.
 """
 
 from collections.abc import Sequence
@@ -20,10 +21,10 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of the environment")
     parser.add_argument("--task", help="the first task's key; default: the first task")
     parser.add_argument("--http", metavar="HOST:PORT", help="serve http://HOST:PORT/mcp instead of stdin and stdout")
-    given = parser.parse_intermixed_args(words)
-    entry = resolve(EnvironmentFile, override({"name": given.env}, given.options), "env")
-    task = panel_tasks(entry, [given.task])[0] if given.task else tasks_of(entry)[0]
-    host, port = address(given.http) if given.http else ("", 0)
+    arguments = parser.parse_intermixed_args(words)
+    entry = resolve(EnvironmentFile, override({"name": arguments.env}, arguments.options), "env")
+    task = panel_tasks(entry, [arguments.task])[0] if arguments.task else tasks_of(entry)[0]
+    host, port = address(arguments.http) if arguments.http else ("", 0)
     table = McpTable(entry, task)
     try:
         serve_mcp(table, host, port)
@@ -33,7 +34,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def address(word: str) -> tuple[str, int]:
-    """HOST:PORT; ValueError if it is none."""
+    """Host and port of HOST:PORT; ValueError if the word is not of that form."""
     host, colon, port = word.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{word!r} is no address: write HOST:PORT, such as 127.0.0.1:8765")

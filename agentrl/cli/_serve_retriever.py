@@ -1,8 +1,8 @@
 """`agentrl serve retriever --corpus FILE [options] [key=value ...]`: a search server of the Search-R1 protocol.
 
 POST /retrieve takes JSON with `queries` (a list) or `query` (a text), `topk` (0 or null: --topk) and `return_scores`,
-and answers {"result": [[...], ...]}, one list a query; GET /health tells that it is up. key=value are options of the
-search tool, such as backend=faiss faiss.encoder=intfloat/e5-base-v2 or bm25.k1=1.2.
+and answers {"result": [[...], ...]}, one list per query; GET /health answers when the server is ready. key=value are
+options of the search tool, such as backend=faiss faiss.encoder=intfloat/e5-base-v2 or bm25.k1=1.2.
 """
 
 import signal
@@ -21,21 +21,21 @@ def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl serve retriever", __doc__)
     parser.add_argument("options", nargs="*", metavar="key=value")
-    parser.add_argument("--corpus", help="a JSONL file, one passage a line: id and contents, or title and text")
+    parser.add_argument("--corpus", help="a JSONL file, one passage per line: id and contents, or title and text")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8000, help="0 takes any that is free")
-    parser.add_argument("--topk", type=positive, default=3, help="passages of a query that does not say")
-    parser.add_argument("--max-batch", type=positive, default=512, help="most queries of one request")
-    given = parser.parse_intermixed_args(list(words))
-    if not 0 <= given.port < 1 << 16:
-        raise ValueError(f"--port {given.port} is no port: give a number from 0 to 65535")
-    retriever = _retriever(given.corpus, given.options)
+    parser.add_argument("--port", type=int, default=8000, help="0 takes any free port")
+    parser.add_argument("--topk", type=positive, default=3, help="passages per query, if the request has no topk")
+    parser.add_argument("--max-batch", type=positive, default=512, help="most queries per request")
+    arguments = parser.parse_intermixed_args(list(words))
+    if not 0 <= arguments.port < 1 << 16:
+        raise ValueError(f"--port {arguments.port} is no port: give a number from 0 to 65535")
+    retriever = _retriever(arguments.corpus, arguments.options)
     try:
-        server = serve_retriever(retriever, given.host, given.port, given.topk, given.max_batch)
+        server = serve_retriever(retriever, arguments.host, arguments.port, arguments.topk, arguments.max_batch)
     except OSError as error:
-        why = f"{error.strerror or error}: choose another --port, or 0 for any that is free"
-        raise ValueError(f"cannot listen at {given.host}:{given.port}: {why}") from None
-    print(f"retriever at http://{given.host}:{server.server_address[1]}/retrieve", flush=True)
+        why = f"{error.strerror or error}: choose another --port, or 0 for any free port"
+        raise ValueError(f"cannot listen at {arguments.host}:{arguments.port}: {why}") from None
+    print(f"retriever at http://{arguments.host}:{server.server_address[1]}/retrieve", flush=True)
     signal.signal(signal.SIGTERM, lambda signum, frame: threading.Thread(target=server.shutdown).start())
     try:
         server.serve_forever()
@@ -47,7 +47,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _retriever(corpus: str | None, options: Sequence[str]) -> Retriever:
-    """The search tool under some options; the corpus belongs to whichever backend they choose."""
+    """The search tool with these options; `corpus` becomes the option of the backend that they choose."""
     search = catalogue.load(ToolFile, "search")
     tables = override({}, options)
     if corpus is not None:

@@ -1,6 +1,6 @@
-"""How a verb is stopped: Ctrl-C and SIGTERM (`kill`, a scheduler) alike close what it holds, and one sentence says so.
+"""How a verb is stopped: on Ctrl-C or SIGTERM (`kill`, a scheduler) it closes its resources and prints one sentence.
 
-A shell has its background jobs ignore Ctrl-C, and so do we there; SIGTERM always works.
+A background job of a shell ignores Ctrl-C; SIGTERM always works.
 """
 
 import signal
@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def listen() -> None:
-    """From now on SIGTERM raises KeyboardInterrupt, as Ctrl-C does; unless whoever started us has it ignored."""
+    """Make SIGTERM raise KeyboardInterrupt, as Ctrl-C does, unless the parent process has set it to be ignored."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _stop)
 
@@ -18,5 +18,5 @@ def _stop(signum: int, frame: object) -> NoReturn:
 
 
 def exit_code(stop: KeyboardInterrupt) -> int:
-    """128 and the signal's number: 130 for Ctrl-C, 143 for SIGTERM."""
+    """128 plus the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
     return 128 + int(stop.args[0] if stop.args else signal.SIGINT)

@@ -1,10 +1,10 @@
 """`agentrl branch RUN --episode E --turn T [-n 8] [--policy P]`: play a stored step again n times and see its value.
 
-The episode is played again up to turn T from its task's seed, compared with what is stored, and goes on from there n
-times, each time with another answer at turn T. The continuations are added to the stored graph (kind probe: no credit
-method and no training sees them), their mean return, under the run's own [reward], as column mc_value of the step. P is
-the run itself, as it was checkpointed last, or what `agentrl eval` takes. Branch turn T + 1 too, and the step's Monte
-Carlo advantage is shown beside the one its credit method gave.
+The recorded actions up to turn T are carried out again and compared with the stored episode. From there it is continued
+n times, each time with a new answer at turn T. The continuations are added to the stored graph (kind probe: no credit
+method and no training sees them); their mean return, under the run's [reward], becomes column mc_value of the step. P
+is a policy as for `agentrl eval`; without it the run's latest checkpoint plays. If turn T + 1 is branched too, the
+command also prints the step's Monte Carlo advantage, next to the advantage that the credit method gave.
 """
 
 import json
@@ -28,89 +28,93 @@ def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl branch", __doc__)
     parser.add_argument("run", type=Path, help="a run folder with stored graphs")
-    parser.add_argument("--episode", type=seed, required=True, help="its number (`agentrl view` lists them)")
+    parser.add_argument("--episode", type=seed, required=True, help="number of the episode (`agentrl view` lists them)")
     parser.add_argument("--turn", type=seed, required=True, help="the turn to play anew; 0 is the first")
     parser.add_argument("-n", type=positive, default=8, help="continuations (default 8)")
-    parser.add_argument("--policy", help="who plays on (default: the run)")
-    parser.add_argument("--iteration", type=seed, help="whose graph (default: the newest)")
+    parser.add_argument("--policy", help="plays the continuations (default: the run)")
+    parser.add_argument("--iteration", type=seed, help="iteration of the graph (default: the newest)")
     parser.add_argument("--temperature", type=temperature, help="default: the run's own")
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(words)
-    path = stored(given.run, given.iteration)
+    arguments = parser.parse_args(words)
+    path = stored(arguments.run, arguments.iteration)
     from agentrl.evaluate import attach_branches, continuation_returns, find_place, mark_row, with_run_rewards
     from agentrl.files import read_toml
     from agentrl.graph import read_graph, write_graph
     from agentrl.settings import Settings
 
-    place = find_place(read_graph(path), given.episode, given.turn)
-    exact = given.policy is None or Path(given.policy).resolve() == given.run.resolve()
-    settings = Settings(read_toml(given.run / "config.toml"))
-    records = play(given, settings, place, exact=exact)
+    place = find_place(read_graph(path), arguments.episode, arguments.turn)
+    exact = arguments.policy is None or Path(arguments.policy).resolve() == arguments.run.resolve()
+    settings = Settings(read_toml(arguments.run / "config.toml"))
+    records = play(arguments, settings, place, exact=exact)
     graph = with_run_rewards(attach_branches(place, records, exact=exact), records, settings.reward)
-    told = continuation_returns(records)
-    if len(told):
-        graph = mark_row(graph, place.row, mc_value=float(told.mean()), mc_count=float(len(told)))
+    returns = continuation_returns(records)
+    if len(returns):
+        graph = mark_row(graph, place.row, mc_value=float(returns.mean()), mc_count=float(len(returns)))
     write_graph(graph, path)
-    report = branch_summary(replace(place, graph=graph), records, told, path)
-    print(json.dumps(report) if given.json else table(report))
+    report = branch_summary(replace(place, graph=graph), records, returns, path)
+    print(json.dumps(report) if arguments.json else table(report))
     return 0
 
 
 def stored(run: Path, iteration: int | None) -> Path:
-    """The graph file of a run's iteration, or its newest."""
+    """The graph file of a run's iteration; None takes the newest."""
     from agentrl.run import RunFolder
 
     if not (run / "config.toml").is_file():
         raise ValueError(f"{run} is no run folder: it has no config.toml")
-    found = sorted((run / "graphs").glob("*.safetensors"))
-    if not found:
+    files = sorted((run / "graphs").glob("*.safetensors"))
+    if not files:
         raise ValueError(f"{run} has no stored graphs: train with run.graphs_every of 1 or more")
     if iteration is None:
-        return found[-1]
+        return files[-1]
     path = RunFolder(run).graph_path(iteration)
-    if path not in found:
-        raise ValueError(f"{run} stored no graph of iteration {iteration}: it has {found[0].stem} to {found[-1].stem}")
+    if path not in files:
+        raise ValueError(f"{run} stored no graph of iteration {iteration}: it has {files[0].stem} to {files[-1].stem}")
     return path
 
 
-def play(given: Any, settings: "Settings", place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
-    """The continuations, under the run's environment, limits and context, by whoever is to play them."""
+def play(arguments: Any, settings: "Settings", place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
+    """Play the continuations with the run's environment, limits and context policy."""
     from agentrl.evaluate import play_on
     from agentrl.run import Contestant, Loop
 
     tables, entry = settings.tables, settings.env
     limits = tables.limits
     (task,) = panel_tasks(entry, [place.task_key])
-    contestant = Contestant.of(str(given.run) if exact else given.policy, entry.name)
+    contestant = Contestant.of(str(arguments.run) if exact else arguments.policy, entry.name)
     pool = pool_within(entry, limits, tables.pool.kind, tables.pool.workers)
     try:
-        player = contestant.player(entry, pool, seed=given.seed, temperature=given.temperature, limits=limits)
+        player = contestant.player(entry, pool, seed=arguments.seed, temperature=arguments.temperature, limits=limits)
         player = replace(player, context=settings.context, stage=BRANCH)
         with Loop() as loop:
-            return loop.run(play_on(place, task, player, given.n, exact=exact))
+            return loop.run(play_on(place, task, player, arguments.n, exact=exact))
     finally:
         pool.close()
         contestant.close()
 
 
 def table(report: dict[str, Any]) -> str:
-    """The report for the eye."""
+    """The report as text."""
     lines = [f"{report['task']}, episode {report['episode']}, turn {report['turn']}", report["observation"], ""]
     lines.append(f"{'':10} {'return':>8} {'steps':>5} {'ending':16} action")
     for number, branch in enumerate(report["branches"]):
-        said = branch["action"] or branch.get("fault", "")
-        lines.append(f"{number:10} {branch['return']:8.3f} {branch['steps']:5} {branch['ending']:16} {said}")
+        text = branch["action"] or branch.get("fault", "")
+        lines.append(f"{number:10} {branch['return']:8.3f} {branch['steps']:5} {branch['ending']:16} {text}")
     lines.append(f"{'stored':10} {report['return']:8.3f} {'':5} {'':16} {report['action']}")
     error = "" if report["mc_error"] is None else f" +- {report['mc_error']:.3f}"
-    value = "none: every continuation was lost" if report["mc_value"] is None else f"{report['mc_value']:.3f}{error}"
+    value = (
+        "none: the environment failed in every continuation"
+        if report["mc_value"] is None
+        else f"{report['mc_value']:.3f}{error}"
+    )
     lines += ["", f"Monte Carlo value of the state: {value}"]
     if report.get("value") is not None:
-        lines.append(f"value the run had for it:       {report['value']:.3f}")
+        lines.append(f"value in the stored graph:      {report['value']:.3f}")
     if report.get("advantage") is not None:
         lines.append(f"credit of the stored step:      {report['advantage']:.3f}")
     if report["mc_advantage"] is not None:
         lines.append(f"Monte Carlo advantage of it:    {report['mc_advantage']:.3f}")
     else:
-        lines.append(f"(branch turn {report['turn'] + 1} too for the stored step's Monte Carlo advantage)")
+        lines.append(f"(to get the stored step's Monte Carlo advantage, branch turn {report['turn'] + 1} too)")
     return "\n".join(lines)

@@ -1,8 +1,8 @@
 """`agentrl check ENV [key=value ...] [--tasks N] [--games DIR --walks N]`: does an environment keep its promises?
 `agentrl check --hooks [KIND] [--json]`: what may the files of a catalogue, or of all of them, offer?
 
-Seeds, determinism, snapshots, pickling, parsing, Gymnasium's own checker. An environment with a reference engine
-(ALFWorld) compares itself with it over N walks of every game under DIR.
+It checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. An environment with a
+reference engine (ALFWorld) is compared with that engine on N walks per game under DIR.
 """
 
 import sys
@@ -17,7 +17,7 @@ from agentrl.env import EnvironmentFile
 
 
 def main(words: Sequence[str]) -> int:
-    """See the module; exit code 1 if something does not hold."""
+    """See the module; exit code 1 if a check fails."""
     parser = Parser("agentrl check", __doc__)
     parser.add_argument("env", nargs="?")
     parser.add_argument("options", nargs="*", metavar="key=value")
@@ -27,27 +27,29 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--hooks", nargs="?", const="", metavar="KIND", help="list the hooks of a catalogue's files")
     parser.add_argument("--json", action="store_true", help="write the list of hooks as JSON")
-    given = parser.parse_intermixed_args(words)
-    if given.hooks is not None:
-        if given.env is not None:
-            raise ValueError(f"--hooks lists the hooks of a catalogue and checks no {given.env}: leave one of them out")
-        print(_hooks.listing(given.hooks, json=given.json))
+    arguments = parser.parse_intermixed_args(words)
+    if arguments.hooks is not None:
+        if arguments.env is not None:
+            raise ValueError(
+                f"--hooks lists the hooks of a catalogue and checks no {arguments.env}: leave one of them out"
+            )
+        print(_hooks.listing(arguments.hooks, json=arguments.json))
         return 0
-    if given.json:
+    if arguments.json:
         raise ValueError("--json is the form of the list of hooks: add --hooks, or leave --json out")
-    if given.env is None:
+    if arguments.env is None:
         parser.error("the following arguments are required: env")
-    if given.games is not None:
-        check = catalogue.load(EnvironmentFile, given.env).check
+    if arguments.games is not None:
+        check = catalogue.load(EnvironmentFile, arguments.env).check
         if check is None:
-            raise ValueError(f"{given.env} has no reference engine to compare with: leave --games out")
-        return check(given.games, given.walks, given.seed)
+            raise ValueError(f"{arguments.env} has no reference engine to compare with: leave --games out")
+        return check(arguments.games, arguments.walks, arguments.seed)
     from agentrl.gym import check_env
 
-    options = [option.removeprefix("env.") for option in given.options]
-    entry = resolve(EnvironmentFile, override({"name": given.env}, options), "env")
-    findings = check_env(entry, tasks=given.tasks)
+    options = [option.removeprefix("env.") for option in arguments.options]
+    entry = resolve(EnvironmentFile, override({"name": arguments.env}, options), "env")
+    findings = check_env(entry, tasks=arguments.tasks)
     for finding in findings:
         print(finding, file=sys.stderr)
-    print(f"{given.env}: {'all holds' if not findings else f'{len(findings)} findings'}")
+    print(f"{arguments.env}: {'all holds' if not findings else f'{len(findings)} findings'}")
     return 1 if findings else 0

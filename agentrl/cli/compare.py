@@ -1,6 +1,6 @@
-"""`agentrl compare A.json B.json [--json]`: two evaluations of the same panel, paired task by task.
+"""`agentrl compare A.json B.json [--json]`: compare two evaluations of the same panel, paired by task.
 
-A and B are reports written by `agentrl eval --out` or found in a run's evaluations folder.
+A and B are reports that `agentrl eval --out` wrote, or files in the folder evaluations of a run.
 """
 
 import json
@@ -18,14 +18,14 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("a", type=Path)
     parser.add_argument("b", type=Path)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(words)
-    result = compare(read_report(given.a), read_report(given.b))
-    print(json.dumps(result) if given.json else sentence(result))
+    arguments = parser.parse_args(words)
+    result = compare(read_report(arguments.a), read_report(arguments.b))
+    print(json.dumps(result) if arguments.json else sentence(result))
     return 0
 
 
 def sentence(r: dict[str, Any]) -> str:
-    """For the eye."""
+    """The comparison as one sentence."""
     low, high = r["interval"]
     return (
         f"{r['benchmark']}, panel {r['panel']}, {r['episodes']} tasks: {r['success_a']:.1%} against "

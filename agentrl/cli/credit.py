@@ -19,8 +19,11 @@ from agentrl.graph import PROBE, StepGraph, read_any
 
 
 def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
-    """Print the credit of each line of `steps`, in its order. Exit code: 0, or 2 with one sentence on
-    stderr."""
+    """Print the credit of each step in the file `steps`, in the file's order.
+
+    Returns:
+        Exit code: 0, or 2 with one sentence on standard error.
+    """
     try:
         hooks = catalogue.load(CreditMethod, method)
         entry = Entry(method, hooks, parse_options(method, hooks.config, options))
@@ -38,13 +41,13 @@ def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_
         loaded = {name: catalogue.load(CreditMethod, name) for name in methods}
         if len(loaded) < 2:
             raise ValueError("--compare needs at least two methods, as --compare grpo,gigpo")
-        given: dict[str, list[str]] = {name: [] for name in loaded}
+        by_method: dict[str, list[str]] = {name: [] for name in loaded}
         for option in options:
             name, dot, rest = option.partition(".")
-            if not dot or name not in given:
+            if not dot or name not in by_method:
                 raise ValueError(f"{option!r} is not an option of a compared method: write method.key=value")
-            given[name].append(rest)
-        entries = {name: Entry(name, m, parse_options(name, m.config, given[name])) for name, m in loaded.items()}
+            by_method[name].append(rest)
+        entries = {name: Entry(name, m, parse_options(name, m.config, by_method[name])) for name, m in loaded.items()}
         graph = read_any(steps)
         pairs = agreement(graph, {name: assign(entry, graph) for name, entry in entries.items()}, top)
     except (ValueError, OSError) as error:
@@ -54,19 +57,19 @@ def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_
 
 
 def run_list(as_json: bool) -> int:
-    """Print each method with its paper and the columns it needs."""
-    found = methods()
+    """Print each method with its paper and the columns that it needs."""
+    entries = methods()
     if as_json:
-        print("\n".join(map(json.dumps, found)))
+        print("\n".join(map(json.dumps, entries)))
         return 0
-    for entry in found:
+    for entry in entries:
         needs = ", ".join([*entry["needs"], *(f"{name} (on some steps)" for name in entry["may_be_absent_on_steps"])])
         print(f"{entry['name']:20} {entry['paper']}" + (f"; needs {needs}" if needs else ""))
     return 0
 
 
 def complain(error: Exception) -> int:
-    """One sentence on standard error, exit code 2."""
+    """Print an error as one sentence on standard error; exit code 2."""
     print(f"agentrl credit: {error}", file=sys.stderr)
     return 2
 
@@ -75,29 +78,29 @@ def parse_options(method: str, config: type[BaseModel], options: Sequence[str]) 
     """The method's Config from `key=value` words.
 
     Raises:
-        ValueError: not key=value, an unknown or repeated key, a value the option does not take.
+        ValueError: a word is not key=value, a key is unknown or repeated, or a value does not fit its option.
     """
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for option in options:
         key, equals, value = option.partition("=")
         if not equals or not key:
             raise ValueError(f"{option!r} is not an option: write key=value")
         if key not in config.model_fields:
             raise ValueError(f"{method} has no option {key!r}{catalogue.nearest(key, config.model_fields)}")
-        if key in given:
+        if key in values:
             raise ValueError(f"option {key} is given twice")
-        given[key] = value
+        values[key] = value
     try:
-        return config.model_validate(given)
+        return config.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         name = first["loc"][0] if first["loc"] else "its options"
-        value = f"={given[name]}" if name in given else ""
+        value = f"={values[name]}" if name in values else ""
         raise ValueError(f"{method}: {name}{value}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
 def json_lines(graph: StepGraph, credit: Credit) -> list[str]:
-    """One JSON object a step, in the order of the input's lines; null where no credit was given."""
+    """One JSON object per step, in the order of the input's lines; null for steps without credit."""
     advantage: list[Any] = np.where(credit.assigned, credit.advantage, np.nan).tolist()
     parts: dict[str, list[Any]] = {"advantage": advantage}
     parts |= {name: values.tolist() for name, values in credit.parts.items()}
@@ -107,27 +110,28 @@ def json_lines(graph: StepGraph, credit: Credit) -> list[str]:
 
 
 def per_row(graph: StepGraph, values: np.ndarray) -> list[list[Any]]:
-    """The numbers of each row's sampled tokens, from one number per token [S]."""
+    """Per row, the values of its sampled tokens, from one value per token [S]."""
     assert graph.tokens is not None, "credit per token without tokens"
     bounds, sampled = graph.tokens.offsets.tolist(), graph.tokens.sampled
     return [values[start:end][sampled[start:end]].tolist() for start, end in pairwise(bounds)]
 
 
 def null(x: Any) -> Any:
-    """NaN, which JSON does not have, as null."""
+    """`x`, or None (null in JSON) for NaN, which JSON does not have."""
     return None if isinstance(x, float) and x != x else x
 
 
 def table(graph: StepGraph, credit: Credit, method: str) -> str:
-    """A summary of each group and the metrics, for the eye; probes, which nobody gives credit, are left out."""
-    seen = graph.kind != PROBE  # [N]
+    """A summary of each group, and the metrics, as text; probes are left out, because they never get credit."""
+    counted = graph.kind != PROBE  # [N]
     words = graph.names.get("group", ())
     names = [words[i] if i < len(words) else str(i) for i in np.unique(graph.group).tolist()]
-    lines = [f"{method}: {int(seen.sum())} steps, {int((graph.first & seen).sum())} episodes, {len(names)} groups"]
+    episodes = int((graph.first & counted).sum())
+    lines = [f"{method}: {int(counted.sum())} steps, {episodes} episodes, {len(names)} groups"]
     width = max(5, *(len(name) for name in names))
     lines.append(f"{'group':{width}}  episodes  steps  score mean  advantage min      mean       max")
     for number, name in zip(np.unique(graph.group), names, strict=True):
-        rows = np.flatnonzero((graph.group == number) & seen)
+        rows = np.flatnonzero((graph.group == number) & counted)
         a = credit.advantage[rows][credit.assigned[rows]]
         spread = f"{a.min():13.4f} {a.mean():9.4f} {a.max():9.4f}" if len(a) else "not assigned".rjust(33)
         first = rows[graph.first[rows]]
@@ -137,35 +141,35 @@ def table(graph: StepGraph, credit: Credit, method: str) -> str:
 
 
 def methods() -> list[Mapping[str, Any]]:
-    """Each method with its paper and the columns it needs."""
-    found: list[Mapping[str, Any]] = []
+    """Each method with its paper and the columns that it needs."""
+    entries: list[Mapping[str, Any]] = []
     for name in catalogue.names("credit"):
         method = catalogue.load(CreditMethod, name)
-        found.append(
+        entries.append(
             {"name": name, "paper": method.paper, "needs": method.needs, "may_be_absent_on_steps": method.reads}
         )
-    return found
+    return entries
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The verb by itself: `python -m agentrl.cli.credit METHOD --steps FILE key=value --json`."""
+    """Run the verb, also as `python -m agentrl.cli.credit METHOD --steps FILE key=value --json`."""
     parser = Parser("agentrl credit", "Credit methods on stored steps.")
     parser.add_argument("method", nargs="?")
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument("--steps", type=Path, help="steps.jsonl, a stored graph, or a run folder")
-    parser.add_argument("--json", action="store_true", help="one JSON object a step (a pair, a method)")
-    parser.add_argument("--list", action="store_true", help="every method, its paper and the columns it needs")
+    parser.add_argument("--json", action="store_true", help="one JSON object per step (per pair, per method)")
+    parser.add_argument("--list", action="store_true", help="every method, its paper and the columns that it needs")
     parser.add_argument("--compare", metavar="a,b", help="methods to compare; options are method.key=value")
-    parser.add_argument("--top", type=positive, default=5, help="steps to show for each pair compared")
-    given = parser.parse_intermixed_args(words)
-    if given.list:
-        return run_list(given.json)
-    if given.steps is None or (given.method is None and given.compare is None):
+    parser.add_argument("--top", type=positive, default=5, help="steps to show per compared pair")
+    arguments = parser.parse_intermixed_args(words)
+    if arguments.list:
+        return run_list(arguments.json)
+    if arguments.steps is None or (arguments.method is None and arguments.compare is None):
         return complain(ValueError("give a method and --steps FILE, or --compare a,b --steps FILE, or --list"))
-    if given.compare is not None:
-        options = [] if given.method is None else [given.method, *given.options]
-        return run_compare(given.compare.split(","), given.steps, options, given.json, given.top)
-    return run(given.method, given.steps, given.options, given.json)
+    if arguments.compare is not None:
+        options = [] if arguments.method is None else [arguments.method, *arguments.options]
+        return run_compare(arguments.compare.split(","), arguments.steps, options, arguments.json, arguments.top)
+    return run(arguments.method, arguments.steps, arguments.options, arguments.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`agentrl doctor [--json]`: what is installed here, what each extra would add, and what this machine can run."""
+"""`agentrl doctor [--json]`: list installed versions, installed and missing extras, and what this machine can run."""
 
 import json
 import os
@@ -11,30 +11,30 @@ from agentrl.cli._parser import Parser
 from agentrl.run import versions
 
 DISTRIBUTION = "agentrl-stepgraph"
-NEEDED = re.compile(r"(?P<package>[\w.-]+).*; extra == ['\"](?P<extra>[\w-]+)['\"]")  # a line of our own metadata
+NEEDED = re.compile(r"(?P<package>[\w.-]+).*; extra == ['\"](?P<extra>[\w-]+)['\"]")  # a requirement in our metadata
 
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl doctor", __doc__)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(words)
-    found = examine()
-    if given.json:
-        print(json.dumps(found))
+    arguments = parser.parse_args(words)
+    machine = examine()
+    if arguments.json:
+        print(json.dumps(machine))
         return 0
-    for name, value in found["versions"].items():
+    for name, value in machine["versions"].items():
         print(f"{name:20} {value}")
-    print(f"{'cores':20} {found['cores']}")
-    print(f"{'accelerator':20} {found['accelerator']}")
-    for extra, there in found["extras"].items():
-        said = "there" if there else f"missing: pip install '{DISTRIBUTION}[{extra}]'"
-        print(f"extra {extra:14} {said}")
+    print(f"{'cores':20} {machine['cores']}")
+    print(f"{'accelerator':20} {machine['accelerator']}")
+    for extra, there in machine["extras"].items():
+        state = "there" if there else f"missing: pip install '{DISTRIBUTION}[{extra}]'"
+        print(f"extra {extra:14} {state}")
     return 0
 
 
 def examine() -> dict[str, Any]:
-    """Versions, cores, accelerator, extras."""
+    """Versions of packages, number of cores, accelerator, and whether each extra is installed."""
     import torch
 
     cuda = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none: models run on the CPU"
@@ -47,17 +47,17 @@ def examine() -> dict[str, Any]:
 
 
 def extras() -> dict[str, list[str]]:
-    """Each extra for users, and the packages it installs."""
-    found: dict[str, list[str]] = {}
+    """Each extra for users, and the packages that it installs."""
+    packages: dict[str, list[str]] = {}
     for line in metadata.requires(DISTRIBUTION) or ():
-        needed = NEEDED.fullmatch(line)
-        if needed and needed["extra"] != "dev":
-            found.setdefault(needed["extra"], []).append(needed["package"])
-    return found
+        requirement = NEEDED.fullmatch(line)
+        if requirement and requirement["extra"] != "dev":
+            packages.setdefault(requirement["extra"], []).append(requirement["package"])
+    return packages
 
 
 def installed(package: str) -> bool:
-    """Is a distribution of this name there?"""
+    """Is a distribution of this name installed?"""
     try:
         metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""`agentrl envs [NAME [verb ...]] [--json]`: the environments, or one environment's own commands."""
+"""`agentrl envs [NAME [verb ...]] [--json]`: list the environments, or run a command of one environment."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,10 @@ from agentrl.env import EnvironmentFile
 
 
 def main(words: Sequence[str]) -> int:
-    """Without a name the list; with one its commands, the first of which needs no word."""
+    """Without a name, list the environments; with a name, run the command that the second word names.
+
+    Without a second word the environment's command "" runs; if it has none, its options and commands are printed.
+    """
     if words and words[0] in ("-h", "--help"):
         print(__doc__)
         return 0
@@ -30,12 +33,12 @@ def main(words: Sequence[str]) -> int:
 
 
 def listing(*, as_json: bool) -> int:
-    """Every environment with its first line; one that cannot be imported says why."""
+    """Print every environment with the first line of its description, or the error if it cannot be imported."""
     rows = []
     for name in catalogue.names("envs"):
         try:
             about = catalogue.load(EnvironmentFile, name).about.splitlines()[0]
-        except Exception as error:  # noqa: BLE001  one broken file of somebody's must not hide the others
+        except Exception as error:  # noqa: BLE001  one broken file must not hide the other environments
             about = f"cannot be used here: {error!r}"
         rows.append({"name": name, "about": about})
     print(json.dumps(rows) if as_json else "\n".join(f"{row['name']:12} {row['about']}" for row in rows))

@@ -1,7 +1,7 @@
-"""`agentrl new env|tool NAME [--into FOLDER]`: a package of your own, with entry point, test and pyproject.
+"""`agentrl new env|tool NAME [--into FOLDER]`: make a package of your own, with entry point, test and pyproject.
 
-It writes NAME/ with one module, its test and a pyproject.toml. `pip install -e NAME` makes it known to every command by
-its name; its tests run without that.
+It writes NAME/ with one module, its test and a pyproject.toml. After `pip install -e NAME` every command knows it by
+its name; its tests run without the installation.
 """
 
 import re
@@ -13,7 +13,7 @@ from agentrl import __version__, catalogue
 from agentrl.cli import _scaffold
 from agentrl.cli._parser import Parser
 
-TAKEN = ("None", "True", "False", "Config", "BaseModel", "Field")  # names that the written files need otherwise
+TAKEN = ("None", "True", "False", "Config", "BaseModel", "Field")  # names that the written files use for something else
 NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 
 
@@ -23,19 +23,19 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("kind", choices=("env", "tool"))
     parser.add_argument("name", help="a word of small letters, digits and _")
     parser.add_argument("--into", type=Path, default=Path(), help="where the folder goes; default: here")
-    given = parser.parse_args(words)
-    check(given.kind, given.name)
-    folder = given.into / given.name
+    arguments = parser.parse_args(words)
+    check(arguments.kind, arguments.name)
+    folder = arguments.into / arguments.name
     if folder.exists():
         raise ValueError(f"{folder} exists already: choose another name or --into another folder")
-    write(given.kind, given.name, folder)
+    write(arguments.kind, arguments.name, folder)
     print(f"wrote {', '.join(sorted(str(path) for path in folder.iterdir()))}")
-    print("next:", *_scaffold.STEPS[given.kind].format(name=given.name, folder=folder).splitlines(), sep="\n  ")
+    print("next:", *_scaffold.STEPS[arguments.kind].format(name=arguments.name, folder=folder).splitlines(), sep="\n  ")
     return 0
 
 
 def check(kind: str, name: str) -> None:
-    """Raises ValueError for a name that is none, or taken."""
+    """Raises ValueError if the name is not valid, or exists already."""
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name: use small letters, digits and _, a letter first, at most 41")
     if name in catalogue.names(f"{kind}s"):
@@ -43,7 +43,7 @@ def check(kind: str, name: str) -> None:
 
 
 def write(kind: str, name: str, folder: Path) -> None:
-    """All files or none."""
+    """Write all files of the package; if one cannot be written, none is left."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:

@@ -1,8 +1,8 @@
 """`agentrl play ENV [key=value ...] [--task KEY] [--actions FILE --json]`: play a task by hand, or from a file.
 
-In the terminal: type an action, or its number. With --actions, every line of FILE is sent exactly as written (FILE
-ending in .json: a list of strings), past the end of an episode too and without a step limit; --json prints one object
-a line, the reset first. Agents that the environment calls are played by their experts.
+In the terminal: type an action, or its number. With --actions, every line of FILE is sent exactly as written (if FILE
+ends in .json, it is a list of strings), even after the end of the episode, and there is no step limit. --json prints
+one object per line, the reset first. Experts play the agents that the environment calls.
 """
 
 import json
@@ -21,7 +21,7 @@ from agentrl.types import Errand, Observation, Reply, StepResult, Task
 
 
 def main(words: Sequence[str]) -> int:
-    """See the module. An environment whose file has `play(words)` plays its own way."""
+    """See the module. If the environment's file has `play(words)`, that function runs instead."""
     if words and not words[0].startswith("-"):
         play = catalogue.load(EnvironmentFile, words[0]).play
         if play is not None:
@@ -33,26 +33,26 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--task", help="a task's key; default: the first task")
     parser.add_argument("--actions", type=Path)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_intermixed_args(words)
-    options = override({"name": given.env}, [option.removeprefix("env.") for option in given.options])
-    if given.game is not None:
-        options["games"] = given.game
-    file = catalogue.load(EnvironmentFile, given.env)
-    if given.actions is not None and "max_steps" in file.config.model_fields:
+    arguments = parser.parse_intermixed_args(words)
+    options = override({"name": arguments.env}, [option.removeprefix("env.") for option in arguments.options])
+    if arguments.game is not None:
+        options["games"] = arguments.game
+    file = catalogue.load(EnvironmentFile, arguments.env)
+    if arguments.actions is not None and "max_steps" in file.config.model_fields:
         options = {"max_steps": None, **options}
-    actions = None if given.actions is None else read_actions(given.actions)
+    actions = None if arguments.actions is None else read_actions(arguments.actions)
     entry = resolve(EnvironmentFile, options, "env")
-    task = panel_tasks(entry, [given.task])[0] if given.task else tasks_of(entry)[0]
+    task = panel_tasks(entry, [arguments.task])[0] if arguments.task else tasks_of(entry)[0]
     with Table(entry) as env:
         if actions is not None:
-            script(env, task, actions, as_json=given.json)
+            script(env, task, actions, as_json=arguments.json)
         else:
             by_hand(env, task)
     return 0
 
 
 class Table:
-    """An environment to play, whose called agents are played by their experts."""
+    """An environment to play; experts play the agents that it calls."""
 
     def __init__(self, entry: Entry[EnvironmentFile]) -> None:
         self.entry = entry
@@ -69,11 +69,11 @@ class Table:
         return self.env.reset(task)
 
     def info(self) -> Any:
-        """What the environment tells of its first state."""
+        """The environment's info on its first state."""
         return self.env.info() if hasattr(self.env, "info") else {}
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action, errands included; `info["errands"]` then tells who said what."""
+        """Carry out one action and its errands; `info["errands"]` then lists the replies as texts `AGENT: reply`."""
         result = self.env.step(action)
         errands: Sequence[Errand] = result.info.get("errands", ())
         if not errands:
@@ -81,20 +81,23 @@ class Table:
         replies = tuple(self._reply(errand) for errand in errands)
         result = self.env.returned(replies)  # type: ignore[attr-defined]
         assert isinstance(result, StepResult)
-        said = [f"{errand.agent}: {reply.text}" for errand, reply in zip(errands, replies, strict=True)]
-        return result._replace(info={**result.info, "errands": said})
+        lines = [f"{errand.agent}: {reply.text}" for errand, reply in zip(errands, replies, strict=True)]
+        return result._replace(info={**result.info, "errands": lines})
 
     def _reply(self, errand: Errand) -> Reply:
-        """Play an errand to its end."""
+        """Let the experts play an errand to its end; the reply of the called agent."""
         from agentrl.env import Limits
         from agentrl.rollout import Crew, play, reply_of
         from agentrl.run import Loop
         from agentrl.settings import agent_sections, resolve_agents
 
-        chosen = agent_sections(self.entry, {})
-        team = resolve_agents(self.entry, resolve(ContextPolicy, {"name": "full"}), Limits(), "expert", chosen)
+        sections = agent_sections(self.entry, {})
+        team = resolve_agents(self.entry, resolve(ContextPolicy, {"name": "full"}), Limits(), "expert", sections)
         if errand.agent not in team:
-            raise ValueError(f"the environment calls agent {errand.agent!r} and says nothing of it: it has no `agents`")
+            raise ValueError(
+                f"the environment calls agent {errand.agent!r} and does not describe it: add the agent to `agents` in "
+                "the environment's file"
+            )
         pools = {name: make_pool(agent.env, "inline") for name, agent in team.items()}
         crew = Crew(team, pools, admissible=False, seed=0)
         actors = {name: ExpertActor(agent.expert, agent.prompt) for name, agent in team.items()}
@@ -108,7 +111,7 @@ class Table:
 
 
 def script(env: Table, task: Task, actions: Sequence[str], *, as_json: bool) -> None:
-    """Send the actions one by one and print what comes back."""
+    """Send the actions one by one and print the results."""
     observation = env.reset(task)
     info = env.info()
     show(row(None, observation, 0.0, False, info), as_json)
@@ -118,29 +121,29 @@ def script(env: Table, task: Task, actions: Sequence[str], *, as_json: bool) -> 
 
 
 def row(action: str | None, observation: Observation, reward: float, terminated: bool, info: Any) -> dict[str, Any]:
-    """One line of scripted play: the step's numbers stand beside the observation, the rest in `info`."""
-    shown = {"action": action, "observation": observation.text, "actions": list(observation.actions)}
-    own = {key: info[key] for key in ("score", "won") if key in info}
-    rest = {key: value for key, value in info.items() if key not in own}
-    return {**shown, **own, "reward": reward, "terminated": terminated, "info": rest}
+    """One line of scripted play: `score` and `won` of the info stand next to the observation, the rest in `info`."""
+    visible = {"action": action, "observation": observation.text, "actions": list(observation.actions)}
+    results = {key: info[key] for key in ("score", "won") if key in info}
+    rest = {key: value for key, value in info.items() if key not in results}
+    return {**visible, **results, "reward": reward, "terminated": terminated, "info": rest}
 
 
 def show(line: dict[str, Any], as_json: bool) -> None:
-    """JSON, or words."""
+    """Print a line of scripted play as JSON or as text."""
     if as_json:
         print(json.dumps(line, ensure_ascii=False, default=str))
         return
     if line["action"] is not None:
         print(f"> {line['action']}")
-    for said in line["info"].get("errands", ()):
-        print(f"[{said}]")
+    for reply in line["info"].get("errands", ()):
+        print(f"[{reply}]")
     print(line["observation"])
     if line["reward"]:
         print(f"[reward {line['reward']:g}]")
 
 
 def by_hand(env: Table, task: Task) -> None:
-    """Play in the terminal until the episode ends or input does."""
+    """Play in the terminal until the episode or the input ends."""
     observation = env.reset(task)
     print(f"task {task.key}; type an action or its number, empty line to leave\n")
     while True:
@@ -154,11 +157,11 @@ def by_hand(env: Table, task: Task) -> None:
             return
         if not typed:
             return
-        chosen = int(typed) - 1 if typed.isdigit() else -1
-        result = env.step(observation.actions[chosen] if 0 <= chosen < len(observation.actions) else typed)
+        index = int(typed) - 1 if typed.isdigit() else -1
+        result = env.step(observation.actions[index] if 0 <= index < len(observation.actions) else typed)
         observation = result.observation
-        for said in result.info.get("errands", ()):
-            print(f"[{said}]")
+        for reply in result.info.get("errands", ()):
+            print(f"[{reply}]")
         if result.reward:
             print(f"[reward {result.reward:g}]")
         if result.terminated or result.truncated:

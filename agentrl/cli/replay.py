@@ -1,9 +1,9 @@
 """`agentrl replay RUN [--rescore [reward.key=value ...]]`: play a run's stored rollouts again, or score them anew.
 
-Every stored action goes through the environment again; observations, rewards and named signals are compared, and exit
-code 1 says that something differs (an environment that changed, or one that is not deterministic). With --rescore no
-environment is needed: rewards are computed from the stored signals, by the run's [reward] section and what is given,
-such as reward.name=weighted_sum reward.weights.format=0.5. Nothing stored is changed.
+Every stored action is carried out in the environment again, and observations, rewards and named signals are compared;
+exit code 1 means that something differs (the environment has changed, or is not deterministic). With --rescore no
+environment is needed: rewards are computed from the stored signals, by the run's [reward] section and the options of
+this command, such as reward.name=weighted_sum reward.weights.format=0.5. The stored graphs do not change.
 """
 
 import argparse
@@ -32,42 +32,42 @@ def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl replay", __doc__)
     parser.add_argument("run", type=Path, help="a run's folder, such as runs/NAME")
-    parser.add_argument("options", nargs="*", metavar="key=value", help="options that differ, such as env.NAME=value")
-    parser.add_argument("--rescore", action="store_true", help="score the stored signals; no environment")
+    parser.add_argument("options", nargs="*", metavar="key=value", help="options to change, such as env.NAME=value")
+    parser.add_argument("--rescore", action="store_true", help="score the stored signals, without an environment")
     parser.add_argument("--graphs", type=positive, help="the last N stored graphs; default: all")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_intermixed_args(words)
-    settings, files = opened(given)
+    arguments = parser.parse_intermixed_args(words)
+    settings, files = opened(arguments)
     code = 0
     for file in files:
         graph = read_graph(file)
-        if given.rescore:
-            show(file, rescored(graph, settings), given.json)
+        if arguments.rescore:
+            show(file, rescored(graph, settings), arguments.json)
             continue
         result = played_again(graph, settings)
-        show(file, summary(result), given.json)
+        show(file, summary(result), arguments.json)
         code = code or int(bool(result.differences))
     return code
 
 
-def opened(given: argparse.Namespace) -> tuple[Settings, list[Path]]:
-    """The run's settings with the command's options, and its graph files, oldest first."""
-    recipe = given.run / "config.toml"
+def opened(arguments: argparse.Namespace) -> tuple[Settings, list[Path]]:
+    """The run's settings with the command's options, and the run's graph files, oldest first."""
+    recipe = arguments.run / "config.toml"
     if not recipe.is_file():
-        raise ValueError(f"{given.run} is no run: it has no config.toml")
-    files = sorted((given.run / "graphs").glob("*.safetensors"))
+        raise ValueError(f"{arguments.run} is no run folder: it has no config.toml")
+    files = sorted((arguments.run / "graphs").glob("*.safetensors"))
     if not files:
-        raise ValueError(f"{given.run} has no stored graphs: set run.graphs_every to 1 or more")
-    settings = Settings(override(read_toml(recipe), given.options))
-    return settings, files[-given.graphs :] if given.graphs else files
+        raise ValueError(f"{arguments.run} has no stored graphs: train with run.graphs_every of 1 or more")
+    settings = Settings(override(read_toml(recipe), arguments.options))
+    return settings, files[-arguments.graphs :] if arguments.graphs else files
 
 
 def played_again(graph: StepGraph, settings: Settings) -> Replayed:
-    """The graph's episodes through the run's environment."""
+    """Replay the graph's episodes in the run's environment."""
     if "observation" not in graph.texts:
-        raise ValueError("the stored graph has no words of observations, so there is nothing to compare")
-    wanted = sorted(set(task_keys(graph).values()))
-    tasks = dict(zip(wanted, panel_tasks(settings.env, wanted), strict=True))
+        raise ValueError("the stored graph has no texts of observations, so there is nothing to compare")
+    keys = sorted(set(task_keys(graph).values()))
+    tasks = dict(zip(keys, panel_tasks(settings.env, keys), strict=True))
     first, *called = settings.agents.values()
     stages = {agent.name: stage(agent, settings) for agent in (first, *called)}
     pool, limits = stages.pop(first.name)
@@ -75,18 +75,18 @@ def played_again(graph: StepGraph, settings: Settings) -> Replayed:
         try:
             return loop.run(replay(graph, pool, tasks, limits, stages))
         finally:
-            for one in (pool, *(other.pool for other in stages.values())):
-                one.close()
+            for opened_pool in (pool, *(other.pool for other in stages.values())):
+                opened_pool.close()
 
 
 def stage(agent: Agent, settings: Settings) -> Stage:
-    """Where an agent's chains are played again."""
-    where = settings.tables.pool
-    return Stage(pool_within(agent.env, agent.limits, where.kind, where.workers), agent.limits)
+    """A pool for an agent's chains, and the agent's limits."""
+    options = settings.tables.pool
+    return Stage(pool_within(agent.env, agent.limits, options.kind, options.workers), agent.limits)
 
 
 def summary(result: Replayed) -> dict[str, Any]:
-    """A replay for the eye and for programs."""
+    """The object that is printed for a replay."""
     return {
         "episodes": result.paths,
         "steps": result.steps,
@@ -97,11 +97,11 @@ def summary(result: Replayed) -> dict[str, Any]:
 
 
 def rescored(graph: StepGraph, settings: Settings) -> dict[str, Any]:
-    """The rewards of the stored signals, beside those stored."""
-    anew = rescore(graph, settings.reward)
+    """The rewards computed from the stored signals, compared with the stored rewards."""
+    scored_again = rescore(graph, settings.reward)
     every = ends(graph)
-    at = Ends(*(x[every.weight > 0] for x in every))  # neither probes nor what an environment error ended
-    before, now = totals(graph, graph.reward, at), totals(graph, anew.reward, at)  # [L]
+    at = Ends(*(x[every.weight > 0] for x in every))  # without probes and episodes that an environment error ended
+    before, now = totals(graph, graph.reward, at), totals(graph, scored_again.reward, at)  # [L]
     return {
         "episodes": len(at.row),
         "signals": {name: _mean(totals(graph, signal(graph, name), at)) for name in signal_names(graph)},
@@ -111,12 +111,12 @@ def rescored(graph: StepGraph, settings: Settings) -> dict[str, Any]:
 
 
 def _mean(x: np.ndarray) -> float | None:
-    told = x[~np.isnan(x)]
-    return float(told.mean()) if len(told) else None
+    numbers = x[~np.isnan(x)]
+    return float(numbers.mean()) if len(numbers) else None
 
 
 def show(file: Path, values: dict[str, Any], as_json: bool) -> None:
-    """One graph's result."""
+    """Print the result of one graph."""
     if as_json:
         print(json.dumps({"graph": file.name, **values}, ensure_ascii=False))
         return
@@ -125,12 +125,12 @@ def show(file: Path, values: dict[str, Any], as_json: bool) -> None:
         line = f"{values['episodes']} episodes, mean reward {reward['stored']} stored, {reward['now']} now, "
         print(f"{file.name}: {line}{values['changed']} changed")
     else:
-        different = values["differences"]
+        differences = values["differences"]
         line = f"{values['episodes']} episodes, {values['steps']} steps played again, {values['skipped']} skipped, "
-        print(f"{file.name}: {line}{len(different) or 'no'} differences")
-        print("".join(f"  {one}\n" for one in different[:SHOWN]), end="")
-        if len(different) > SHOWN:
-            print(f"  and {len(different) - SHOWN} more; --json lists all")
+        print(f"{file.name}: {line}{len(differences) or 'no'} differences")
+        print("".join(f"  {difference}\n" for difference in differences[:SHOWN]), end="")
+        if len(differences) > SHOWN:
+            print(f"  and {len(differences) - SHOWN} more; --json lists all")
     for name, value in values["signals"].items():
-        shown = value if not isinstance(value, dict) else f"{value['stored']} stored, {value['now']} now"
-        print(f"  signal {name}: mean {shown}")
+        mean = value if not isinstance(value, dict) else f"{value['stored']} stored, {value['now']} now"
+        print(f"  signal {name}: mean {mean}")

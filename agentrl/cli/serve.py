@@ -1,4 +1,4 @@
-"""`agentrl serve SERVICE ...`: a search server (retriever), or an environment's tools for MCP clients (mcp)."""
+"""`agentrl serve SERVICE ...`: run a search server (retriever), or an environment's tools to MCP clients (mcp)."""
 
 import importlib
 import pkgutil
@@ -13,10 +13,10 @@ def main(words: Sequence[str]) -> int:
     """Run the service that the first word names."""
     known = [name.removeprefix(PREFIX) for _, name, _ in pkgutil.iter_modules(cli.__path__) if name.startswith(PREFIX)]
     if words and words[0] in ("-h", "--help"):
-        print(f"{__doc__}\nservices: {', '.join(known)}; agentrl serve SERVICE --help tells more")
+        print(f"{__doc__}\nservices: {', '.join(known)}; see agentrl serve SERVICE --help")
         return 0
     if not words or words[0] not in known:
         word = words[0] if words else ""
-        raise ValueError(f"unknown service {word!r}{catalogue.nearest(word, known)}; agentrl serve --help tells more")
+        raise ValueError(f"unknown service {word!r}{catalogue.nearest(word, known)}; see agentrl serve --help")
     code: int = importlib.import_module(f"{cli.__name__}.{PREFIX}{words[0]}").main(words[1:])
     return code

@@ -1,7 +1,7 @@
 """`agentrl train RECIPE.toml [section.key=value ...] [--resume] [--dry-run]`: run a recipe.
 
---dry-run resolves everything and prints the configuration with every default, and trains nothing. Ctrl-C or SIGTERM
-stops a run, which --resume then takes up at its last checkpoint.
+--dry-run only checks the recipe and prints the configuration with all defaults. Ctrl-C or SIGTERM stops a run; with
+--resume it continues from its last checkpoint.
 """
 
 import shlex
@@ -19,14 +19,14 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("recipe", type=Path)
     parser.add_argument("overrides", nargs="*", metavar="section.key=value")
     parser.add_argument(
-        "--resume", action="store_true", help="go on with the run of this name; a new one if there is none"
+        "--resume", action="store_true", help="continue the run of this name, or begin it if there is none"
     )
     parser.add_argument("--dry-run", action="store_true")
-    given = parser.parse_intermixed_args(words)
+    arguments = parser.parse_intermixed_args(words)
     from agentrl.settings import Settings
 
-    settings = Settings.load(given.recipe, given.overrides)
-    if given.dry_run:
+    settings = Settings.load(arguments.recipe, arguments.overrides)
+    if arguments.dry_run:
         import tomli_w
 
         print(tomli_w.dumps(settings.dump()))
@@ -38,9 +38,9 @@ def main(words: Sequence[str]) -> int:
     if settings.tables.log.picture:
         check_matplotlib()
     try:
-        run = train(settings, resume=given.resume)
+        run = train(settings, resume=arguments.resume)
     except KeyboardInterrupt as stop:
-        print(f"agentrl: stopped; go on with: agentrl train {again(words)}", file=sys.stderr)
+        print(f"agentrl: stopped; continue with: agentrl train {again(words)}", file=sys.stderr)
         return _stop.exit_code(stop)
     except TooManyFaults as error:
         raise ValueError(str(error)) from error
@@ -51,5 +51,5 @@ def main(words: Sequence[str]) -> int:
 
 
 def again(words: Sequence[str]) -> str:
-    """The words that resume the run, as a shell takes them."""
+    """The words of the command line that resumes the run, quoted for a shell."""
     return shlex.join([*words, *([] if "--resume" in words else ["--resume"])])

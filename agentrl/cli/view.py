@@ -1,7 +1,8 @@
 """`agentrl view GRAPH.safetensors [--group N | --episode N]`: stored rollouts as a table, or one merged graph as JSON.
 
-Without a choice, a line an episode. With one, the states and steps of a group (or of an episode) in node-link form,
-`nodes` and `edges`, which D3 and networkx.node_link_graph read; states that episodes share are one node.
+Without an option it prints one line per episode. With --group or --episode it prints the states and steps of a group or
+an episode in node-link form, `nodes` and `edges`, which D3 and networkx.node_link_graph read; states that episodes
+share are one node.
 """
 
 from collections.abc import Sequence
@@ -20,15 +21,15 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("graph", type=Path, help="such as runs/NAME/graphs/000000.safetensors")
     parser.add_argument("--group", type=seed, help="copies of one task")
     parser.add_argument("--episode", type=seed)
-    given = parser.parse_args(words)
-    graph = read_graph(given.graph)
-    chosen = given.group is not None or given.episode is not None
-    print(to_json(graph, group=given.group, episode=given.episode) if chosen else table(graph))
+    arguments = parser.parse_args(words)
+    graph = read_graph(arguments.graph)
+    as_graph = arguments.group is not None or arguments.episode is not None
+    print(to_json(graph, group=arguments.group, episode=arguments.episode) if as_graph else table(graph))
     return 0
 
 
 def table(graph: StepGraph) -> str:
-    """A line an episode."""
+    """One line per episode."""
     credited = graph.has("advantage")
     head = f"{'group':>5} {'episode':>7} {'kind':9} {'steps':>5} {'score':>7} {'ending':16} "
     lines = [head + ("advantage task" if credited else "task")]
@@ -47,6 +48,6 @@ def table(graph: StepGraph) -> str:
 
 
 def average(advantage: np.ndarray) -> str:
-    """Mean of the steps that were given credit; a dash where none was."""
-    given = advantage[~np.isnan(advantage)]
-    return f"{given.mean():9.3f}" if len(given) else f"{'-':>9}"
+    """Mean advantage of the steps with credit; a dash if there are none."""
+    credited = advantage[~np.isnan(advantage)]
+    return f"{credited.mean():9.3f}" if len(credited) else f"{'-':>9}"

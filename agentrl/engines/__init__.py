@@ -1,4 +1,4 @@
-"""What generates: the embedded engine, OpenAI-compatible endpoints, and what every policy offers."""
+"""Engines, which generate text: the embedded engine, OpenAI-compatible endpoints, and the protocol of a policy."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

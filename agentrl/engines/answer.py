@@ -1,4 +1,4 @@
-"""One answer while it is being generated: its tokens, what may follow, and when it is over."""
+"""One answer while it is being generated: its tokens, the ids that may follow, and when it is finished."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from agentrl.types import Finish, Generation, Request
 
 _FREE = np.zeros(0, np.int64)
 _FREE.flags.writeable = False
-_TAIL = 8  # tokens decoded beyond those a stop string can span, for characters made of several tokens
+_TAIL = 8  # extra tokens decoded before those that a stop string can span, because a character may take several tokens
 
 
 class Words:
-    """What an engine needs of a tokenizer: text of ids, and which ids end an answer.
+    """Text of token ids, and which texts and ids end an answer.
 
     Args:
         tokenizer: a transformers tokenizer.
@@ -35,8 +35,9 @@ class Words:
     def stopped(self, ids: list[int]) -> bool:
         """Did the last token complete a stop string?
 
-        A stop string is at most `reach` characters long and every token but a part of a character gives at least
-        one, so a tail of tokens is enough, and the cost of an answer stays linear in its length.
+        A stop string has at most `reach` characters, and every token gives at least one character, except tokens that
+        are a part of a character. So it is enough to decode the last tokens, and the cost of an answer stays linear in
+        its length.
         """
         tail = self.text(ids[-(self.reach + _TAIL) :])
         return any(s in tail for s in self.stop)
@@ -46,11 +47,11 @@ class Answer:
     """The state of one request.
 
     Attributes:
-        request: what was asked.
+        request: the request that it answers.
         slot: its slot in the cache, -1 before it has one.
         computed: how many of `tokens` are in the cache.
-        finish: why it is over; None while it is not.
-        oldest: oldest weights that took part.
+        finish: why it is finished; None while it is not.
+        oldest: version of the oldest weights that computed one of its tokens or of the prompt's cached tokens.
     """
 
     __slots__ = (
@@ -59,7 +60,7 @@ class Answer:
     )  # fmt: skip
 
     def __init__(self, request: Request, words: Words, sampling: Sampling, trie: Trie | None, room: int) -> None:
-        """`room`: most tokens of prompt and answer together."""
+        """`room` is the most tokens of prompt and answer together."""
         self.request, self.words, self.trie = request, words, trie
         self.start = len(request.token_ids)
         self.limit = min(request.max_tokens, sampling.max_tokens, room - self.start)
@@ -81,15 +82,15 @@ class Answer:
         return self.length - self.start
 
     def pending(self) -> np.ndarray:
-        """[L] int64, the tokens the next forward has to compute."""
+        """[L] int64, the tokens that the next forward pass has to compute."""
         return self.tokens[self.computed : self.length]
 
     def options(self) -> np.ndarray | None:
-        """The ids the next token may be; None for all."""
+        """The ids from which the next token may be sampled; None for all ids."""
         return None if self.trie is None else self.trie.allowed(self.node)
 
     def accept(self, token: int, logprob: float, allowed: np.ndarray, entropy: float = 0.0) -> None:
-        """Take a sampled token, and the forced ones that follow it."""
+        """Append a sampled token, and the forced tokens that follow it."""
         self._append(token, logprob, allowed, entropy)
         self._force()
 
@@ -101,18 +102,18 @@ class Answer:
         self.entropy.append(entropy)
         if self.trie is not None:
             self.node = self.trie.follow(self.node, token)
-            over = self.trie.is_leaf(self.node)
+            complete = self.trie.is_leaf(self.node)
         else:
-            over = token in self.words.end_ids or (
+            complete = token in self.words.end_ids or (
                 bool(self.words.stop) and self.words.stopped(self.tokens[self.start : self.length].tolist())
             )
-        if over:
+        if complete:
             self.finish = "stop"
         elif self.drawn >= self.limit:
             self.finish = "length"
 
     def _force(self) -> None:
-        """Tokens without an alternative: log-probability 0, no sampling, no forward pass of their own."""
+        """Append tokens without an alternative: they have log-probability 0 and need no forward pass of their own."""
         if self.trie is None or self.finish is not None:
             return
         for token in self.trie.forced(self.node).tokens:
@@ -122,7 +123,12 @@ class Answer:
                 return
 
     def generation(self, newest: int, *, entropies: bool = False) -> Generation:
-        """The finished answer; `entropies` were given with its tokens."""
+        """The finished answer.
+
+        Args:
+            newest: version of the current weights.
+            entropies: include the entropies that `accept` got with the tokens.
+        """
         ids = self.tokens[self.start : self.length]  # [T]
         assert self.finish is not None
         return Generation(
@@ -139,5 +145,5 @@ class Answer:
         texts = self.request.choice_texts
         if self.trie is not None and texts and self.finish == "stop":
             return texts[self.trie.choice(self.node)]
-        given = ids.tolist()
-        return self.words.text(given[:-1] if given and given[-1] in self.words.end_ids else given)
+        id_list = ids.tolist()
+        return self.words.text(id_list[:-1] if id_list and id_list[-1] in self.words.end_ids else id_list)

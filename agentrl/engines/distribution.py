@@ -1,8 +1,7 @@
-"""The sampling distribution's arithmetic (see `agentrl.engines.sampling`): softmax(logits / T) restricted to an allowed
-set.
+"""Arithmetic of the sampling distribution (`agentrl.engines.Sampling`): softmax(logits / T) on an allowed set.
 
-Everything is computed in float64 from the model's logits, in row blocks, so that memory stays bounded at large
-vocabularies. Letters: B rows, V vocabulary, A candidates.
+Everything is computed in float64 from the model's logits, a block of batch rows at a time, so that memory stays bounded
+for large vocabularies. Letters: B rows of the batch, R rows of a block, V vocabulary, A candidates.
 """
 
 import math
@@ -15,13 +14,16 @@ from torch import Tensor
 
 from agentrl.engines.sampling import Sampling
 
-_BLOCK = 1 << 22  # elements of a float64 block
+_BLOCK = 1 << 22  # most elements per float64 block
 
 
 class Draw(NamedTuple):
     """Tokens drawn for B rows.
 
-    `allowed[b]` is the set row b was restricted to, ascending; an empty array means unrestricted.
+    Attributes:
+        ids: [B] int64.
+        logprobs: [B] float64, nats.
+        allowed: per row the ids that the row was restricted to, ascending; an empty array means unrestricted.
     """
 
     ids: np.ndarray
@@ -34,13 +36,13 @@ _FREE.flags.writeable = False
 
 
 def draw(logits: Tensor, sampling: Sampling, noise: np.ndarray, allowed: Sequence[np.ndarray | None]) -> Draw:
-    """Draw one token a row by inverse CDF in id order (argmax with the lowest id first when greedy).
+    """Draw one token per row: by inverse CDF in the order of ids; if greedy, the argmax with the lowest id.
 
     Args:
         logits: [B, V] on any device.
         sampling: temperature, top_k and top_p.
         noise: [B] float64 in (0, 1).
-        allowed: per row the ids it is restricted to, ascending and not empty; None for unrestricted.
+        allowed: per row the ids that it is restricted to, ascending and not empty; None for unrestricted.
     """
     ids, logprobs = np.zeros(len(allowed), np.int64), np.zeros(len(allowed))  # [B], [B]
     sets: list[np.ndarray] = [_FREE] * len(allowed)
@@ -49,37 +51,38 @@ def draw(logits: Tensor, sampling: Sampling, noise: np.ndarray, allowed: Sequenc
     if bound:
         rows = np.array([b for b, _ in bound])  # [R]
         table, filled = _pad([ids_b for _, ids_b in bound])  # [R, A], [R, A]
-        picked = torch.from_numpy(rows).to(logits.device)
-        candidate = logits[picked].gather(1, torch.from_numpy(table).to(logits.device))  # [R, A]
-        index, logprob, kept = _choose(candidate, torch.from_numpy(filled), sampling, noise[rows])
+        rows_on_device = torch.from_numpy(rows).to(logits.device)
+        candidate = logits[rows_on_device].gather(1, torch.from_numpy(table).to(logits.device))  # [R, A]
+        index, logprob, support = _choose(candidate, torch.from_numpy(filled), sampling, noise[rows])
         ids[rows], logprobs[rows] = table[np.arange(len(rows)), index], logprob
         for r, (b, ids_b) in enumerate(bound):
-            sets[b] = ids_b if kept is None else table[r][kept[r]]
+            sets[b] = ids_b if support is None else table[r][support[r]]
     step = max(1, _BLOCK // logits.shape[1])
     for start in range(0, len(free), step):
         rows = np.array(free[start : start + step])  # [R]
         block = logits if len(rows) == len(logits) else logits[torch.from_numpy(rows).to(logits.device)]  # [R, V]
-        index, logprob, kept = _choose(block, None, sampling, noise[rows])
+        index, logprob, support = _choose(block, None, sampling, noise[rows])
         ids[rows], logprobs[rows] = index, logprob
-        if kept is not None:
+        if support is not None:
             for r, b in enumerate(rows):
-                sets[b] = _FREE if kept[r].all() else np.flatnonzero(kept[r])
+                sets[b] = _FREE if support[r].all() else np.flatnonzero(support[r])
     return Draw(ids, logprobs, sets)
 
 
 def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray | None], top: int = 10) -> np.ndarray:
     """[B] float64, -sum p log p / log V over the `top` most probable tokens of each row's sampling distribution.
 
-    Source: ARPO, arXiv:2507.19849, section 3.2, and its code, which sees the ten most probable tokens. top_k and top_p
-    are left out of it; greedy rows are read at temperature 1.
+    Source: ARPO, arXiv:2507.19849, section 3.2, and its code, which uses the ten most probable tokens. top_k and top_p
+    are ignored here; at temperature 0 (greedy) the distribution is that at temperature 1.
 
     Args:
         logits: [B, V] on any device.
-        sampling: its temperature.
-        allowed: per row the ids it is restricted to; None for unrestricted.
+        sampling: only its temperature is used.
+        allowed: per row the ids that it is restricted to; None for unrestricted.
+        top: number of most probable tokens.
     """
     vocabulary = logits.shape[1]
-    found = np.zeros(len(allowed))  # [B]
+    entropy = np.zeros(len(allowed))  # [B]
     step = max(1, _BLOCK // vocabulary)
     for start in range(0, len(allowed), step):
         x = logits[start : start + step].double() / (sampling.temperature or 1.0)  # [R, V]
@@ -90,12 +93,12 @@ def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray
                 x[row].masked_fill_(out, -torch.inf)
         logprob = x.log_softmax(-1).topk(min(top, vocabulary), -1).values  # [R, top]
         terms = torch.where(logprob > -torch.inf, logprob.exp() * logprob, 0.0)  # [R, top]
-        found[start : start + step] = (-terms.sum(-1) / math.log(vocabulary)).cpu().numpy()
-    return found
+        entropy[start : start + step] = (-terms.sum(-1) / math.log(vocabulary)).cpu().numpy()
+    return entropy
 
 
 def _pad(sets: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Sets as one [R, A] int64 table and its [R, A] bool mask of real entries."""
+    """Sets of ids as one [R, A] int64 table, and the [R, A] bool mask of its real entries."""
     sizes = np.array([len(ids) for ids in sets])  # [R]
     filled = np.arange(sizes.max()) < sizes[:, None]  # [R, A]
     table = np.zeros(filled.shape, np.int64)  # [R, A]
@@ -106,7 +109,9 @@ def _pad(sets: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def _choose(
     candidate: Tensor, filled: Tensor | None, sampling: Sampling, noise: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Index [R], log-prob [R] and, under top-k or top-p, the kept candidates [R, A] bool.
+    """Index [R] and log-prob [R] of the drawn candidates and, under top-k or top-p, the support [R, A] bool.
+
+    The support marks the candidates that may be drawn.
 
     Args:
         candidate: [R, A] logits in ascending order of id.
@@ -115,18 +120,18 @@ def _choose(
     x = candidate.double()  # [R, A]
     if filled is not None:
         x = x.masked_fill(~filled.to(x.device), -torch.inf)
-    kept: Tensor | None = None
+    support: Tensor | None = None
     if sampling.temperature > 0:
         x = x / sampling.temperature
         if sampling.truncates:
-            kept = nucleus(x, sampling.top_k, sampling.top_p)
-            x = x.masked_fill(~kept, -torch.inf)
+            support = nucleus(x, sampling.top_k, sampling.top_p)
+            x = x.masked_fill(~support, -torch.inf)
     top = x.amax(-1, keepdim=True)  # [R, 1]
     mass = (x - top).exp_()  # [R, A]
     if sampling.temperature > 0:
         cdf = mass.cumsum(-1)  # [R, A]
         total = cdf[:, -1:]  # [R, 1]
-        # Below the total even when rounding brings u * total up to it, so that a token of mass 0 is never drawn.
+        # Rounding may bring u * total up to the total; keep the target below it, so that no token of mass 0 is drawn.
         target = torch.from_numpy(noise).to(x.device)[:, None] * total  # [R, 1]
         target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
         index = (cdf <= target).sum(-1)  # [R]
@@ -134,14 +139,16 @@ def _choose(
         total = mass.sum(-1, keepdim=True)  # [R, 1]
         index = candidate.argmax(-1) if filled is None else x.argmax(-1)  # [R]
     logprob = (x.gather(1, index[:, None]) - top - total.log())[:, 0]  # [R]
-    return index.cpu().numpy(), logprob.cpu().numpy(), None if kept is None else kept.cpu().numpy()
+    return index.cpu().numpy(), logprob.cpu().numpy(), None if support is None else support.cpu().numpy()
 
 
 def nucleus(x: Tensor, top_k: int, top_p: float) -> Tensor:
-    """[R, A] bool: the candidates that top-k, then top-p within them, leave in.
+    """[R, A] bool, the candidates that may be drawn after top-k, and then top-p within the top k.
 
     Args:
-        x: [R, A] logits already divided by the temperature; -inf marks what is out.
+        x: [R, A] logits already divided by the temperature; -inf marks candidates that are excluded already.
+        top_k: see `Sampling`.
+        top_p: see `Sampling`.
     """
     ordered, order = x.sort(dim=-1, descending=True, stable=True)  # [R, A]; ties keep the lower id first
     stays = ordered > -torch.inf  # [R, A]

@@ -1,7 +1,7 @@
-"""What the file of an engine offers, and what an engine is given to serve.
+"""What the file of an engine offers, and what `make` gets: a model, its tokenizer and how to sample from it.
 
-A file offers a frozen pydantic `Config` (an `EngineOptions`) and `make(config, serving) -> Policy`. It must not import
-torch when it is imported, because recipes are read without torch.
+The file offers a frozen pydantic `Config` (an `EngineOptions`) and `make(config, serving) -> Policy`. It must not
+import torch when it is imported, because recipes are read without torch.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,10 @@ from agentrl.engines.sampling import Sampling
 class EngineOptions(BaseModel, frozen=True, extra="forbid"):
     """Options that every engine has.
 
-    max_context: tokens a sequence may have. actions: free text, or restricted to the admissible actions by a token trie
-    (the masked distribution is the behaviour distribution).
+    Attributes:
+        max_context: most tokens per sequence, prompt and answer together.
+        actions: free text; or admissible, which restricts answers to the admissible actions by a token trie (the
+            masked distribution is the behaviour distribution).
     """
 
     max_context: int = Field(1024, ge=8)
@@ -28,15 +30,15 @@ class EngineOptions(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Serving:
-    """What an engine serves.
+    """What an engine serves: a model, its tokenizer and how to sample from it.
 
     Attributes:
         model: the transformers model (or peft around one), shared with the trainer.
         tokenizer: its tokenizer.
         sampling: the sampling distribution, stop strings included.
         deterministic: batches must not depend on timing.
-        entropies: tell the entropy of each token's distribution (`Generation.entropy`).
-        version: of the weights.
+        entropies: compute the entropy of each token's distribution (`Generation.entropy`).
+        version: version of the weights.
     """
 
     model: Any
@@ -53,8 +55,8 @@ class EngineFile(CatalogueFile):
 
     Attributes:
         make: see the module.
-        weights: it generates with the trainer's weights: its policies have `load(model, version)`, called between two
-            batches of rollouts. A run can only train with such an engine.
+        weights: the engine generates with the trainer's weights: its policies have `load(model, version)`, which a run
+            calls between two batches of rollouts. A run can only train with such an engine.
     """
 
     KIND: ClassVar[str] = "engine"

@@ -1,4 +1,4 @@
-"""Forwards of the embedded engine: new tokens of many sequences in, logits of each sequence's last token out."""
+"""Forward passes of the embedded engine: new tokens of many sequences in, logits of each sequence's last token out."""
 
 import inspect
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from agentrl.engines.support import base_config, disagreement, unsupported
 
 
 class Chunk(NamedTuple):
-    """Tokens `ids` [L] of one sequence, to be computed from position `start` on in `slot`."""
+    """Tokens `ids` [L] of one sequence, to be computed in `slot` at the positions from `start` on."""
 
     slot: int
     start: int
@@ -23,26 +23,31 @@ class Chunk(NamedTuple):
 
 
 class Runner(Protocol):
-    """How the engine computes."""
+    """How the engine runs forward passes."""
 
-    reuses: bool  # does it keep what a slot holds between turns?
+    reuses: bool  # do slots keep keys and values between turns?
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """[R, V] logits of each chunk's last token; chunks in ascending order of slot."""
         ...
 
     def copy(self, source: int, target: int, tokens: int) -> None:
-        """Give one slot the first tokens of another."""
+        """Copy the keys and values of the first `tokens` tokens from slot `source` to slot `target`."""
         ...
 
     def clear(self) -> None:
-        """Drop what is cached."""
+        """Drop all keys and values."""
         ...
 
 
 @contextmanager
 def evaluating(model: Any, guard: Any) -> Iterator[None]:
-    """The model in evaluation mode and without gradients; training mode is given back afterwards."""
+    """Run the model in evaluation mode and without gradients; afterwards it is in its former mode again.
+
+    Args:
+        model: the model.
+        guard: `torch.no_grad` or `torch.inference_mode`.
+    """
     training = model.training
     if training:
         model.eval()
@@ -55,12 +60,12 @@ def evaluating(model: Any, guard: Any) -> Iterator[None]:
 
 
 class PackedRunner:
-    """Packed forwards over the slot store."""
+    """Packed forward passes over the slot store."""
 
     reuses = True
 
     def __init__(self, model: Any, slots: int, capacity: int, *, gather: bool | None = None) -> None:
-        """`gather` chooses how attention makes its blocks; None takes the way that suits the device."""
+        """`gather` chooses how attention forms its blocks (see `Planner`); None takes the faster way on the device."""
         config = base_config(model)
         self.model, self.config, self.device = model, config, model.device
         self.gather = self.device.type != "cpu" if gather is None else gather
@@ -85,7 +90,7 @@ class PackedRunner:
                     use_cache=True,
                     logits_to_keep=plan.last,
                 ).logits
-        # A model that does not know logits_to_keep has answered for every token.
+        # A model without the option logits_to_keep returns logits of every token.
         return logits[0] if logits.shape[1] == len(chunks) else logits[0, plan.last]
 
     def copy(self, source: int, target: int, tokens: int) -> None:
@@ -94,15 +99,15 @@ class PackedRunner:
             self.store.copy(source, target, tokens)
 
     def clear(self) -> None:
-        """Nothing to drop: what slots hold is counted elsewhere and written over."""
+        """Nothing to drop: `Slots` counts the valid tokens, and new tokens overwrite the store."""
 
 
 class PlainRunner:
-    """One sequence after the other with the model's own cache, which lives as long as the turn.
+    """One sequence after the other, with the model's own cache, which lasts for one turn.
 
-    For layers whose cache cannot be cut at any token (sliding window, linear attention, state space). Every turn
-    computes its whole prompt. After it the model is fed one token at a time, because the recurrent layers of some
-    models start from nothing when they get several.
+    It serves models whose cache cannot be cut at any token (sliding window, linear attention, state space). Every turn
+    computes its whole prompt. After the prompt the model gets one token at a time, because the recurrent layers of some
+    models reset their state when they get several.
     """
 
     reuses = False
@@ -114,7 +119,7 @@ class PlainRunner:
         known = inspect.signature(inner.forward).parameters
         self._cache_name = next((n for n in ("past_key_values", "cache_params", "state") if n in known), "")
         self._options = {"logits_to_keep": 1} if "logits_to_keep" in known else {}
-        self._held: dict[int, Any] = {}  # a slot's cache, or its tokens where the model has none
+        self._states: dict[int, Any] = {}  # by slot: the model's cache, or the tokens if the model has no cache
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """See Runner."""
@@ -123,33 +128,33 @@ class PlainRunner:
 
     def _last(self, chunk: Chunk) -> Tensor:
         """[V] logits of the chunk's last token."""
-        held = self._held.get(chunk.slot) if chunk.start else None
-        if isinstance(held, np.ndarray):
-            parts, held = [np.concatenate([held, chunk.ids])], None
+        state = self._states.get(chunk.slot) if chunk.start else None
+        if isinstance(state, np.ndarray):
+            parts, state = [np.concatenate([state, chunk.ids])], None
         else:
-            parts = [chunk.ids] if held is None else list(chunk.ids[:, None])
+            parts = [chunk.ids] if state is None else list(chunk.ids[:, None])
         for part in parts:
             ids = torch.from_numpy(part)[None].to(self.device)  # [1, L]
-            given = {} if held is None else {self._cache_name: held}
-            out = self.model(input_ids=ids, use_cache=True, **given, **self._options)
-            held = getattr(out, self._cache_name, None) if self._cache_name else None
-        self._held[chunk.slot] = parts[0] if held is None else held
+            cache = {} if state is None else {self._cache_name: state}
+            out = self.model(input_ids=ids, use_cache=True, **cache, **self._options)
+            state = getattr(out, self._cache_name, None) if self._cache_name else None
+        self._states[chunk.slot] = parts[0] if state is None else state
         logits: Tensor = out.logits[0, -1]
         return logits
 
     def copy(self, source: int, target: int, tokens: int) -> None:
-        """Never asked for: slots hold nothing between turns."""
+        """Never called: slots hold nothing between turns."""
         raise AssertionError("a runner without reuse copies nothing")
 
     def clear(self) -> None:
         """See Runner."""
-        self._held.clear()
+        self._states.clear()
 
 
 def inference_guard(config: Any) -> Any:
-    """`inference_mode`, or `no_grad` for rotary embeddings that rewrite their buffers while running.
+    """`torch.inference_mode`; or `torch.no_grad` for models whose rotary embeddings rewrite their buffers as they run.
 
-    A buffer written in inference mode could not take part in training afterwards.
+    A buffer that is written in inference mode cannot take part in training afterwards.
     """
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     kind = str(rope.get("rope_type", "default")) if isinstance(rope, dict) else "default"
@@ -157,14 +162,14 @@ def inference_guard(config: Any) -> Any:
 
 
 class Choice(NamedTuple):
-    """A runner, and why it is not the packed one (empty if it is)."""
+    """A runner, and the reason why it is not the packed runner (empty if it is)."""
 
     runner: Runner
     reason: str
 
 
 def choose_runner(model: Any, slots: int, capacity: int) -> Choice:
-    """The packed runner if the model's configuration allows it and a short forward proves it, else the plain one."""
+    """The packed runner if the configuration allows it and a short forward pass confirms it, else the plain runner."""
     reason = unsupported(model, capacity)
     if not reason:
         reason = _prove(model)
@@ -174,7 +179,7 @@ def choose_runner(model: Any, slots: int, capacity: int) -> Choice:
 
 
 def _prove(model: Any) -> str:
-    """Run two short sequences packed, in two chunks, and plainly; what differs, or empty."""
+    """Run two short sequences packed, each in two chunks, and plainly; how the logits differ, empty if they agree."""
     config = base_config(model)
     rng = np.random.default_rng(0)
     texts = [rng.integers(0, config.vocab_size, size) for size in (7, 5)]
@@ -187,7 +192,7 @@ def _prove(model: Any) -> str:
     with evaluating(model, packed.guard):
         for row, text in zip(logits, texts, strict=True):
             ids = torch.from_numpy(text)[None].to(model.device)
-            wrong = disagreement(model(input_ids=ids, use_cache=False).logits[0, -1], row)
-            if wrong:
-                return f"{type(model).__name__}: {wrong}"
+            difference = disagreement(model(input_ids=ids, use_cache=False).logits[0, -1], row)
+            if difference:
+                return f"{type(model).__name__}: {difference}"
     return ""

@@ -10,13 +10,17 @@ WEIGHTS = True
 
 
 class Config(EngineOptions, frozen=True):
-    """max_slots: sequences whose KV cache is kept."""
+    """Options of the embedded engine.
+
+    Attributes:
+        max_slots: number of sequences whose KV cache is kept.
+    """
 
     max_slots: int = Field(256, ge=1)
 
 
 def make(config: Config, serving: Serving) -> Any:
-    """See `agentrl.engines.hf_engine.HfEngine`."""
+    """See `agentrl.engines.HfEngine`."""
     from agentrl.engines.hf_engine import HfEngine
 
     return HfEngine(

@@ -1,8 +1,9 @@
 """The embedded engine: any transformers causal language model, continuous batching, KV cache kept across turns.
 
-Episodes ask at their own pace; each forward takes whatever is ready, new turns and running answers alike, as one
-packed row. A session's keys and values stay in its slot between turns, so a turn costs the tokens it adds. A prompt
-that shares its beginning with another slot (copies of one task, branches, a common system prompt) copies it.
+Episodes send requests at their own pace. Each forward pass takes everything that is ready, prompts of new turns and
+running answers alike, as one packed sequence. A session's keys and values stay in its slot between turns, so a turn
+computes only the tokens that it adds. If a prompt begins like the tokens of another slot (copies of one task, branches,
+a common system prompt), the engine copies that slot's keys and values.
 """
 
 import asyncio
@@ -23,17 +24,23 @@ from agentrl.noise import uniforms
 from agentrl.types import Generation, Request
 
 _WORTH = 32  # tokens a copy from another slot must save
-_ROUNDS = 4  # of the event loop between forwards, so that light environments come back with their next turn
+_ROUNDS = 4  # rounds of the event loop between two forwards, in which fast environments send their next turn
 
 
 @dataclass
 class Stats:
     """Counts since the engine was made.
 
-    answers and forwards (model calls); tokens of prompts, of them found in the cache (reused), run through the model
-    (computed), returned because they were sampled or because nothing else was allowed (forced); forked: of the reused,
-    those that branches took over from the session they went on from; evictions: sessions that lost their slot to
-    another.
+    Attributes:
+        answers: finished answers.
+        prompt_tokens: tokens of all prompts.
+        reused_tokens: prompt tokens whose keys and values were in the cache.
+        forked_tokens: reused tokens that a branch took over from the session that it continues.
+        computed_tokens: tokens that ran through the model.
+        sampled_tokens: answer tokens that were sampled.
+        forced_tokens: answer tokens that had no alternative.
+        forwards: forward passes.
+        evictions: sessions that lost their slot to another session.
     """
 
     answers: int = 0
@@ -48,26 +55,26 @@ class Stats:
 
 
 class HfEngine:
-    """See the module. Implements `agentrl.engines.policy.Policy`.
+    """The embedded engine, see the module. It implements `agentrl.engines.Policy`.
 
     Args:
-        model: a transformers causal language model, or one wrapped by peft. Used as it is: whoever changes its weights
-            calls `clear` and sets `version`.
+        model: a transformers causal language model, or peft around one. The engine does not copy it: code that changes
+            its weights must call `load`, or `clear` and set `version`.
         tokenizer: its tokenizer.
         sampling: the sampling distribution.
-        max_slots: sessions whose cache is kept, and most answers generated at once.
-        max_context: most tokens of a prompt and its answer.
-        actions: said in reports; with "admissible" every request must bring choices.
-        deterministic: run a forward only when every open session waits for one, so that batches, and with them
-            rounding, do not depend on timing. Sessions must be opened; their environments must not wait for each other.
-        version: of the weights.
-        max_batch_tokens: most tokens of one forward (one longer prompt still runs, alone); None is 2048 on the CPU,
-            where longer rows fall out of the caches, and 16384 elsewhere.
-        end_ids: ids that end a free answer; None takes those of the tokenizer and of the generation config.
-        entropies: tell the entropy of each token's distribution (`Generation.entropy`).
+        max_slots: number of sessions whose cache is kept, and most answers generated at once.
+        max_context: most tokens per prompt and answer together.
+        actions: named in reports; with "admissible" every request must have choices.
+        deterministic: run a forward pass only when every open session waits for an answer, so that batches, and with
+            them rounding, do not depend on timing. Sessions must be opened; no environment may wait for another one.
+        version: version of the weights.
+        max_batch_tokens: most tokens per forward pass (a longer prompt still runs, alone); None is 2048 on the CPU,
+            where longer batches do not fit into the processor's caches, and 16384 elsewhere.
+        end_ids: token ids that end a free answer; None takes those of the tokenizer and of the generation config.
+        entropies: compute the entropy of each token's distribution (`Generation.entropy`).
 
     Raises:
-        ValueError: the context is longer than the model's positions.
+        ValueError: max_context exceeds the model's positions, or no token id ends an answer.
     """
 
     name = "hf"
@@ -90,8 +97,8 @@ class HfEngine:
         positions = getattr(base_config(model), "max_position_embeddings", None)
         if positions is not None and max_context > positions:
             raise ValueError(
-                f"max_context is {max_context}, the model has {positions} positions: lower max_context or take a "
-                "model with a longer context"
+                f"max_context is {max_context}, the model has {positions} positions: lower engine.max_context, or take "
+                "a model with a longer context"
             )
         self.model, self.tokenizer, self.sampling = model, tokenizer, sampling
         self.max_slots, self.max_context = max_slots, max_context
@@ -110,7 +117,7 @@ class HfEngine:
         self._loop: asyncio.Task[None] | None = None
 
     def describe(self) -> dict[str, object]:
-        """What a report must say about the policy."""
+        """Description of the policy for reports."""
         wrapped = hasattr(self.model, "get_base_model")
         return {
             "engine": self.name,
@@ -128,40 +135,40 @@ class HfEngine:
         }
 
     def open(self, session: int) -> None:
-        """A rollout begins."""
+        """See Policy."""
         self._open.add(session)
         self._idle.add(session)
 
     def fork(self, session: int, of: int, tokens: int) -> None:
-        """See Policy. Its first prompt takes over all that it shares with what session `of` computed."""
+        """See Policy. The session's first prompt takes over all tokens that it shares with session `of`."""
         if tokens and self._runner.reuses:
             self._slots.fork(session, of)
 
     def rest(self, session: int) -> None:
-        """The session waits for other agents: a deterministic engine does not wait for it."""
+        """See Policy. A deterministic engine does not wait for a session that rests."""
         self._idle.discard(session)
         self._kick()
 
     def wake(self, session: int) -> None:
-        """It will ask again."""
+        """See Policy."""
         if session in self._open:
             self._idle.add(session)
 
     def release(self, session: int) -> None:
-        """The rollout is over: its slot is free, and a deterministic engine no longer waits for it."""
+        """See Policy. The session's slot is free, and a deterministic engine no longer waits for the session."""
         self._open.discard(session)
         self._idle.discard(session)
         self._slots.release(session)
         self._kick()
 
     def clear(self) -> None:
-        """Drop all keys and values: call after the weights change."""
+        """Drop all keys and values; call this after the weights have changed."""
         self._slots.clear()
         self._runner.clear()
-        self._active = []  # running answers are admitted again, with what they have
+        self._active = []  # running answers are admitted again, with the tokens that they have
 
     def load(self, model: Any, version: int) -> None:
-        """Generate with these weights from now on: the engine's own model, changed by the trainer, or another one."""
+        """Generate with these weights from now on: the engine's model, which the trainer changed, or another one."""
         if model is not self.model:
             self.model = model
             self._runner, self._reason = choose_runner(model, self.max_slots, self.max_context)
@@ -169,12 +176,16 @@ class HfEngine:
         self.version = version
 
     async def generate(self, request: Request) -> Generation:
-        """See Policy. A prompt that fills the context returns no token and finish "length"."""
+        """See Policy. If the prompt fills the context, the answer has no token and finish "length"."""
         if self.actions == "admissible" and not request.choices and request.rewrites is None:
-            raise ValueError("actions=admissible needs a step's choices, and this request has none")
+            raise ValueError(
+                "engine.actions=admissible needs a list of admissible actions for every step, and this step has none: "
+                "set engine.actions=free"
+            )
         if self.deterministic and request.session not in self._open:
             raise ValueError(
-                f"session {request.session} was not opened: a deterministic engine waits for open sessions"
+                f"session {request.session} was not opened: a deterministic engine waits for all open sessions, so "
+                "call open(session) first"
             )
         trie = self._tries.get(request.choices) if request.choices else None
         answer = Answer(request, self._words, self.sampling, trie, self.max_context)
@@ -200,7 +211,7 @@ class HfEngine:
                 self._kick()
 
     def _leave(self, answer: Answer) -> asyncio.Future[None]:
-        """The request is no longer waiting."""
+        """Remove a request that no longer waits; returns its future."""
         if answer.request.session in self._open:
             self._idle.add(answer.request.session)
         return self._waiting.pop(answer)
@@ -217,7 +228,7 @@ class HfEngine:
         while self._ready():
             try:
                 self._step()
-            except Exception as fault:  # noqa: BLE001 - handed to every caller, who raises it
+            except Exception as fault:  # noqa: BLE001 - every waiting caller raises it
                 self.clear()
                 for future in self._waiting.values():
                     if not future.done():
@@ -229,7 +240,7 @@ class HfEngine:
                     break
 
     def _step(self) -> None:
-        """One forward over everything that is ready."""
+        """One forward pass over everything that is ready, and one token per answer."""
         self._admit()
         batch = sorted(self._active, key=lambda a: a.slot)
         chunks = [Chunk(a.slot, a.computed, a.pending()) for a in batch]
@@ -243,8 +254,8 @@ class HfEngine:
         options = [a.options() for a in batch]
         ids, logprobs, sets = draw(logits, self.sampling, noise, options)
         entropy = top_entropy(logits, self.sampling, options) if self.entropies else np.zeros(len(batch))  # [B]
-        told = zip(batch, ids.tolist(), logprobs.tolist(), sets, entropy.tolist(), strict=True)
-        for answer, *token in told:
+        draws = zip(batch, ids.tolist(), logprobs.tolist(), sets, entropy.tolist(), strict=True)
+        for answer, *token in draws:
             answer.accept(*token)
             if answer.finish is not None:
                 self._finish(answer)
@@ -256,7 +267,7 @@ class HfEngine:
             future.set_result(None)
 
     def _mark(self, batch: Sequence[Answer]) -> None:
-        """The forward is done: what was planned is computed."""
+        """After a forward pass: note that the planned tokens of the batch are computed."""
         for answer in batch:
             slot = answer.slot
             answer.computed = answer.length
@@ -265,10 +276,10 @@ class HfEngine:
             answer.oldest = version if answer.oldest is None else min(answer.oldest, version)
 
     def _admit(self) -> None:
-        """Give waiting requests a slot, in order of session, while slots and the token budget last.
+        """Give waiting requests a slot, in the order of their sessions, while slots and the token budget last.
 
-        Sessions that have a slot come first, and one loses it only while less than half of the slots are at work:
-        with more sessions than slots, taking turns by least recent use would throw every cache away.
+        Sessions that have a slot come first. A session loses its slot only while less than half of the slots are in
+        use: with more sessions than slots, always evicting the least recently used one would lose every cache.
         """
         running = set(map(id, self._active))
         waiting = [a for a in self._waiting if id(a) not in running]
@@ -286,7 +297,7 @@ class HfEngine:
                 break
             computed = self._prepare(session, slot, answer.tokens[: answer.length])
             if computed is None:
-                continue  # another request of this batch computes the beginning; copied in the next one
+                continue  # another request of this batch computes the shared beginning, which the next batch copies
             budget -= answer.length - computed
             if budget < 0 and self._active:
                 break
@@ -299,29 +310,32 @@ class HfEngine:
         self.stats.evictions = self._slots.evictions
 
     def _prepare(self, session: int, slot: int, tokens: np.ndarray) -> int | None:
-        """How many tokens the slot holds after copying what another one shares; None to wait for that one."""
+        """How many of `tokens` the slot holds, after a copy from another slot that begins with them.
+
+        None if the other slot's tokens are planned and not yet computed: the request waits for the next batch.
+        """
         if not self._runner.reuses:
             self._slots.version[slot] = self.version
             return 0
         source = self._slots.source(session, tokens)
-        own = self._slots.keep(slot, tokens)
-        if own == 0:
+        cached = self._slots.keep(slot, tokens)
+        if cached == 0:
             self._slots.version[slot] = self.version
         if source is not None:
-            if source.slot != slot and source.computed > own:
-                own = self._copy(source, slot, tokens)
-            self.stats.forked_tokens += min(own, source.computed)
-        if len(tokens) - own <= _WORTH:
-            return own
+            if source.slot != slot and source.computed > cached:
+                cached = self._copy(source, slot, tokens)
+            self.stats.forked_tokens += min(cached, source.computed)
+        if len(tokens) - cached <= _WORTH:
+            return cached
         donor = self._slots.donor(tokens)
-        if donor.length - own < _WORTH:
-            return own
+        if donor.length - cached < _WORTH:
+            return cached
         if donor.length - donor.computed >= _WORTH:
             return None
         return self._copy(donor, slot, tokens)
 
     def _copy(self, donor: Donor, slot: int, tokens: np.ndarray) -> int:
-        """Take over what the donor has computed; how many tokens that is."""
+        """Copy the computed tokens of the donor into a slot; returns their number."""
         self._runner.copy(donor.slot, slot, donor.computed)
         self._slots.plan(slot, 0, tokens[: donor.computed])
         self._slots.computed[slot] = donor.computed
@@ -329,13 +343,16 @@ class HfEngine:
         return donor.computed
 
 
-def _end_ids(model: Any, tokenizer: Any, given: Sequence[int] | None) -> frozenset[int]:
-    if given is not None:
-        return frozenset(given)
-    found: set[int] = set()
+def _end_ids(model: Any, tokenizer: Any, option: Sequence[int] | None) -> frozenset[int]:
+    """The ids of the option `end_ids`; if it is None, those of the tokenizer and of the generation config."""
+    if option is not None:
+        return frozenset(option)
+    end_ids: set[int] = set()
     settings = getattr(model, "generation_config", None)
     for ids in (getattr(tokenizer, "eos_token_id", None), getattr(settings, "eos_token_id", None)):
-        found.update([ids] if isinstance(ids, int) else ids or ())
-    if not found:
-        raise ValueError("neither the tokenizer nor the model names an end token: set eos_token, or pass end_ids")
-    return frozenset(found)
+        end_ids.update([ids] if isinstance(ids, int) else ids or ())
+    if not end_ids:
+        raise ValueError(
+            "neither the tokenizer nor the model names an end token: set eos_token in the tokenizer, or pass end_ids"
+        )
+    return frozenset(end_ids)

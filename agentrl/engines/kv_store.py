@@ -1,4 +1,4 @@
-"""Keys and values of all slots in one tensor, in the place of a model's own cache.
+"""Keys and values of all slots in one tensor, which takes the place of the model's own cache.
 
 Letters: M packed tokens, G key-value heads, D head width, C capacity of a slot.
 """
@@ -10,15 +10,15 @@ from transformers.cache_utils import Cache
 
 
 class Store(Cache):  # type: ignore[misc]
-    """The cache object a packed forward is given.
+    """The cache object of a packed forward pass.
 
-    `update` writes the new keys and values to the rows of the running plan and hands back views of everything;
-    `agentrl.engines.slot_attention` picks from them.
+    `update` writes the new keys and values to the rows of the running plan and returns views of all slots, from which
+    `agentrl.engines.slot_attention` selects.
 
     Args:
         layers: number of attention layers.
         slots: number of slots.
-        limit: most tokens a slot may hold; memory grows towards it as prompts ask for it.
+        limit: most tokens per slot; memory grows towards it as prompts need it.
     """
 
     def __init__(self, layers: int, slots: int, limit: int) -> None:
@@ -31,7 +31,7 @@ class Store(Cache):  # type: ignore[misc]
         self._spread: list[Tensor] = []
 
     def reserve(self, tokens: int) -> None:
-        """Make room for this many tokens a slot; plans made before are void if `capacity` changes."""
+        """Make room for this many tokens per slot; if `capacity` changes, earlier plans are no longer valid."""
         if tokens <= self.capacity:
             return
         capacity = min(self.limit, max(tokens, 2 * self.capacity, 256))
@@ -50,7 +50,7 @@ class Store(Cache):  # type: ignore[misc]
         self._spread = [t[None].transpose(1, 2) for t in self._flat]  # 2 * layers of [1, G, slots * C, D]
 
     def copy(self, source: int, target: int, tokens: int) -> None:
-        """Copy the first tokens of one slot to another, all layers at once."""
+        """Copy the first `tokens` tokens of slot `source` to slot `target`, in all layers at once."""
         assert self.kv is not None
         a, b = source * self.capacity, target * self.capacity
         self.kv[:, b : b + tokens] = self.kv[:, a : a + tokens]
@@ -58,7 +58,7 @@ class Store(Cache):  # type: ignore[misc]
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write [1, G, M, D] keys and values to their rows; returns all slots' as [1, G, slots * C, D]."""
+        """Write keys and values [1, G, M, D] to their rows; returns those of all slots [1, G, slots * C, D]."""
         if self.kv is None:
             shape = (2 * self.depth, self.slots * self.capacity, key_states.shape[1], key_states.shape[3])
             self._adopt(key_states.new_zeros(shape))
@@ -68,5 +68,5 @@ class Store(Cache):  # type: ignore[misc]
         return self._spread[2 * layer_idx], self._spread[2 * layer_idx + 1]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Zero: positions are given, never counted by the model."""
+        """Zero: each forward pass gets its positions, so the model never has to count them."""
         return 0

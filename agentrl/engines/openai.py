@@ -1,10 +1,9 @@
-"""Any OpenAI-compatible endpoint as a policy, for evaluation: concurrency, retries with back-off, tokens and
-cost.
+"""Any OpenAI-compatible endpoint as a policy, for evaluation: concurrency, retries with back-off, tokens and cost.
 
-The endpoint's own tokens stay with it: generations have text and counts, no ids. A lost endpoint is nobody's
-score: after the retries it is an `EnvFault`, so the rollout tries again from the task's start and at last
-reports the episode as `env_error`. A request that can never work (no such model, a wrong key) stops the run
-in words.
+Endpoints do not return token ids, so generations have text and counts only. An endpoint that gives no answer does not
+count against the policy: after the retries it raises an `EnvFault`, so the rollout begins the task again and, if that
+does not help, reports the episode as `env_error`. A request that can never work (no such model, a wrong key) stops the
+run with a ValueError.
 """
 
 import asyncio
@@ -33,16 +32,23 @@ class EndpointLost(EnvFault):
 
 
 class Endpoint(BaseModel, frozen=True, extra="forbid"):
-    """Where to ask and how.
+    """Address of an endpoint, and options of its requests.
 
-    model: name at the endpoint. base_url: None asks OPENAI_BASE_URL, else OpenAI. temperature, top_p: None
-        leaves the
-    endpoint's default. stop: stop strings. max_tokens: of one answer. seeded: send a seed made of the noise
-    key. concurrency: requests in flight. max_retries: new tries after an answer that may pass (408, 409, 429,
-    5xx, time-outs, lost connections, answers that are no completion). timeout_s: of one try. backoff_s: mean
-    wait before the first retry, doubled for each further one. max_wait_s: longest wait, also for Retry-After.
-    price_in, price_out: USD per million tokens. extra: more fields of the request body, such as
-    chat_template_kwargs.
+    Attributes:
+        model: name of the model at the endpoint.
+        base_url: None takes the variable OPENAI_BASE_URL or, if it is not set, OpenAI.
+        temperature, top_p: None leaves the endpoint's default.
+        stop: stop strings.
+        max_tokens: most tokens per answer.
+        seeded: send a seed that is computed from the noise key.
+        concurrency: most requests at the same time.
+        max_retries: further tries after an error that may be temporary (408, 409, 429, 5xx, time-outs, lost
+            connections, answers that are not completions).
+        timeout_s: seconds per try.
+        backoff_s: mean wait in seconds before the first retry, doubled for each further retry.
+        max_wait_s: longest wait in seconds, also if the endpoint's Retry-After asks for more.
+        price_in, price_out: USD per million tokens of prompts and of answers.
+        extra: further fields of the request body, such as chat_template_kwargs.
     """
 
     model: str = Field(min_length=1)
@@ -63,14 +69,14 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
 
 
 class Config(Endpoint, frozen=True):
-    """An endpoint as a catalogue entry; max_context and actions are those of every engine."""
+    """An endpoint as a catalogue entry; `max_context` and `actions` are options that every engine has."""
 
     max_context: int = Field(32768, ge=8)
     actions: Literal["free"] = "free"
 
 
 def make(config: Config, serving: Serving) -> "OpenAIPolicy":
-    """The endpoint as a policy; its model, tokenizer and weights are its own."""
+    """The endpoint as a policy. It has its own model and tokenizer, so `serving` is not used."""
     options = config.model_dump(exclude={"max_context", "actions"})
     return OpenAIPolicy(Endpoint(**options))
 
@@ -93,11 +99,14 @@ def _library() -> ModuleType:
 
 
 class OpenAIPolicy(Wordless):
-    """See the module. Answers depend on messages alone; `usage` of a generation has `prompt_tokens`,
-    `completion_tokens`, `requests`, `retries` and, where prices are given, `cost` in USD."""
+    """An endpoint as a policy, see the module. Answers depend on the messages alone.
+
+    `usage` of a generation has `prompt_tokens`, `completion_tokens`, `requests`, `retries` and, if the endpoint's
+    options name prices, `cost` in USD.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        """Raises ValueError if the openai package or the key is missing."""
+        """Raises ValueError if the package openai or the key is missing."""
         self.endpoint, self.name = endpoint, f"openai:{endpoint.model}"
         self._openai = _library()
         self._url = endpoint.base_url or os.environ.get("OPENAI_BASE_URL")
@@ -109,7 +118,7 @@ class OpenAIPolicy(Wordless):
         self._gate = asyncio.Semaphore(endpoint.concurrency)
 
     def describe(self) -> dict[str, object]:
-        """Model, place and sampling settings."""
+        """Model, address and sampling settings."""
         return {
             "policy": self.name,
             "base_url": self._url or "https://api.openai.com/v1",
@@ -124,8 +133,8 @@ class OpenAIPolicy(Wordless):
         """One answer.
 
         Raises:
-            EndpointLost: no answer in all retries.
-            ValueError: the endpoint refuses, and would again.
+            EndpointLost: the endpoint gave no answer in any try.
+            ValueError: the endpoint refuses the request, and would refuse it again.
         """
         self._enter_loop()
         async with self._gate:
@@ -138,14 +147,14 @@ class OpenAIPolicy(Wordless):
                     usage = {"requests": attempt + 1, "retries": attempt}
                     return Generation(text="", finish="length", usage=usage)
                 if not self._may_pass(failure):
-                    raise ValueError(f"{self.name} refuses: {_one_line(failure)}")
+                    raise ValueError(f"{self.name} refuses the request: {_one_line(failure)}")
                 if attempt < self.endpoint.max_retries:
                     await asyncio.sleep(self._wait(failure, attempt))
         tries = self.endpoint.max_retries + 1
         raise EndpointLost(f"{self.name} gave no answer in {tries} tries: {_one_line(failure)}")
 
     def _enter_loop(self) -> None:
-        """A client of the running loop: connections of one that has ended cannot be used again."""
+        """Make a client for the running event loop; connections of a loop that has ended cannot be used again."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return
@@ -171,11 +180,11 @@ class OpenAIPolicy(Wordless):
         )
 
     def _generation(self, completion: Any, attempt: int) -> Generation:
-        """ValueError if the answer is no chat completion."""
+        """The generation in a completion; ValueError if it is not a chat completion."""
         choices = getattr(completion, "choices", None)
         message = getattr(choices[0], "message", None) if choices else None
         if message is None:
-            raise ValueError("the answer is no chat completion")
+            raise ValueError("the answer is not a chat completion")
         usage: dict[str, float] = {"requests": attempt + 1, "retries": attempt}
         if completion.usage is not None:
             usage["prompt_tokens"] = completion.usage.prompt_tokens
@@ -188,7 +197,7 @@ class OpenAIPolicy(Wordless):
         return Generation(text=message.content or "", finish=finish, usage=usage)
 
     def _too_long(self, error: Exception) -> bool:
-        """Does the prompt exceed the endpoint's context? The agent's own doing: an empty, cut-off answer."""
+        """Does the prompt exceed the endpoint's context? The agent caused that: its answer is empty and cut off."""
         code = getattr(error, "code", None)
         refused = isinstance(error, self._openai.BadRequestError)
         return refused and (code == "context_length_exceeded" or "maximum context length" in str(error))
@@ -200,16 +209,16 @@ class OpenAIPolicy(Wordless):
         return status is None or status in (408, 409, 429) or status >= 500 or status < 400
 
     def _wait(self, error: Exception, attempt: int) -> float:
-        """Seconds before the next try: what the endpoint asks for, else exponential with full jitter."""
+        """Seconds before the next try: those of the endpoint's Retry-After, else exponential with full jitter."""
         response = getattr(error, "response", None)
-        asked = _retry_after(response.headers.get("retry-after", "")) if response is not None else None
-        if asked is None:
-            asked = random.uniform(0.0, 2 * self.endpoint.backoff_s * 2.0**attempt)
-        return min(asked, self.endpoint.max_wait_s)
+        seconds = _retry_after(response.headers.get("retry-after", "")) if response is not None else None
+        if seconds is None:
+            seconds = random.uniform(0.0, 2 * self.endpoint.backoff_s * 2.0**attempt)
+        return min(seconds, self.endpoint.max_wait_s)
 
 
 def _retry_after(header: str) -> float | None:
-    """Seconds of a Retry-After header: a number, or a date."""
+    """Seconds that a Retry-After header names, as a number or as a date; None if it names neither."""
     try:
         return max(0.0, float(header))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a policy is: anything that answers a turn."""
+"""What a policy is: anything that answers turns."""
 
 from typing import Protocol
 
@@ -6,28 +6,30 @@ from agentrl.types import Generation, Request
 
 
 class Sessions(Protocol):
-    """What a policy or an actor may do when a session begins, waits or ends; here nothing.
+    """Hooks of a policy or an actor for the life of a session: it begins, waits and ends. By default they do nothing.
 
-    A session is one episode's use of a policy: its requests carry the session's number.
+    A session is one episode's use of a policy: all requests of the episode carry the session's number.
     """
 
-    # Each `return` makes its method a default: mypy takes a protocol's method without a statement for abstract.
+    # Each `return` makes its method a default: to mypy, a protocol's method without a statement is abstract.
 
     def open(self, session: int) -> None:
         """An episode begins; a deterministic engine waits for all open sessions before it runs a batch."""
         return
 
     def fork(self, session: int, of: int, tokens: int) -> None:
-        """The opened session continues, as a branch, the first `tokens` tokens of session `of`, which may be open or
-        released: a policy with a cache need not compute their keys and values again."""
+        """The open session is a branch: it continues the first `tokens` tokens of session `of`, open or released.
+
+        A policy with a cache need not compute the keys and values of these tokens again.
+        """
         return
 
     def rest(self, session: int) -> None:
-        """The session waits for agents that it called, perhaps of the same policy, and asks nothing meanwhile."""
+        """The session waits for agents that it called, and sends no request meanwhile. They may use the same policy."""
         return
 
     def wake(self, session: int) -> None:
-        """The called agents have answered: the session will ask again."""
+        """The called agents have answered: the session will send requests again."""
         return
 
     def release(self, session: int) -> None:
@@ -36,24 +38,24 @@ class Sessions(Protocol):
 
 
 class Policy(Sessions, Protocol):
-    """Answers turns; many `generate` calls run at once and the policy batches whatever is ready.
+    """Answers turns. Many `generate` calls run at once, and the policy batches the requests that are ready.
 
-    A policy with a chat `tokenizer` receives and returns token ids; one without works on messages and text.
+    A policy with a chat `tokenizer` gets and returns token ids; a policy without one works on messages and text.
     """
 
     name: str
 
     async def generate(self, request: Request) -> Generation:
-        """One answer. Raises only for faults of the engine; a limit is told in `Generation.finish`."""
+        """One answer. It raises only for faults of the engine; if a limit ends it, `Generation.finish` says so."""
         ...
 
     def describe(self) -> dict[str, object]:
-        """What a report must say about the policy: model, sampling settings, actions=free|admissible."""
+        """Description of the policy for reports: model, sampling settings, actions=free|admissible."""
         ...
 
 
 class Wordless(Sessions):
-    """Base of policies without a model: sessions need nothing, and the report gives the name alone."""
+    """Base of policies without a model: the session hooks do nothing, and reports name the policy only."""
 
     name = "policy"
 

@@ -2,11 +2,11 @@
 
 There is one sampling distribution in the project, and both the engine and the trainer use it
 (`agentrl.engines.distribution` has the arithmetic): softmax(logits / temperature) restricted to an allowed set.
-Admissible actions, top-k and top-p are all told as the allowed set of a token, and the set is stored with the token
+Admissible actions, top-k and top-p all become the allowed set of a token, and the set is stored with the token
 (`Generation.allowed`), so log-probabilities can be recomputed exactly.
 
-Noise is a function of (noise key, token index) alone, and a token is the inverse CDF at its noise. The same key
-therefore draws the same token whatever else is in the batch.
+The noise of a token depends only on (noise key, token index), and the token is the inverse CDF at its noise. The same
+key therefore draws the same token, whatever else is in the batch.
 """
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,13 +19,13 @@ class Sampling(BaseModel):
 
     Attributes:
         temperature: divides the logits; 0 is greedy. Greedy tokens carry the log-probability at temperature 1 under
-            their allowed set, because a point mass has nothing to learn from; top_k and top_p do not apply to them.
+            their allowed set, because nothing can be learned from a point mass; top_k and top_p do not apply to them.
         top_p: the allowed set is the smallest set of most probable tokens whose mass reaches top_p; 1 is off.
-        top_k: the allowed set is the k most probable tokens; 0 is off. Taken before top_p, which then counts mass
-            within it. Ties go to the lower id.
-        stop: an answer ends as soon as its text contains one of these; the text keeps it, as the ids do. Where none is
-            named, those of the environment's words count (`</search>` and `</answer>` for a search agent).
-        max_tokens: most tokens of one answer; a request may ask for fewer.
+        top_k: the allowed set is the k most probable tokens; 0 is off. It is applied before top_p, which then counts
+            mass within the top k. Ties go to the lower id.
+        stop: stop strings: an answer ends as soon as its text contains one; text and ids include it. If this is empty,
+            the environment's stop strings apply (`</search>` and `</answer>` for a search agent).
+        max_tokens: most tokens per answer; a request may ask for fewer.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,11 +38,11 @@ class Sampling(BaseModel):
 
     @property
     def truncates(self) -> bool:
-        """Does the distribution leave tokens out by their probability?"""
+        """Does top-k or top-p exclude tokens?"""
         return self.temperature > 0 and (self.top_k > 0 or self.top_p < 1)
 
 
 def stopping(sampling: Sampling, *prompts: Prompt) -> Sampling:
-    """The sampling settings with the environments' stop strings, where they name none themselves."""
-    found = dict.fromkeys(stop for prompt in prompts for stop in stops(prompt))
-    return sampling if sampling.stop else sampling.model_copy(update={"stop": tuple(found)})
+    """The sampling settings, with the stop strings of the environments' prompts if the settings name none."""
+    strings = dict.fromkeys(stop for prompt in prompts for stop in stops(prompt))
+    return sampling if sampling.stop else sampling.model_copy(update={"stop": tuple(strings)})

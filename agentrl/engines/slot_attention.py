@@ -1,13 +1,13 @@
-"""Attention of a packed row over the slot store, and the plan that says who looks where.
+"""Attention of packed tokens over the slot store, and the plan that says which token attends to which slot.
 
-A packed row [1, M] holds the new tokens of many sequences; the keys and values of all slots come as one tensor. Long
-chunks run one at a time, without padding and without a copy. Short ones run as padded blocks. On the CPU a block is a
-range of neighbouring slots, read in place; measured at 2-4 tokens a sequence, a block takes half the time of a loop,
-at 32 the same, and a block that first gathers its slots is slower than either. On a GPU a launch costs more than a
-copy, so a block gathers slots of similar length.
+The packed input [1, M] holds the new tokens of many sequences; the keys and values of all slots are one tensor. Long
+chunks run one at a time, without padding and without a copy. Short chunks run as padded blocks. On the CPU a block is a
+range of neighbouring slots, read in place: measured at 2-4 tokens per sequence, a block takes half the time of a loop,
+at 32 tokens the same time, and a block that first gathers its slots is slower than both. On a GPU a kernel launch costs
+more than a copy, so a block gathers slots of similar length.
 
 Letters: M packed tokens, R sequences (segments), H heads, G key-value heads, D head width, C capacity of a slot, r rows
-of a block, Q queries and L keys of a padded row.
+of a block, Q queries and L keys of a padded row, m tokens of a block.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,12 +22,13 @@ from transformers.modeling_utils import AttentionInterface
 
 NAME = "agentrl_slots"
 _SHORT = {"cpu": 32, "cuda": 256}  # tokens up to which a chunk may join a block
-# Time of a chunk of q queries and l keys, in products q * l, fitted to 4 heads 32 wide: alone, and as a block's row.
+# Constant part of the time of a chunk of q queries and l keys, in the unit of its variable part, products q * l: of a
+# chunk that runs alone, and of a row of a block. Fitted to 4 heads that are 32 wide.
 _ALONE, _ROW = 900, 300
 
 
 class Segment(NamedTuple):
-    """Tokens `start` to `end` of one slot are computed in this forward."""
+    """The positions `start` to `end` of one slot, which this forward pass computes."""
 
     slot: int
     start: int
@@ -37,9 +38,13 @@ class Segment(NamedTuple):
 class Block(NamedTuple):
     """Short chunks as one padded batch.
 
-    `slots` are its rows (a range, or [r] indices to gather); `length` is L, `size` is Q. `query` [r * Q] indexes the
-    block's m tokens, 0 on padding; `real` [m] are their places in r * Q; both None without padding. `mask`
-    [r, 1, Q, L] is added to the scores.
+    Attributes:
+        slots: slots of its rows: a range, or [r] indices to gather.
+        length: L.
+        size: Q.
+        query: [r * Q] indices into the block's m tokens, 0 on padding; None without padding.
+        real: [m] places of the tokens in r * Q; None without padding.
+        mask: [r, 1, Q, L], added to the scores.
     """
 
     slots: slice | Tensor
@@ -51,19 +56,28 @@ class Block(NamedTuple):
 
 
 class Alone(NamedTuple):
-    """A chunk by itself. `mask` [size, end] is added to the scores; None for all keys or the plain triangle."""
+    """A chunk that runs alone.
+
+    Attributes:
+        mask: [size, end], added to the scores; None if every query sees all keys, or with `triangle`.
+        triangle: plain causal attention.
+    """
 
     mask: Tensor | None
     triangle: bool
 
 
 class Plan(NamedTuple):
-    """One forward.
+    """The plan of one forward pass.
 
-    The tokens of segment `sequence[0]` come first in the packed row, then those of `sequence[1]` and so on. `rows` [M]
-    are their places in the store, `positions` [M] their positions, and `last` [R] is the packed index of each
-    segment's last token, by number of segment. `parts` say how attention runs: they take `queries` packed tokens each,
-    and every second split of `keys` belongs to a chunk alone.
+    Attributes:
+        sequence: [R] numbers of the segments, in the order of their tokens in the packed input.
+        rows: [M] places of the packed tokens in the store.
+        positions: [M] positions of the packed tokens.
+        last: [R] packed index of each segment's last token, by number of segment.
+        parts: the blocks and the chunks that run alone, in packed order.
+        queries: number of packed tokens of each part.
+        keys: sizes of the pieces that the store is split into; every second piece belongs to a chunk that runs alone.
     """
 
     sequence: list[int]
@@ -76,13 +90,16 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    """Makes plans for a store of `slots` slots of `capacity` tokens on a device."""
+    """Makes plans for a store of `slots` slots of `capacity` tokens on a device.
+
+    With `gather` a block gathers slots of similar length, else it is a range of neighbouring slots.
+    """
 
     def __init__(self, slots: int, capacity: int, device: torch.device, dtype: torch.dtype, *, gather: bool) -> None:
         self.slots, self.capacity, self.device, self.dtype, self.gather = slots, capacity, device, dtype, gather
 
     def plan(self, segments: Sequence[Segment]) -> Plan:
-        """The plan of one forward; segments in ascending order of slot, at most one a slot."""
+        """The plan of one forward pass; segments in ascending order of slot, at most one per slot."""
         groups = _similar(segments) if self.gather else _neighbours(segments)
         sequence = [number for group in groups for number in group]
         table = np.array(segments)[sequence]  # [R, 3]
@@ -97,11 +114,11 @@ class Planner:
         keys: list[int] = []
         done = here = 0
         for group in groups:
-            own = slice(done, done + len(group))
+            members = slice(done, done + len(group))
             done += len(group)
-            queries.append(int(sizes[own].sum()))
+            queries.append(int(sizes[members].sum()))
             if len(group) > 1:
-                parts.append(self._block(table[own], sizes[own]))
+                parts.append(self._block(table[members], sizes[members]))
                 continue
             slot, start, end = segments[group[0]]
             parts.append(self._alone(start, end))
@@ -122,11 +139,13 @@ class Planner:
         return Alone(mask.masked_fill_(beyond, -torch.inf), False)
 
     def _block(self, table: np.ndarray, sizes: np.ndarray) -> Block:
-        """Chunks of `table` [n, 3] (slot, start, end) and `sizes` [n]."""
+        """The block of n chunks, from `table` [n, 3] (slot, start, end) and `sizes` [n]."""
         base = int(table[0, 0])
         place = np.arange(len(table)) if self.gather else table[:, 0] - base  # [n], the chunk's row
         count, size, length = int(place[-1]) + 1, int(sizes.max()), int(table[:, 2].max())
-        reach = np.zeros((count, size), np.int64)  # [r, Q]; padding sees key 0, because no row may see nothing
+        reach = np.zeros(
+            (count, size), np.int64
+        )  # [r, Q]; padding attends to key 0, because every query must attend to a key
         offset = np.arange(sizes.sum()) - np.repeat(sizes.cumsum() - sizes, sizes)  # [m]
         real = np.repeat(place, sizes) * size + offset  # [m]
         reach.ravel()[real] = np.repeat(table[:, 1], sizes) + offset
@@ -141,9 +160,9 @@ class Planner:
 
 
 def _neighbours(segments: Sequence[Segment]) -> list[list[int]]:
-    """Runs of segments that are cheaper as one block over a range of slots than apart; the rest alone."""
+    """Groups of neighbouring segments that are cheaper as one block over a range of slots; the rest alone."""
     groups: list[list[int]] = []
-    rows = size = length = cost = 0  # of the run that is growing; no run while rows is 0
+    rows = size = length = cost = 0  # of the group that is growing; there is none while rows is 0
     for number, (slot, start, end) in enumerate(segments):
         q, alone = end - start, (end - start) * end + _ALONE
         if q > _SHORT["cpu"]:
@@ -164,7 +183,7 @@ def _neighbours(segments: Sequence[Segment]) -> list[list[int]]:
 
 
 def _similar(segments: Sequence[Segment]) -> list[list[int]]:
-    """Short segments by the powers of two above their query and key counts; long ones alone, in order of slot."""
+    """Short segments, grouped by the powers of two above their query and key counts; long ones alone, by slot."""
     groups: dict[tuple[int, int], list[int]] = {}
     for number, segment in enumerate(segments):
         size = segment.end - segment.start
@@ -183,55 +202,55 @@ def attend(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of a packed row under the running plan; the transformers attention interface calls it.
+    """Attention of the packed tokens under the running plan; the transformers attention interface calls it.
 
     Args:
         module: the attention layer.
         query: [1, H, M, D].
         key: [1, G, slots * C, D], all slots.
         value: as key.
-        attention_mask: none; the plan knows who looks where.
-        scaling: of the scores; 1 / sqrt(D) if None.
-        dropout: none; an engine runs in evaluation mode.
-        kwargs: what else a layer passes; ignored here, because `agentrl.engines.support` admits only models whose
-            packed forward equals their plain one.
+        attention_mask: not used; the plan says which token attends to which.
+        scaling: scale of the scores; None is 1 / sqrt(D).
+        dropout: not used; an engine runs in evaluation mode.
+        kwargs: further arguments of a layer, ignored here, because `choose_runner` admits only models whose packed
+            forward pass equals their plain one.
 
     Returns:
-        [1, M, H, D], and no weights.
+        Output [1, M, H, D], and None for the attention weights.
     """
     plan, slots = _running[-1]
     grouped = query.shape[1] != key.shape[1]
     alone = iter(zip(torch.split(key, plan.keys, 2)[1::2], torch.split(value, plan.keys, 2)[1::2], strict=True))
-    done: list[Tensor] = []
-    for part, own in zip(plan.parts, torch.split(query, plan.queries, 2), strict=True):
+    outputs: list[Tensor] = []
+    for part, part_query in zip(plan.parts, torch.split(query, plan.queries, 2), strict=True):
         if isinstance(part, Alone):
             k, v = next(alone)
             share = grouped
             if share and part.mask is not None:
                 k, v, share = _apart(k, v, query.shape[1])
             out = scaled_dot_product_attention(
-                own, k, v, attn_mask=part.mask, is_causal=part.triangle, scale=scaling, enable_gqa=share
+                part_query, k, v, attn_mask=part.mask, is_causal=part.triangle, scale=scaling, enable_gqa=share
             )
         else:
-            out = _attend_block(part, own, key, value, slots, scaling)
-        done.append(out)
-    joined = torch.cat(done, 2) if len(done) > 1 else done[0]  # [1, H, M, D]
+            out = _attend_block(part, part_query, key, value, slots, scaling)
+        outputs.append(out)
+    joined = torch.cat(outputs, 2) if len(outputs) > 1 else outputs[0]  # [1, H, M, D]
     return joined.transpose(1, 2), None
 
 
 def _attend_block(block: Block, query: Tensor, key: Tensor, value: Tensor, slots: int, scaling: float | None) -> Tensor:
     """[1, H, m, D] of a block's m tokens, from their queries [1, H, m, D] and all keys [1, G, slots * C, D]."""
-    given = query[0].transpose(0, 1)  # [m, H, D]
-    given = given.contiguous() if block.query is None else given.index_select(0, block.query)  # [r * Q, H, D]
-    heads, width = given.shape[1:]
+    queries = query[0].transpose(0, 1)  # [m, H, D]
+    queries = queries.contiguous() if block.query is None else queries.index_select(0, block.query)  # [r * Q, H, D]
+    heads, width = queries.shape[1:]
     groups = key.shape[1]
     k, v = (_rows(x, block, slots) for x in (key, value))  # [r, G, L, D]
     if block.size == 1:  # the heads that share keys become the queries of one row
-        q = given.view(-1, groups, heads // groups, width)  # [r, G, H / G, D]
+        q = queries.view(-1, groups, heads // groups, width)  # [r, G, H / G, D]
         out = scaled_dot_product_attention(q, k, v, attn_mask=block.mask, scale=scaling)
         out = out.reshape(-1, heads, width)  # [r, H, D]
     else:
-        q = given.view(-1, block.size, heads, width).transpose(1, 2)  # [r, H, Q, D]
+        q = queries.view(-1, block.size, heads, width).transpose(1, 2)  # [r, H, Q, D]
         grouped = heads != groups
         if grouped:
             k, v, grouped = _apart(k, v, heads)
@@ -243,8 +262,10 @@ def _attend_block(block: Block, query: Tensor, key: Tensor, value: Tensor, slots
 
 
 def _apart(key: Tensor, value: Tensor, heads: int) -> tuple[Tensor, Tensor, bool]:
-    """Keys and values for attention under a mask, and whether heads still share them: the fast CUDA kernels take a mask
-    only where they do not."""
+    """Keys and values for attention under a mask, and whether several heads still share them.
+
+    On CUDA every head gets a copy of its own, because the fast kernels take a mask only then.
+    """
     if not key.is_cuda:
         return key, value, True
     times = heads // key.shape[1]
@@ -252,11 +273,11 @@ def _apart(key: Tensor, value: Tensor, heads: int) -> tuple[Tensor, Tensor, bool
 
 
 def _rows(spread: Tensor, block: Block, slots: int) -> Tensor:
-    """[r, G, L, D] of the block's slots: a view for a range, a copy for indices."""
+    """[r, G, L, D] keys or values of the block's slots: a view of a range of slots, a copy for indices."""
     table = spread[0].transpose(0, 1).view(slots, -1, spread.shape[1], spread.shape[3])  # [slots, C, G, D]
     part = table[:, : block.length]
-    chosen = part[block.slots] if isinstance(block.slots, slice) else part.index_select(0, block.slots)
-    return chosen.transpose(1, 2)
+    rows = part[block.slots] if isinstance(block.slots, slice) else part.index_select(0, block.slots)
+    return rows.transpose(1, 2)
 
 
 _running: list[tuple[Plan, int]] = []
@@ -265,7 +286,7 @@ AttentionInterface.register(NAME, attend)
 
 @contextmanager
 def running(plan: Plan, slots: int, config: Any) -> Iterator[None]:
-    """Within it, the model of this config attends by this plan over a store of `slots` slots."""
+    """Inside this context the model with this config attends by `plan` over a store of `slots` slots."""
     before = config._attn_implementation
     config._attn_implementation = NAME
     _running.append((plan, slots))

@@ -1,6 +1,6 @@
-"""Which tokens the KV cache holds: one row (slot) a session, kept across turns.
+"""Which tokens the KV cache holds: one slot per session, kept across turns.
 
-Only bookkeeping lives here, in NumPy; the tensors are in `agentrl.engines.kv_store`.
+This module has only the bookkeeping, in NumPy; the tensors are in `agentrl.engines.kv_store`.
 """
 
 from typing import NamedTuple
@@ -17,24 +17,26 @@ class Donor(NamedTuple):
 
 
 class Slots:
-    """A table of sessions, slots and their tokens.
+    """The table of sessions, their slots, and the tokens of each slot.
 
     Args:
         count: number of slots.
-        capacity: most tokens a slot holds.
+        capacity: most tokens per slot.
     """
 
     def __init__(self, count: int, capacity: int) -> None:
         self.count, self.capacity = count, capacity
-        self.tokens = np.full((count, min(capacity, 512)), -1, np.int32)  # what is, or is about to be, cached
-        self.planned = np.zeros(count, np.int64)  # tokens of `tokens` that are valid
-        self.computed = np.zeros(count, np.int64)  # those of them whose keys and values exist
-        self.version = np.zeros(count, np.int64)  # oldest weights that took part
+        self.tokens = np.full(
+            (count, min(capacity, 512)), -1, np.int32
+        )  # token ids that are cached, or that the next forward pass caches
+        self.planned = np.zeros(count, np.int64)  # how many leading entries of `tokens` are valid
+        self.computed = np.zeros(count, np.int64)  # how many of those have keys and values
+        self.version = np.zeros(count, np.int64)  # version of the oldest weights that computed them
         self.evictions = 0
         self._owner: list[int | None] = [None] * count
         self._slot: dict[int, int] = {}
-        self._left: dict[int, int] = {}  # where released sessions left their tokens
-        self._source: dict[int, int] = {}  # sessions that will go on from another one's tokens
+        self._left: dict[int, int] = {}  # released session -> slot that still has its tokens
+        self._source: dict[int, int] = {}  # session -> the session whose tokens it will continue
         self._used = np.zeros(count, np.int64)
         self._clock = 0
 
@@ -48,7 +50,7 @@ class Slots:
         self._clock = 0
 
     def fork(self, session: int, of: int) -> None:
-        """The session will go on from the tokens of another, open or released: keep them for it if possible."""
+        """The session will continue the tokens of session `of`, open or released: keep them for it if possible."""
         self._source[session] = of
 
     def release(self, session: int) -> None:
@@ -67,8 +69,8 @@ class Slots:
         """The session's slot, else a free one, else the least recently used one that is not busy; -1 if none.
 
         Args:
-            session: whose.
-            busy: slots that may not be taken away.
+            session: the session that needs a slot.
+            busy: slots that may not be taken from their sessions.
             evict: may another session lose its slot?
         """
         self._clock += 1
@@ -83,32 +85,34 @@ class Slots:
                 self.evictions += 1
                 del self._slot[owner]
             self._owner[slot], self._slot[session] = session, slot
-            if slot != source:  # else the session takes its source's tokens over as they are
+            if slot != source:  # else the session takes over the tokens that it continues
                 self.planned[slot] = self.computed[slot] = 0
                 self._left = {other: s for other, s in self._left.items() if s != slot}
         self._used[slot] = self._clock
         return slot
 
     def _source_slot(self, session: int) -> int:
-        """Where the tokens lie that a session goes on from; -1 if it does not, or they are gone."""
+        """The slot with the tokens that a session continues; -1 if it continues none, or they are overwritten."""
         of = self._source.get(session)
         return -1 if of is None else self._slot.get(of, self._left.get(of, -1))
 
     def _pick(self, busy: set[int], evict: bool, source: int) -> int:
         free = [s for s in range(self.count) if self._owner[s] is None]
         if free:
-            # Empty ones first, so that what released sessions left behind stays available to copies; then those that
-            # no session is to go on from; then the session's own source.
+            # Empty slots first, so that tokens of released sessions stay available for copies; then slots that no
+            # session will continue; then the slot that this session continues.
             wanted = {self._source_slot(session) for session in self._source}
             return min(free, key=lambda s: (self.planned[s] > 0, s in wanted, s != source, self._used[s], s))
         idle = [s for s in range(self.count) if s not in busy] if evict else []
         return min(idle, key=lambda s: (self._used[s], s)) if idle else -1
 
     def keep(self, slot: int, prompt: np.ndarray) -> int:
-        """Trim the slot to what it shares with the prompt (never all of it: the last token is computed anew).
+        """Trim the slot to the beginning that it shares with the prompt, at most all but the prompt's last token.
+
+        The last token is always computed anew, for its logits.
 
         Returns:
-            number of prompt tokens the cache holds.
+            Number of prompt tokens that the cache holds.
         """
         known = min(int(self.computed[slot]), len(prompt) - 1)
         same = self.tokens[slot, :known] == prompt[:known]  # [known]
@@ -117,7 +121,7 @@ class Slots:
         return length
 
     def plan(self, slot: int, start: int, ids: np.ndarray) -> None:
-        """Write down tokens from position `start` on that the next forward will compute."""
+        """Note the token ids that the next forward pass will compute, at the positions from `start` on."""
         end = start + len(ids)
         if end > self.tokens.shape[1]:
             wider = np.full((self.count, min(self.capacity, max(end, 2 * self.tokens.shape[1]))), -1, np.int32)
@@ -127,7 +131,7 @@ class Slots:
         self.planned[slot] = end
 
     def source(self, session: int, prompt: np.ndarray) -> Donor | None:
-        """What the slot that the session goes on from shares with its first prompt; None if it goes on from none."""
+        """The slot that the session continues, with what it shares with the session's first prompt; None if none."""
         slot = self._source_slot(session)
         self._source.pop(session, None)
         if slot < 0:
@@ -138,7 +142,7 @@ class Slots:
         return Donor(slot, length, min(length, int(self.computed[slot])))
 
     def donor(self, prompt: np.ndarray) -> Donor:
-        """The slot that shares most with the prompt (its last token left out); ties go to what is computed."""
+        """The slot that shares most with the prompt without its last token; ties go to the slot with most computed."""
         known = prompt[: min(len(prompt) - 1, self.tokens.shape[1])]
         differs = self.tokens[:, : len(known)] != known  # [slots, L]
         length = np.where(differs.any(1), differs.argmax(1), len(known))  # [slots]

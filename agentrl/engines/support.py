@@ -18,8 +18,8 @@ def unsupported(model: Any, context: int) -> str:
     """Why this model's keys and values cannot be kept in slots, read from its configuration; empty if they can.
 
     Args:
-        model: which.
-        context: most tokens of a sequence; a sliding window at least as wide is no window.
+        model: a transformers causal language model, or peft around one.
+        context: most tokens per sequence; a sliding window that is at least as wide has no effect.
     """
     config = base_config(model)
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -43,7 +43,7 @@ def unsupported(model: Any, context: int) -> str:
 
 
 def disagreement(plain: Tensor, packed: Tensor) -> str:
-    """Empty if two ways of computing the same logits agree to rounding, else by how much they do not."""
+    """Empty if the plain and the packed logits agree up to rounding, else the difference in words."""
     scale = float(plain.float().abs().max()) or 1.0
     worst = float((plain.float() - packed.float()).abs().max()) / scale
     if worst <= _TOLERANCE.get(plain.dtype, 0.1):

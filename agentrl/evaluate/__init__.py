@@ -1,4 +1,4 @@
-"""Panels, intervals, paired comparison, replay of stored episodes and continuations from stored steps."""
+"""Evaluation on panels, intervals, paired comparison, replay of stored episodes, continuations from stored steps."""
 
 from agentrl.evaluate.branched_graph import attach_branches, mark_row, with_run_rewards
 from agentrl.evaluate.comparison import compare, read_report

@@ -1,6 +1,6 @@
-"""Adding continuations to a stored graph: their rows behind its own, everything else as it was.
+"""Add continuations to a stored graph: their rows are appended, and the stored rows do not change.
 
-Letters: N rows of the stored graph, M new ones, S tokens of the stored graph.
+Letters: N rows of the stored graph, M new rows, S tokens of the stored graph.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,18 +15,20 @@ from agentrl.rollout import EpisodeRecord, build_graph
 
 
 def attach_branches(place: Place, records: Sequence[EpisodeRecord], *, exact: bool) -> StepGraph:
-    """The place's graph with the records' own steps as more rows.
+    """The graph of the place, with the steps that the continuations played as further rows.
 
     Args:
-        place: where the records leave their episode.
-        records: continuations that share the steps before it.
-        exact: their tokens are of the stored graph's tokenizer; else the new rows have none.
+        place: the step of the stored graph from whose state the continuations were played.
+        records: the continuations, which share the steps before that step.
+        exact: the records' tokens come from the stored graph's tokenizer; if False, the new rows have no tokens.
     """
     graph, fresh = place.graph, build_graph(records)
     shared = len(place.before)
-    rows = np.arange(shared, len(fresh))  # [M] of the fresh graph
+    rows = np.arange(shared, len(fresh))  # [M] rows of the fresh graph
     n = len(graph)
-    place_of = np.concatenate([np.array(place.before, np.int64), n + np.arange(len(rows)), [-1]])  # the last serves -1
+    place_of = np.concatenate(
+        [np.array(place.before, np.int64), n + np.arange(len(rows)), [-1]]
+    )  # -1 indexes the last entry
     names = {name: list(words) for name, words in graph.names.items()}
     columns = _columns(graph, fresh, rows, place_of, names, place.row)
     tokens = None if graph.tokens is None else _tokens(graph.tokens, fresh.tokens if exact else None, rows, place_of)
@@ -40,7 +42,7 @@ def attach_branches(place: Place, records: Sequence[EpisodeRecord], *, exact: bo
 
 
 def mark_row(graph: StepGraph, row: int, **values: float) -> StepGraph:
-    """The graph with columns [N] that hold these values at a row; other rows keep theirs, or have NaN."""
+    """The graph with `values` written at a row of the columns [N] so named; new columns are NaN on all other rows."""
     columns = {}
     for name, value in values.items():
         columns[name] = graph.columns[name].copy() if graph.has(name) else np.full(len(graph), np.nan)
@@ -51,14 +53,14 @@ def mark_row(graph: StepGraph, row: int, **values: float) -> StepGraph:
 def with_run_rewards(
     graph: StepGraph, records: Sequence[EpisodeRecord], entries: Sequence[Entry[RewardTransform]]
 ) -> StepGraph:
-    """A grafted graph under the reward of the run, as its stored steps have it; the records' steps get it too.
+    """A graph with branches under the run's reward, which its stored rows already have.
 
-    The new rows are probes, so what the stored rows get does not change.
+    The rewards of the records' steps are set too. The new rows are probes, so rewards of stored rows do not change.
 
     Args:
-        graph: [N + M], the records' own steps last and in their order.
-        records: the continuations.
-        entries: the run's `[reward]`; none leave the environment's reward.
+        graph: [N + M] rows; the steps that the records played are the last M, in the records' order.
+        records: the continuations, whose steps are changed.
+        entries: the run's `[reward]`; if empty, the environment's reward stays.
     """
     scored = rescore(graph, entries)
     steps = [step for record in records for step in record.own]
@@ -75,15 +77,15 @@ def _columns(
     names: dict[str, list[str]],
     at: int,
 ) -> dict[str, np.ndarray]:
-    """The columns [N + M]."""
+    """The columns [N + M] of the graph with branches; `names` gets the new words."""
     new: dict[str, np.ndarray] = {}
     group = int(graph.group[at])
     for kind in ("agent", "policy"):
         new[kind] = _words(names, kind, _known(graph, (kind,)), fresh, rows, (kind,))[0]
-    own = np.flatnonzero(graph.group == group)
-    new["action"] = _words(names, "action", _known(graph, ("action",), own), fresh, rows, ("action",))[0]
+    of_group = np.flatnonzero(graph.group == group)  # equal states of different groups have different ids
+    new["action"] = _words(names, "action", _known(graph, ("action",), of_group), fresh, rows, ("action",))[0]
     both = ("state", "next_state")
-    new["state"], new["next_state"] = _words(names, "state", _known(graph, both, own), fresh, rows, both)
+    new["state"], new["next_state"] = _words(names, "state", _known(graph, both, of_group), fresh, rows, both)
     for name in ("episode", "rollout"):
         first = max(int(graph.columns[name].max()) + 1, len(names.get("episode", ())))
         new[name] = first + np.unique(fresh.columns[name][rows], return_inverse=True)[1]
@@ -92,7 +94,7 @@ def _columns(
     new["group"], new["tree"] = (np.full(len(rows), graph.columns[k][at]) for k in ("group", "tree"))
     for name in ("parent", "caller"):
         new[name] = place_of[fresh.columns[name][rows]]
-    new[OWN], new["env_score"] = fresh.reward[rows], fresh.score[rows]  # where the stored graph has these columns
+    new[OWN], new["env_score"] = fresh.reward[rows], fresh.score[rows]  # used if the stored graph has the columns
     columns: dict[str, np.ndarray] = {}
     for name in {*graph.columns, *fresh.columns}:
         old = graph.columns[name] if graph.has(name) else _nothing(fresh.columns[name], len(graph))
@@ -102,13 +104,13 @@ def _columns(
 
 
 def _nothing(like: np.ndarray, count: int) -> np.ndarray:
-    """What rows have in a column that is not theirs."""
+    """[count] the filling of a column on rows that have no value in it: NaN, False or -1."""
     fill = {"f": np.nan, "b": False}.get(like.dtype.kind, -1)
     return np.full(count, fill, like.dtype)
 
 
 def _known(graph: StepGraph, columns: Sequence[str], rows: np.ndarray | slice = slice(None)) -> dict[str, int]:
-    """The id of each word that some rows have in these columns (which share a table of names)."""
+    """The id of each word that `rows` have in these columns, which share one table of names."""
     words = graph.names[columns[0]]
     ids = np.unique(np.concatenate([graph.columns[name][rows] for name in columns]))
     return {words[i]: i for i in ids.tolist()}
@@ -122,8 +124,8 @@ def _words(
     rows: np.ndarray,
     columns: Sequence[str],
 ) -> list[np.ndarray]:
-    """Columns [M] of the fresh graph under the stored graph's ids, new words added to its table."""
-    found = []
+    """Columns [M] of the fresh graph with the stored graph's ids; new words are added to `names` and `known`."""
+    id_columns = []
     for name in columns:
         ids = []
         for i in fresh.columns[name][rows].tolist():
@@ -132,12 +134,12 @@ def _words(
                 known[word] = len(names[table])
                 names[table].append(word)
             ids.append(known[word])
-        found.append(np.array(ids, np.int64))
-    return found
+        id_columns.append(np.array(ids, np.int64))
+    return id_columns
 
 
 def _tokens(old: Tokens, fresh: Tokens | None, rows: np.ndarray, place_of: np.ndarray) -> Tokens:
-    """The token table with the new rows' tokens, or with rows that have none; token columns are NaN on new tokens."""
+    """The token table with the new rows, which have no tokens if `fresh` is None; token columns are NaN on them."""
     m, last = len(rows), old.offsets[-1]
     if fresh is None:
         nothing = np.zeros(m, np.int64)
@@ -165,7 +167,7 @@ def _tokens(old: Tokens, fresh: Tokens | None, rows: np.ndarray, place_of: np.nd
 
 
 def _tails(old: Mapping[str, np.ndarray], fresh: Mapping[str, np.ndarray], *, exact: bool) -> dict[str, np.ndarray]:
-    """The final observations of the new episodes behind the old ones."""
+    """The tails (tokens of final observations) of the old episodes, then of the new ones; empty if not `exact`."""
     if "tail_offsets" not in old:
         return dict(old)
     lengths = np.diff(fresh["tail_offsets"])

@@ -1,4 +1,4 @@
-"""Two evaluations of one panel, paired task by task."""
+"""Compare two evaluations of one panel, paired by task."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from agentrl.files import read_text
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """A report with its episodes."""
+    """Read a report with episodes; ValueError if the file is not one."""
     try:
         report: dict[str, Any] = json.loads(read_text(path, "report"))
         report["panel"], report["benchmark"]
@@ -25,10 +25,10 @@ def read_report(path: Path) -> dict[str, Any]:
 
 
 def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """Paired difference a - b on the tasks both played to an end of the agent's own making.
+    """Paired difference a - b on the tasks that no environment error ended in either report.
 
     Raises:
-        ValueError: different panels or benchmarks; no task in both.
+        ValueError: different panels or benchmarks; no such task.
     """
     if (a["panel"], a["benchmark"]) != (b["panel"], b["benchmark"]):
         raise ValueError(
@@ -38,7 +38,9 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     won = [{o["task"]: o["success"] for o in r["outcomes"] if o["ending"] != "env_error"} for r in (a, b)]
     tasks = [task for task in won[0] if task in won[1]]
     if not tasks:
-        raise ValueError("no task was played to an end in both reports: there is nothing to compare")
+        raise ValueError(
+            "no task was played without an environment error in both reports: evaluate both policies on one panel again"
+        )
     x, y = (np.array([float(w[task]) for task in tasks]) for w in won)  # [n], [n]
     return {
         "benchmark": a["benchmark"],

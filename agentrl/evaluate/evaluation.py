@@ -1,4 +1,4 @@
-"""Evaluation one can believe: each task once, intervals, per type, everything that ended badly counted."""
+"""Evaluation of a policy: every task of a panel is played once and every ending is counted; rates have intervals."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,25 @@ LIMITS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One episode of a report. `tokens` are sampled ones and `usage` is the policy's own count, tries lost to the
-    environment included; `invalid` counts steps whose answer had no valid action; `calls` the tool calls asked for,
-    `tool_errors` the steps in which a tool failed; `signals` are the rewards by name, summed over the steps; `measures`
-    are the entries of the last `info` that the environment's `MEASURES` names (0 where it has none)."""
+    """One episode of a report.
+
+    Attributes:
+        task: key of the task.
+        kind: type of the task, for the success rates per type.
+        success: did the episode succeed?
+        reward: sum of the rewards.
+        steps: number of steps.
+        invalid: number of steps whose answer had no valid action.
+        tokens: tokens sampled, in tries that the environment spoiled too.
+        ending: name of the `Status` that ended the episode, in lower case.
+        fault: the environment's fault; empty if it did not fail.
+        seconds: wall-clock time.
+        usage: the policy's own counts, over all tries.
+        measures: the entries of the last `info` that the environment's `MEASURES` names, 0 if an entry is absent.
+        calls: tool calls that the answers asked for.
+        tool_errors: number of steps in which a tool failed.
+        signals: rewards by name, summed over the steps.
+    """
 
     task: str
     kind: str
@@ -49,7 +64,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a policy did on a panel of tasks, each played once."""
+    """Results of a policy on a panel of tasks, each played once."""
 
     benchmark: str
     policy: Mapping[str, object]
@@ -59,7 +74,7 @@ class Report:
 
     @property
     def scored(self) -> list[Outcome]:
-        """Episodes the environment did not spoil."""
+        """The episodes in which the environment did not fail."""
         return [o for o in self.outcomes if o.ending != Status.ENV_ERROR.name.lower()]
 
     def success(self) -> np.ndarray:
@@ -67,7 +82,7 @@ class Report:
         return np.array([float(o.success) for o in self.scored])
 
     def summary(self) -> dict[str, Any]:
-        """The object `agentrl eval --json` prints."""
+        """The object that `agentrl eval --json` prints."""
         scored = self.scored
         won = sum(o.success for o in scored)
         kinds = sorted({o.kind for o in scored})
@@ -115,7 +130,7 @@ def _rate(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> Outcome:
-    """The line of one episode."""
+    """The outcome of one record."""
     last = record.steps[-1].info if record.steps else {}
     signals: Counter[str] = Counter()
     for step in record.steps:
@@ -151,10 +166,12 @@ async def evaluate(
     """Play every task once.
 
     Args:
-        player: how to play; its seed and stage decide the sampling noise.
+        player: plays the episodes; its seed and stage are part of the noise keys.
         entry: the environment, for labels.
         tasks: the panel.
-        policy: what the report must say about the policy.
+        policy: description of the policy for the report.
+        iteration: part of the noise keys.
+        on_episode: called with each finished record (progress).
     """
     records = await play(player, tasks, copies=1, iteration=iteration, on_episode=on_episode)
     return Report(

@@ -1,4 +1,4 @@
-"""What continuations of a stored step say of its value."""
+"""Monte Carlo estimates of a stored step's value, from continuations."""
 
 import math
 from collections.abc import Sequence
@@ -15,11 +15,20 @@ if TYPE_CHECKING:
     from agentrl.rollout import EpisodeRecord
 
 
-def branch_summary(place: "Place", records: "Sequence[EpisodeRecord]", told: np.ndarray, path: Path) -> dict[str, Any]:
-    """The object that --json prints."""
+def branch_summary(
+    place: "Place", records: "Sequence[EpisodeRecord]", returns: np.ndarray, path: Path
+) -> dict[str, Any]:
+    """The object that `agentrl branch --json` prints.
+
+    Args:
+        place: the step.
+        records: its new continuations.
+        returns: [n] returns of all its continuations, of earlier calls too.
+        path: file of the graph.
+    """
     graph, row = place.graph, place.row
     known = {name: float(graph.columns[name][row]) for name in ("advantage", "value") if graph.has(name)}
-    spread = float(told.std(ddof=1) / math.sqrt(len(told))) if len(told) > 1 else None
+    error = float(returns.std(ddof=1) / math.sqrt(len(returns))) if len(returns) > 1 else None
     return {
         "graph": str(path),
         "task": place.task_key,
@@ -29,8 +38,8 @@ def branch_summary(place: "Place", records: "Sequence[EpisodeRecord]", told: np.
         "action": graph.names["action"][graph.action[row]],
         "return": float(graph.reward[place.after].sum()),
         **{name: None if math.isnan(x) else x for name, x in known.items()},
-        "mc_value": float(told.mean()) if len(told) else None,
-        "mc_error": spread,
+        "mc_value": float(returns.mean()) if len(returns) else None,
+        "mc_error": error,
         "mc_advantage": mc_advantage(graph, place),
         "branches": [
             {
@@ -47,7 +56,10 @@ def branch_summary(place: "Place", records: "Sequence[EpisodeRecord]", told: np.
 
 
 def mc_advantage(graph: "StepGraph", place: "Place") -> float | None:
-    """r + V(next) - V of the step by Monte Carlo values, where both states have one; 0 follows a terminated step."""
+    """r + V(next) - V of the step with Monte Carlo values; V(next) is 0 after a terminated step.
+
+    None if one of the two states has no Monte Carlo value.
+    """
     row, following = place.row, place.after[1:2]
     values = graph.columns.get("mc_value")
     if values is None:

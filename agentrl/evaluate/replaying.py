@@ -1,4 +1,4 @@
-"""Playing stored rollouts again: the recorded actions through the environment, every word and signal compared."""
+"""Replay stored rollouts: carry out the recorded actions again, and compare all texts, rewards and signals."""
 
 import asyncio
 import math
@@ -16,12 +16,12 @@ from agentrl.graph import PLAYED, StepGraph, paths
 from agentrl.rollout import joined, reply_from
 from agentrl.types import EnvFault, Errand, Reply, Status, StepResult, Task
 
-CLOSE = 1e-9  # rewards and signals this near are the same
+CLOSE = 1e-9  # rewards and signals that differ by no more than this count as equal
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """Something a replay gave that is not what was stored."""
+    """A value that differs between the stored graph and its replay."""
 
     task: str
     turn: int
@@ -39,14 +39,15 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """What came of it.
+    """The result of a replay.
 
     Attributes:
-        paths: how many were played again, each with the chains of agents that it called.
-        steps: rows of all of them.
-        skipped: paths the environment had spoiled when they were recorded.
+        paths: number of paths that were played again, each with the chains of the agents that it called.
+        steps: number of rows that were played again.
+        skipped: number of paths that were not played again, because an environment error had ended them.
         differences: in the order of the graph.
-        signals: name -> (stored, recomputed), each [N] float64 with NaN where not reported or not played again.
+        signals: name -> (stored, recomputed), each [N] float64, NaN on rows that do not report the signal or were not
+            played again.
     """
 
     paths: int
@@ -57,15 +58,15 @@ class Replayed:
 
 
 class Stage(NamedTuple):
-    """Where an agent's chains are played again: its environment, and the limits it had in the run, which decide whether
-    a last action was carried out."""
+    """Environment pool of an agent, and the limits that it had in the run; the limits decide whether the last action of
+    a chain was carried out."""
 
     pool: Pool
     limits: Limits
 
 
 def task_keys(graph: StepGraph) -> dict[int, str]:
-    """Episode number -> key of its task, without called agents' chains, whose tasks their callers made."""
+    """Episode number -> key of its task; without the chains of called agents, whose tasks come from their callers."""
     names = graph.names["episode"]
     return {int(e): names[int(e)].rpartition("#")[0] for e in np.unique(graph.episode[graph.caller < 0])}
 
@@ -73,36 +74,36 @@ def task_keys(graph: StepGraph) -> dict[int, str]:
 async def replay(
     graph: StepGraph, pool: Pool, tasks: Mapping[str, Task], limits: Limits, called: Mapping[str, Stage] | None = None
 ) -> Replayed:
-    """Every root-to-leaf path of played steps, carried out again.
+    """Carry out every root-to-leaf path of played steps again.
 
     Args:
-        graph: with the words of observations and actions, as runs store it.
-        pool, limits: of the agent that tasks are given to, see `Stage`.
-        tasks: by key.
-        called: of the agents that it may call, by name.
+        graph: with the texts of observations and actions, as runs store it.
+        pool, limits: stage of the agent that tasks are given to, see `Stage`.
+        tasks: tasks by key.
+        called: stages of the agents that it may call, by name.
     """
     walks = [rows for rows in _paths(graph) if (graph.kind[rows] == PLAYED).all() and graph.caller[rows[0]] < 0]
     failed = graph.failed()
-    kept = [rows for rows in walks if not failed[rows[-1]]]
-    named = task_keys(graph)
+    sound = [rows for rows in walks if not failed[rows[-1]]]
+    keys = task_keys(graph)
     gate = asyncio.Semaphore(64)
     again = _Again(graph, called or {})
 
     async def one(rows: np.ndarray) -> list[Difference]:
         async with gate:
-            task = tasks[named[int(graph.episode[rows[-1]])]]
+            task = tasks[keys[int(graph.episode[rows[-1]])]]
             return (await again.walk(rows, task, Stage(pool, limits))).differences
 
-    lists = await asyncio.gather(*map(one, kept))
-    found, unknown = again.signals, np.full(len(graph), math.nan)
+    lists = await asyncio.gather(*map(one, sound))
+    recomputed, absent = again.signals, np.full(len(graph), math.nan)
     walked = np.isin(np.arange(len(graph)), list(again.walked))  # [N]
-    stored = {name: np.where(walked, graph.columns.get(SIGNAL + name, unknown), math.nan) for name in found}
+    stored = {name: np.where(walked, graph.columns.get(SIGNAL + name, absent), math.nan) for name in recomputed}
     return Replayed(
-        paths=len(kept),
+        paths=len(sound),
         steps=len(again.walked),
-        skipped=len(walks) - len(kept),
+        skipped=len(walks) - len(sound),
         differences=[difference for one_list in lists for difference in one_list],
-        signals={name: (stored[name], found[name]) for name in sorted(found)},
+        signals={name: (stored[name], recomputed[name]) for name in sorted(recomputed)},
     )
 
 
@@ -113,11 +114,11 @@ def _paths(graph: StepGraph) -> list[np.ndarray]:
 
 
 class _Again:
-    """What the walks of one graph share.
+    """The state that all walks of one replay share.
 
     Attributes:
-        signals: recomputed ones [N] by name.
-        walked: rows played again.
+        signals: recomputed signals [N] by name.
+        walked: rows that were played again.
     """
 
     def __init__(self, graph: StepGraph, called: Mapping[str, Stage]) -> None:
@@ -131,7 +132,7 @@ class _Again:
             self.chains.setdefault(int(graph.caller[row]), []).append(rows)
 
     async def walk(self, rows: np.ndarray, task: Task, stage: Stage) -> "_Walk":
-        """One path, with what came of it."""
+        """Play one path again on an instance of the stage's pool."""
         walk = _Walk(self, rows, task, stage.limits)
         handle = stage.pool.acquire()
         broken = True
@@ -145,8 +146,10 @@ class _Again:
         return walk
 
     async def answer(self, errand: Errand, rows: np.ndarray) -> "_Walk":
-        """A called agent's chain; its walk's `reply` is what its caller hears: of one that was spoiled, no more than
-        that."""
+        """Play the chain of a called agent again; `reply` of the walk goes to its caller.
+
+        A chain that an environment error had ended is not played, and its reply says no more than that.
+        """
         stage = self.called[self.graph.names["agent"][self.graph.agent[rows[0]]]]
         if self.graph.ending[rows[-1]] == Status.ENV_ERROR:
             return _Walk(self, rows, errand.task, stage.limits)
@@ -154,22 +157,24 @@ class _Again:
 
 
 class _Walk:
-    """One path: its `differences`, and what a caller of it would hear."""
+    """The replay of one path: its `differences`, and the `reply` to its caller."""
 
     def __init__(self, again: _Again, rows: np.ndarray, task: Task, limits: Limits) -> None:
         self.again, self.graph, self.rows, self.task, self.limits = again, again.graph, rows, task, limits
         self.ending = Status(int(self.graph.columns["ending"][rows[-1]]))
-        self.rewrites = self.graph.columns.get("rewrites", np.zeros(len(self.graph))) == 1  # [N] NaN is none
+        self.rewrites = (
+            self.graph.columns.get("rewrites", np.zeros(len(self.graph))) == 1
+        )  # [N] NaN counts as no rewrite
         self.differences: list[Difference] = []
         self.reply = Reply("", Status.ENV_ERROR)
 
     async def run(self, handle: Handle) -> None:
         """Carry out the actions and compare; stops at the first observation that differs."""
-        seen, score, info = (await handle.reset(self.task)).text, 0.0, dict[str, Any]()
+        shown, score, info = (await handle.reset(self.task)).text, 0.0, dict[str, Any]()
         for turn, row in enumerate(self.rows.tolist()):
             expected = self.graph.texts["observation"][row]
-            if seen != expected:
-                self.differences.append(self.difference(turn, "the observation", expected, seen))
+            if shown != expected:
+                self.differences.append(self.difference(turn, "the observation", expected, shown))
                 return
             last = turn == len(self.rows) - 1
             result: StepResult | None = None
@@ -177,7 +182,7 @@ class _Walk:
                 result = await self.carry_out(handle, turn, row)
                 if result is None:
                     return
-                seen = result.observation.text
+                shown = result.observation.text
             reward, info = await self.judged(handle, result, last)
             self.differences += self.compare(turn, row, reward, info)
             self.again.walked.add(row)
@@ -185,11 +190,14 @@ class _Walk:
         self.reply = reply_from(self.ending, self.action(self.rows[-1]), score, info)
 
     def action(self, row: int) -> str:
-        """What was sent."""
+        """The recorded action of a row."""
         return str(self.graph.names["action"][int(self.graph.action[row])])
 
     async def carry_out(self, handle: Handle, turn: int, row: int) -> StepResult | None:
-        """What an action leads to, agents that it calls included; None if they are not the ones that were stored."""
+        """The result of the recorded action, and of replaying the agents that it calls.
+
+        None if the action calls another number of agents than the stored one did.
+        """
         result = await handle.step(self.action(row))
         errands: tuple[Errand, ...] = result.info.get("errands", ())
         if not errands:
@@ -197,7 +205,7 @@ class _Walk:
         chains = self.again.chains.get(row, [])
         if not chains and self.ending == Status.DEPTH_LIMIT:
             return await handle.step(tuple(Reply("", Status.DEPTH_LIMIT) for _ in errands))
-        if len(chains) != len(errands):  # also where one ended before its first step, and left no row
+        if len(chains) != len(errands):  # also if a chain ended before its first step and left no row
             self.differences.append(self.difference(turn, "agents called", len(chains), len(errands)))
             return None
         walks = await asyncio.gather(*map(self.again.answer, errands, chains))
@@ -205,7 +213,7 @@ class _Walk:
         return await handle.step(tuple(walk.reply for walk in walks))
 
     def never_carried_out(self) -> bool:
-        """Was the last answer cut off, or over the budget of calls?"""
+        """Was the last action not carried out, because its answer was cut off or exceeded `limits.calls`?"""
         if self.ending == Status.CALL_LIMIT:
             return True
         cut = self.limits.cut_turn == "end" and self.ending in (Status.TURN_TOKEN_LIMIT, Status.TOKEN_LIMIT)
@@ -216,7 +224,7 @@ class _Walk:
         return bool(tails[episode + 1] == tails[episode])
 
     async def judged(self, handle: Handle, result: StepResult | None, last: bool) -> tuple[float, dict[str, Any]]:
-        """Reward and info of a step, the environment's word on a cut episode included."""
+        """Reward and info of a step; if a limit ended the episode here, with the environment's verdict (`Env.cut`)."""
         reward, info = (result.reward, dict(result.info)) if result is not None else (0.0, {})
         over = result is not None and (result.terminated or result.truncated)
         if last and not over and self.ending in LIMITS:
@@ -226,15 +234,15 @@ class _Walk:
         return reward, info
 
     def compare(self, turn: int, row: int, reward: float, info: Mapping[str, Any]) -> list[Difference]:
-        """Reward and signals of one step; signals are written down."""
+        """Compare reward and signals of one step; the recomputed signals are stored."""
         differences = []
         if abs(reward - self.again.reward[row]) > CLOSE:
             differences.append(self.difference(turn, "the reward", float(self.again.reward[row]), reward))
-        told = info.get("signals", {})
-        found = self.again.signals
-        for name in sorted({*told, *found}):
-            now = float(told.get(name, math.nan))
-            found.setdefault(name, np.full(len(self.graph), math.nan))[row] = now
+        signals = info.get("signals", {})
+        recomputed = self.again.signals
+        for name in sorted({*signals, *recomputed}):
+            now = float(signals.get(name, math.nan))
+            recomputed.setdefault(name, np.full(len(self.graph), math.nan))[row] = now
             column = self.graph.columns.get(SIGNAL + name)
             before = float(column[row]) if column is not None else math.nan
             if not (math.isnan(now) and math.isnan(before)) and not abs(now - before) <= CLOSE:
@@ -242,5 +250,5 @@ class _Walk:
         return differences
 
     def difference(self, turn: int, what: str, stored: Any, found: Any) -> Difference:
-        """One of this walk."""
+        """A difference on this walk."""
         return Difference(task=self.task.key, turn=turn, what=what, stored=stored, found=found)

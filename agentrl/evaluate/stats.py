@@ -29,7 +29,11 @@ def wilson(successes: float, n: int, z: float = Z95) -> Interval:
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
-    """Exact two-sided p-value that the discordant pairs are a fair coin (McNemar 1947)."""
+    """Exact two-sided p-value of the hypothesis that each discordant pair favours a or b equally (McNemar 1947).
+
+    Args:
+        only_a, only_b: number of tasks on which only a, or only b, succeeded.
+    """
     n, k = only_a + only_b, min(only_a, only_b)
     if n == 0:
         return 1.0
@@ -41,7 +45,7 @@ def paired_bootstrap(a: np.ndarray, b: np.ndarray, *, seed: int = 0, samples: in
     """95% percentile interval of mean(a - b) over resampled tasks.
 
     Args:
-        a, b: [n] outcomes of two policies on the same n tasks, or [runs, n]: then runs are resampled too.
+        a, b: [n] outcomes of two policies on the same n tasks; or [runs, n], and then runs are resampled too.
     """
     difference = np.atleast_2d(np.asarray(a, float) - np.asarray(b, float))  # [R, n]
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Low-rank adapters on a model (peft): added, stored, brought back, and merged for whoever wants plain weights."""
+"""Low-rank adapters (peft) on a model: add them, restore them, and merge them into plain weights."""
 
 import warnings
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from agentrl.model.sections import Lora
 
 
 def add(model: Any, lora: Lora) -> Any:
-    """The model with fresh adapters; ValueError if peft is missing or no layer is meant."""
+    """The model with fresh adapters; ValueError if peft is missing or `target_modules` names no layer."""
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError:
@@ -23,26 +23,26 @@ def add(model: Any, lora: Lora) -> Any:
     )
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")  # peft's affair
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")  # raised inside peft
             return get_peft_model(model, settings)
     except ValueError as error:
         raise ValueError(f"lora.target_modules does not fit this model: {error}") from error
 
 
 def restore(model: Any, source: Path) -> None:
-    """Put the adapters that lie in `source` back into a model of the same base and the same `Lora`.
+    """Load the adapters in the folder `source` into a model of the same base model and the same `Lora`.
 
     Raises:
-        ValueError: `source` holds no adapters, or those of another model.
+        ValueError: `source` holds no adapters, or the adapters of another model.
     """
     from peft import load_peft_weights, set_peft_model_state_dict
 
     if not (source / "adapter").is_dir():
         raise ValueError(f"{source} holds no adapter: it was saved from a model without LoRA")
     check_base(model, source)
-    given = load_peft_weights(str(source / "adapter"), device="cpu")
+    weights = load_peft_weights(str(source / "adapter"), device="cpu")
     try:
-        outcome = set_peft_model_state_dict(model, given)
+        outcome = set_peft_model_state_dict(model, weights)
     except RuntimeError as error:  # adapters of another rank
         wrong = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         raise ValueError(f"{source} holds adapters of another shape: {wrong}") from None
@@ -51,25 +51,27 @@ def restore(model: Any, source: Path) -> None:
 
 
 def check_base(model: Any, source: Path) -> None:
-    """Raises ValueError unless the model below the adapters is the one whose merged weights lie in `source`: shapes
-    of everything, and the values of what is no matrix, which adapters do not touch."""
+    """Raises ValueError unless `source` holds the merged weights of the model below the adapters.
+
+    The shapes of all weights are compared, and the values of the vectors, because adapters change matrices only.
+    """
     state = model.get_base_model().state_dict()
-    own = {key.replace(".base_layer.", "."): weight for key, weight in state.items() if ".lora_" not in key}
-    found: set[str] = set()
+    base = {key.replace(".base_layer.", "."): weight for key, weight in state.items() if ".lora_" not in key}
+    stored_keys: set[str] = set()
     for key, there, vector in _stored(source):
-        found.add(key)
-        here = tuple(own[key].shape) if key in own else None
+        stored_keys.add(key)
+        here = tuple(base[key].shape) if key in base else None
         if there != here:
             raise ValueError(f"{source} holds another model: its {key} is {there}, here it is {here}")
-        if vector is not None and not _equal(vector, own[key].cpu()):
+        if vector is not None and not _equal(vector, base[key].cpu()):
             raise ValueError(f"{source} holds adapters of another model: its {key} has other values")
-    missing = [key for key in own if key not in found and own[key].ndim == 1]  # tied matrices are stored once
+    missing = [key for key in base if key not in stored_keys and base[key].ndim == 1]  # tied matrices are stored once
     if missing:
         raise ValueError(f"{source} holds another model: it has no {missing[0]}")
 
 
 def _stored(source: Path) -> Iterator[tuple[str, tuple[int, ...], Any]]:
-    """Name, shape and, if it is one, the vector of every weight in a folder."""
+    """Name and shape of every weight in a folder, and the weight itself if it is a vector, else None."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -83,15 +85,15 @@ def _stored(source: Path) -> Iterator[tuple[str, tuple[int, ...], Any]]:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Equal values, as far as the narrower of two floating types can tell."""
+    """Are two tensors equal after both are cast to the narrower of their floating types?"""
     narrow = min(a.dtype, b.dtype, key=lambda dtype: int(dtype.itemsize))
     return bool(a.to(narrow).equal(b.to(narrow)))
 
 
 def merged_state(model: Any) -> dict[str, Any]:
-    """The weights of a model with adapters as if it had none, without touching the model.
+    """The weights of a model with its adapters merged in, named as in a model without adapters.
 
-    Merging in place and unmerging would change the weights by rounding at every save.
+    The model itself is not changed: merging in place and unmerging would round its weights at every save.
     """
     import torch
 

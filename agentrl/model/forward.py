@@ -1,5 +1,4 @@
-"""How the trainer calls a causal language model: a packed trie where the layers allow it, else one path a
-row.
+"""How the trainer calls a causal language model: on a packed trie if its layers allow it, else with one path per row.
 
 Letters: T packed tokens, B paths, L longest path, d width, V vocabulary.
 """
@@ -25,8 +24,8 @@ class Network:
 
     Attributes:
         model: the transformers model; adapters (peft) are already part of its layers.
-        sharing: "tree" if its layers are plain causal attention, else "paths".
-        reason: why paths, for the report; empty for trees.
+        sharing: "tree" if all layers of the model are plain causal attention, else "paths".
+        reason: why the model needs "paths", for the report; empty for "tree".
     """
 
     model: nn.Module
@@ -35,7 +34,7 @@ class Network:
 
     @property
     def config(self) -> Any:
-        """The configuration of the text part."""
+        """The configuration of the model's text part."""
         config: Any = self.model.config
         return config.get_text_config()
 
@@ -44,16 +43,18 @@ class Network:
         return next(self.model.parameters()).device
 
     def attending(self) -> AbstractContextManager[None]:
-        """Must be open around `hidden` and its backward pass (gradient checkpointing runs the layers there
-        again)."""
+        """Context in which the model attends over trees.
+
+        It must be open around `hidden` and around the backward pass, in which gradient checkpointing reruns the layers.
+        """
         return attending_over_trees(self.model) if self.sharing == "tree" else nullcontext()
 
     def hidden(self, batch: Batch) -> Tensor:
-        """[T, d] hidden states after the last norm, of every packed token."""
+        """[T, d] hidden state of every packed token, after the last norm."""
         return self._over_tree(batch) if batch.sharing == "tree" else self._over_paths(batch)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[k, V] from hidden states [k, d], with the scale or cap that some architectures put on them."""
+        """[k, V] logits from hidden states [k, d], with the scale or cap that some architectures apply to logits."""
         model: Any = self.model
         logits: Tensor = model.get_output_embeddings()(hidden)
         for name, divides in (("logits_scaling", True), ("logit_scale", False)):  # Granite; Cohere
@@ -89,14 +90,14 @@ class Network:
 
 
 def network(model: nn.Module, sharing: Sharing | None = None) -> Network:
-    """Find out how a model may be called, from its configuration and by a probe of a small tree.
+    """Find out how a model may be called: read its configuration, then run it on a small tree.
 
     Args:
         model: a transformers causal language model, or a peft model around one.
-        sharing: do not find out, use this.
+        sharing: how to call the model; None finds out.
 
     Raises:
-        ValueError: the model's log-probabilities cannot be had from its hidden states.
+        ValueError: the model's log-probabilities cannot be computed from its hidden states, or it uses prompt tuning.
     """
     outer: Any = model
     inner = outer.get_base_model() if hasattr(outer, "get_base_model") else outer
@@ -132,7 +133,7 @@ def _why_paths(model: Any) -> str:
 
 
 def _probe_tree(model: Any) -> str:
-    """Compare a small tree with its two paths run plainly; a reason if they differ."""
+    """Run a small tree, and each of its two paths alone; the reason if the hidden states differ, else empty."""
     stem, left, right = (np.arange(n) for n in (3, 2, 3))
     ids = np.concatenate([stem + 1, left + 2, right + 3]) % model.config.get_text_config().vocab_size  # [8]
     tree = Layout(
@@ -156,20 +157,20 @@ def _probe_tree(model: Any) -> str:
 
 
 def _check_head(network: Network) -> None:
-    """The head applied to hidden states must give the model's own logits."""
+    """Raises ValueError unless `Network.logits` of the hidden states equals the logits that the model returns."""
     model: Any = network.model
     ids = torch.arange(1, 5, device=network.device)[None] % network.config.vocab_size
     ours = network.logits(network._decoder(ids))[0].float()
     theirs = model(input_ids=ids, use_cache=False).logits[0].float()
     if not torch.allclose(ours, theirs, rtol=1e-2, atol=1e-2 * float(theirs.abs().max())):
         raise ValueError(
-            f"{network.config.model_type} does something to its logits that the trainer does not know: "
-            "teach agentrl.forward.Network.logits"
+            f"{network.config.model_type} post-processes its logits in a way that the trainer does not reproduce: "
+            "add it to agentrl.model.Network.logits"
         )
 
 
 def _batch_of(layout: Layout, ids: np.ndarray, sharing: Sharing) -> Batch:
-    """A batch without targets, to get hidden states from."""
+    """A batch without targets, to compute hidden states only."""
     none = np.zeros(0, np.int64)
     return Batch(
         layout=layout,
@@ -177,8 +178,8 @@ def _batch_of(layout: Layout, ids: np.ndarray, sharing: Sharing) -> Batch:
         sharing=sharing,
         target=none,
         at=none,
-        token=none,
-        step=none,
+        source=none,
+        row=none,
         weight=np.zeros(0),
         allowed_offsets=np.zeros(1, np.int64),
         allowed_ids=none,
@@ -186,7 +187,7 @@ def _batch_of(layout: Layout, ids: np.ndarray, sharing: Sharing) -> Batch:
 
 
 def _whole_blocks(layout: Layout, ids: np.ndarray) -> tuple[Layout, np.ndarray]:
-    """Padded with tokens that see themselves only, to a multiple of the block size."""
+    """Layout and ids, padded to a multiple of `BLOCK` with tokens that attend to themselves only."""
     n = len(layout)
     more = -n % BLOCK
     alone = np.arange(n, n + more)

@@ -1,8 +1,7 @@
-"""The tokens of chosen rows as a trie in pre-order: the layout a packed batch is cut from.
+"""The tokens of some rows as a trie in pre-order: the layout that a packed batch is cut from.
 
-A row hangs where its context says (`Tokens.context`, `Tokens.context_tokens`), which may be the middle of
-another row's path. Beyond that only unsampled leading tokens of equal ids merge (shared prompts); a sampled
-token is itself.
+A row continues the path of the row `Tokens.context` after its first `Tokens.context_tokens` tokens, possibly in the
+middle. Beyond that only prompt tokens with equal ids are merged. Sampled tokens are never merged, even when equal.
 
 Letters: T packed tokens, S tokens of the graph, N rows.
 """
@@ -22,12 +21,11 @@ class Layout:
     """Packed tokens in pre-order. Token q may attend to kv iff kv <= q < subtree_end[kv].
 
     Attributes:
-        source: [T] int64, index of each token in the graph's token table (for merged prompts, of the first
-            copy).
-        position: [T] int64, depth on its path.
-        predictor: [T] int64, index of the previous token of its path, whose hidden state predicts it; -1 at a
-            root.
-        subtree_end: [T] int64, one past the last packed token below it.
+        source: [T] int64, index of each packed token in the graph's token table; for merged prompts, of the first copy.
+        position: [T] int64, number of tokens before it on its path.
+        predictor: [T] int64, packed index of the previous token of its path, whose hidden state predicts this token;
+            -1 at a root.
+        subtree_end: [T] int64, packed index after the last token of its subtree.
     """
 
     source: np.ndarray
@@ -39,7 +37,7 @@ class Layout:
         return len(self.source)
 
     def run_starts(self) -> np.ndarray:
-        """[R] int64, where each maximal unbranched stretch of the trie begins."""
+        """[R] int64 packed index at which each maximal unbranched stretch of the trie begins."""
         if not len(self):
             return np.zeros(0, np.int64)
         fresh = np.ones(len(self), bool)  # [T]
@@ -48,7 +46,7 @@ class Layout:
         return np.flatnonzero(fresh)
 
     def take(self, keep: np.ndarray) -> "Layout":
-        """The layout of the tokens `keep`, ascending and closed under `predictor`; both links are rebuilt."""
+        """The layout of the packed indices `keep`: ascending, each with its `predictor`; links are renumbered."""
         above = self.predictor[keep]
         return Layout(
             source=self.source[keep],
@@ -59,12 +57,12 @@ class Layout:
 
 
 def lay_out(tokens: Tokens, rows: np.ndarray, min_shared: int = MIN_SHARED) -> Layout:
-    """The trie of `rows` and of the parts of other rows that they continue.
+    """The trie of `rows`, and of the parts of other rows that `rows` continue.
 
     Args:
         tokens: the graph's token table.
-        rows: ascending row numbers.
-        min_shared: prompts merge where at least this many leading tokens are equal.
+        rows: [R] int64, ascending.
+        min_shared: prompts merge if at least this many of their leading tokens are equal.
     """
     need = needed(tokens, rows)  # [N] tokens of each row's path
     trie = _Trie(tokens, max(1, min_shared))
@@ -74,17 +72,16 @@ def lay_out(tokens: Tokens, rows: np.ndarray, min_shared: int = MIN_SHARED) -> L
 
 
 def unshared(tokens: Tokens, rows: np.ndarray) -> Layout:
-    """Every path that ends at one of `rows` and that none of them continues, laid out whole, one after
-    another.
+    """The complete paths to those of `rows` whose end no other row continues, one after another.
 
-    Rows on several paths are repeated; equal entries of `source` are copies.
+    A row on several paths is repeated; equal entries of `source` are copies of one token.
     """
     need = needed(tokens, rows)  # [N]
     length = path_lengths(tokens)  # [N]
-    whole = (tokens.context >= 0) & (need > tokens.context_tokens)  # [N] continues all of another row's path
-    whole[whole] = tokens.context_tokens[whole] == length[tokens.context[whole]]
-    leaf = length > tokens.context_tokens  # [N] has tokens of its own, and nothing goes on from its end
-    leaf[tokens.context[whole]] = False
+    continues_all = (tokens.context >= 0) & (need > tokens.context_tokens)  # [N] continues all of another row's path
+    continues_all[continues_all] = tokens.context_tokens[continues_all] == length[tokens.context[continues_all]]
+    leaf = length > tokens.context_tokens  # [N] has tokens of its own, and no row continues its end
+    leaf[tokens.context[continues_all]] = False
     order = rows[np.argsort(length[rows], kind="stable")]  # similar lengths side by side, for little padding
     chains = [_path_source(tokens, int(row)) for row in order if leaf[row]]
     sizes = np.array([len(chain) for chain in chains], np.int64)
@@ -99,20 +96,22 @@ def unshared(tokens: Tokens, rows: np.ndarray) -> Layout:
 
 
 def needed(tokens: Tokens, rows: np.ndarray) -> np.ndarray:
-    """[N] int64, how much of each row's path `rows` need: all of their own, and what they continue of
-    others."""
+    """[N] int64, how many leading tokens of each row's path `rows` need.
+
+    Each of `rows` needs its whole path; a row that it continues is needed up to that point.
+    """
     need = np.zeros(len(tokens.context), np.int64)
     need[rows] = path_lengths(tokens)[rows]
-    context, kept = tokens.context.tolist(), tokens.context_tokens.tolist()
+    context, context_tokens = tokens.context.tolist(), tokens.context_tokens.tolist()
     for row in range(len(need) - 1, -1, -1):
         above = context[row]
         if above >= 0 and need[row] > 0:
-            need[above] = max(need[above], min(kept[row], need[row]))
+            need[above] = max(need[above], min(context_tokens[row], need[row]))
     return need
 
 
 def _path_source(tokens: Tokens, row: int) -> np.ndarray:
-    """[L] int64, the token table indices of a row's path (as `Tokens.path`, which gives the ids)."""
+    """[L] int64 token table indices of a row's path (`Tokens.path` gives the token ids)."""
     pieces: list[np.ndarray] = []
     end = int(tokens.context_tokens[row] + tokens.offsets[row + 1] - tokens.offsets[row])
     while row >= 0:
@@ -125,8 +124,7 @@ def _path_source(tokens: Tokens, row: int) -> np.ndarray:
 
 
 class _Trie:
-    """A radix trie under construction. Node 0 is the empty root; every other owns a range of the token
-    table."""
+    """A radix trie under construction. Node 0 is the empty root; every other node owns a range of the token table."""
 
     def __init__(self, tokens: Tokens, min_shared: int) -> None:
         self.tokens, self.min_shared = tokens, min_shared
@@ -139,7 +137,7 @@ class _Trie:
         self.next_sampled = sampled[np.searchsorted(sampled, np.arange(len(tokens.ids) + 1))]  # [S+1]
 
     def insert(self, row: int, need: int) -> None:
-        """Add the first `need` tokens of a row's path; what it continues must be in already."""
+        """Add the first `need` tokens of a row's path; the row that it continues must already be in the trie."""
         keep = min(int(self.tokens.context_tokens[row]), need)
         above = int(self.tokens.context[row])
         node = self.locate(int(self.last[above]), keep) if above >= 0 else 0
@@ -151,8 +149,7 @@ class _Trie:
         self.last[row] = node
 
     def merge(self, node: int, start: int, end: int) -> tuple[int, int]:
-        """Walk down from `node` along equal unsampled tokens: the node reached and the first token left
-        over."""
+        """Walk down from `node` along equal prompt tokens: the node reached, and the first token that is not in it."""
         ids = self.tokens.ids
         prompt_end = min(end, int(self.next_sampled[start]))
         while prompt_end - start >= self.min_shared:
@@ -168,17 +165,19 @@ class _Trie:
         return node, start
 
     def locate(self, node: int, depth: int) -> int:
-        """The node that ends at `depth` on the path of `node`; a node is split if none does."""
+        """The node that ends at `depth` on the path of `node`; if no node ends there, one is split."""
         while node and depth <= self.depth[node]:
             node = self.parent[node]
         return self.split(node, depth - self.depth[node])
 
     def split(self, node: int, size: int) -> int:
-        """Give the first `size` tokens of a node to a node of their own above it, and return that."""
+        """Move the first `size` tokens of a node to a new node above it, and return the new node."""
         if size == self.end[node] - self.start[node]:
             return node
         start, parent = self.start[node], self.parent[node]
-        self.prompts.pop(self.prompt_key(node), None)  # another node of the same key loses a merge, nothing more
+        # Two nodes may share a key, and the dict holds one. The other can no longer be found for merging: less sharing,
+        # same result.
+        self.prompts.pop(self.prompt_key(node), None)
         top = self.add(parent, start, start + size, self.depth[node], listed=False)
         siblings = self.children[parent]
         siblings[siblings.index(node)] = top
@@ -200,7 +199,7 @@ class _Trie:
         return node
 
     def remember(self, node: int) -> None:
-        """Make a node findable by the prompt tokens it begins with."""
+        """Register a node under the prompt tokens that it begins with."""
         start = self.start[node]
         if min(self.end[node], int(self.next_sampled[start])) - start >= self.min_shared:
             self.prompts[self.prompt_key(node)] = node
@@ -213,7 +212,10 @@ class _Trie:
         return self.depth[node] + self.end[node] - self.start[node]
 
     def layout(self) -> Layout:
-        """Pre-order, children in the order they came: a row cut by a branch goes on before the branch."""
+        """The layout in pre-order, children in the order of insertion.
+
+        If a branch leaves a row in its middle, the rest of the row is laid out before the branch.
+        """
         order, stack = [], [0]
         while stack:
             node = stack.pop()

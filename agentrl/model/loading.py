@@ -1,4 +1,7 @@
-"""Models and tokenizers: a checkpoint by folder or hub name, or a small one made from a config; LoRA on either."""
+"""Load, make, save and restore models and tokenizers.
+
+A model is read from a folder or a hub name, or is a small new one made from a configuration. Both can carry LoRA.
+"""
 
 import os
 import shutil
@@ -20,13 +23,13 @@ class Loaded(NamedTuple):
 
 
 def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), entities: Sequence[str] = ()) -> Loaded:
-    """The model and tokenizer a config names. The same seed gives the same weights.
+    """The model and tokenizer that a configuration names. The same seed gives the same weights.
 
     Args:
-        config: which.
-        seed: of random weights (new models and adapters).
-        texts: what a new model's tokenizer must know.
-        entities: things that are one token in it.
+        config: section [model].
+        seed: seed of random weights (new models and adapters).
+        texts: texts whose words a new model's tokenizer must know.
+        entities: strings that are one token in a new model's tokenizer.
 
     Raises:
         ValueError: no such folder or name, not a model, peft missing, no texts for a new model.
@@ -57,13 +60,13 @@ def load_tokenizer(folder: str | os.PathLike[str]) -> Any:
 
 
 def save_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
-    """Write model and tokenizer in the HF layout; `folder` appears, or is replaced, only when all is written.
+    """Write model and tokenizer in the HF layout; `folder` appears, or is replaced, only when everything is written.
 
-    A model with adapters is written with them merged in (so anything can load it), and the adapters as they are in
-    the sub-folder `adapter`.
+    If the model has adapters, `folder` holds the merged weights, which any program can load, and the sub-folder
+    `adapter` holds the adapters alone.
 
     Raises:
-        OSError: nothing is left of the attempt, and an older `folder` is untouched.
+        OSError: the files could not be written. The partial folder is removed, and an older `folder` is unchanged.
     """
     target = Path(folder)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,7 @@ def save_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
             _write(loaded, partial)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        if "(os error " in str(error):  # how the writers of tokenizers and safetensors tell a full disk
+        if "(os error " in str(error):  # tokenizers and safetensors report a full disk so
             raise OSError(str(error)) from error
         raise
     if target.exists():
@@ -85,10 +88,10 @@ def save_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
 
 
 def restore_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
-    """Put the weights that `save` wrote back into a model of the same config.
+    """Load the weights that `save_model` wrote into a model of the same configuration.
 
     Raises:
-        ValueError: the folder holds another model, or none.
+        ValueError: the folder holds another model, or no model.
     """
     import torch
 
@@ -108,15 +111,15 @@ def restore_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without transformers' bars: a checkpoint every few iterations would drown our own progress."""
+    """Hide the progress bars of transformers: checkpoints every few iterations would bury the run's own progress."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if enabled:
             logging.enable_progress_bar()
 
 
@@ -143,7 +146,7 @@ def _dtype(name: str, device: Any) -> Any:
 
 
 def check_shape(model: Any, new: NewModel, where: Path) -> None:
-    """Raises ValueError if a stored model is not of the shape that the configuration makes."""
+    """Raises ValueError if a stored model has another shape than section [model.new] asks for."""
     for option, name in SHAPE.items():
         stored, asked = getattr(model.config, name, None), getattr(new, option)
         if stored != asked:
@@ -151,7 +154,7 @@ def check_shape(model: Any, new: NewModel, where: Path) -> None:
 
 
 def _make(new: NewModel, tokenizer: Any, entities: Sequence[str]) -> Any:
-    """Random weights from the current torch seed."""
+    """A new model with random weights from torch's current seed."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -177,8 +180,10 @@ def _make(new: NewModel, tokenizer: Any, entities: Sequence[str]) -> Any:
         with torch.no_grad():
             for weight in layers.values():
                 for entity in entities:
-                    own, *words = tokenizer.convert_tokens_to_ids([f" {w}" for w in (entity, *entity.split(" "))])
-                    weight[own] = weight[words].sum(0)
+                    whole_id, *word_ids = tokenizer.convert_tokens_to_ids(
+                        [f" {w}" for w in (entity, *entity.split(" "))]
+                    )
+                    weight[whole_id] = weight[word_ids].sum(0)
     return model
 
 
@@ -190,7 +195,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _open(path: str, dtype: Any) -> tuple[Any, Any]:
-    """A checkpoint by folder or hub name."""
+    """Model and tokenizer of a folder or a hub name."""
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -1,7 +1,7 @@
-"""Log-probabilities and entropies of targets, under each token's allowed set and the sampling temperature.
+"""Log-probabilities and entropies of targets, under each target's allowed set and the sampling temperature.
 
-Logits are float32 or wider from the matrix product on, whatever the weights' type. Where [K, V] logits would
-be large they are made in chunks, and made again in the backward pass, so that they are never kept.
+Logits are converted to float32 (or stay wider) right after the matrix product, whatever the type of the weights. Large
+[K, V] logits are computed in chunks, and computed again in the backward pass, so that they are never stored.
 
 Letters: K targets, V vocabulary, A the largest allowed set of a chunk, d width of the hidden states.
 """
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-CHUNK = 1 << 24  # logits of a chunk; a batch that has no more is one chunk and keeps them
+CHUNK = 1 << 24  # logits per chunk; a batch with no more logits than this is one chunk and stores them
 OUT = -1e30  # logit of a padding entry; finite, so that 0 * log 0 is 0 in the entropy and in its gradient
 
 Head = Callable[[Tensor], Tensor]
@@ -22,8 +22,7 @@ EntropyMode = Literal["none", "value", "gradient"]
 
 
 class TokenStats(NamedTuple):
-    """Of each target: log-probability [K] and, if asked for, entropy [K] in nats of the distribution it is
-    from."""
+    """Log-probability [K] of each target, and entropy [K] of the distribution it is from, in nats; or None."""
 
     logprob: Tensor
     entropy: Tensor | None
@@ -45,13 +44,14 @@ def token_stats(
 
     Args:
         head: hidden states [k, d] -> logits [k, V].
-        hidden: [K, d], of the token that predicts each target.
-        target: [K] int64.
-        allowed_offsets: [K+1] into `allowed_ids`; an empty slice means unrestricted.
+        hidden: [K, d] hidden state of the token that predicts each target.
+        target: [K] int64 token ids.
+        allowed_offsets: [K+1] int64 into `allowed_ids`; an empty slice means unrestricted.
+        allowed_ids: int64 token ids.
         vocabulary: V.
         temperature: divides the logits.
-        entropy: "gradient" if it is part of the loss, "value" for a metric.
-        chunk: most logits held at a time.
+        entropy: "gradient" if the entropy is part of the loss, "value" if it is a metric only, "none" to leave it out.
+        chunk: most logits in memory at a time.
 
     Raises:
         ValueError: a target is outside its allowed set.
@@ -97,7 +97,7 @@ def _index(x: np.ndarray, like: Tensor) -> Tensor:
 def _table(
     target: np.ndarray, offsets: np.ndarray, ids: np.ndarray, which: np.ndarray, device: torch.device
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Allowed ids [k, A] of a chunk, and which entries are padding; None, None for unrestricted targets."""
+    """Allowed ids [k, A] of a chunk and the mask [k, A] of padding entries; None, None for unrestricted targets."""
     size = offsets[which + 1] - offsets[which]  # [k]
     if size[0] == 0:
         return None, None
@@ -122,16 +122,16 @@ def _stats(
     temperature: float,
     entropy: EntropyMode,
 ) -> tuple[Tensor, Tensor]:
-    """Log-probability [k] and entropy [k] (zeros if not asked for) of one chunk."""
+    """Log-probability [k] and entropy [k] of one chunk; the entropy is zeros if `entropy` is "none"."""
     logits = head(hidden)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature  # [k, V]
-    chosen = logits.gather(1, target[:, None])[:, 0]  # [k]
+    target_logit = logits.gather(1, target[:, None])[:, 0]  # [k]
     if table is not None and padding is not None:
         logits = logits.gather(1, table).masked_fill(padding, OUT)  # [k, A]
     total = logits.logsumexp(-1)  # [k]
     if entropy == "none":
-        return chosen - total, torch.zeros_like(chosen)
+        return target_logit - total, torch.zeros_like(target_logit)
     with torch.set_grad_enabled(torch.is_grad_enabled() and entropy == "gradient"):
         share = (logits - total[:, None]).exp()  # [k, V] or [k, A]
         spread = total - (share * logits).sum(-1)  # [k]
-    return chosen - total, spread if entropy == "gradient" else spread.detach()
+    return target_logit - total, spread if entropy == "gradient" else spread.detach()

@@ -1,9 +1,9 @@
-"""From rows of a step graph to the batch a model is trained on, and to micro-batches of it.
+"""Pack rows of a step graph into the batch that a model is trained on, and cut the batch into micro-batches.
 
 Letters: N rows, S tokens of the graph, T packed tokens, K targets (the tokens that are trained).
 
-A target is a *decision*: a sampled token that had an alternative. A token whose allowed set has one member
-has log-probability 0 whatever the weights, so it carries no loss and is not counted in any mean over tokens.
+A target is a *decision*: a sampled token that had an alternative. A token whose allowed set has one member has
+log-probability 0 whatever the weights, so it carries no loss and is not counted in any mean over tokens.
 """
 
 from collections.abc import Iterator
@@ -20,20 +20,20 @@ Sharing = Literal["tree", "paths"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
-    """What one forward and backward pass takes. Losses of micro-batches are summed, never averaged.
+    """Input of one forward and backward pass. Losses of micro-batches are summed, never averaged.
 
     Attributes:
-        layout: where the T packed tokens lie and who may attend to whom.
-        ids: [T] int64 packed tokens.
+        layout: where the T packed tokens lie, and which token may attend to which.
+        ids: [T] int64 token ids of the packed tokens.
         sharing: "tree", or "paths" for models whose layers need every path as a sequence of its own.
-        target: [K] int64 ids of the trained tokens.
-        at: [K] int64, the packed token whose hidden state predicts the target. At a fork one state predicts
-            several.
-        token: [K] int64, index of the target in the graph's token table.
-        step: [K] int64, its row in the graph.
-        weight: [K] float64, aggregation weight, already divided by the denominator of the whole mini-batch.
+        target: [K] int64 token ids of the targets.
+        at: [K] int64 packed index of the token whose hidden state predicts the target. At a fork one hidden state
+            predicts several targets.
+        source: [K] int64 index of the target in the graph's token table (as `Layout.source` is for packed tokens).
+        row: [K] int64 row of the graph that the target belongs to.
+        weight: [K] float64 aggregation weight, already divided by the denominator of the whole mini-batch.
         allowed_offsets: [K+1] int64 into `allowed_ids`; an empty slice means unrestricted.
-        allowed_ids: int64.
+        allowed_ids: int64 token ids, ascending in each slice.
     """
 
     layout: Layout
@@ -41,8 +41,8 @@ class Batch:
     sharing: Sharing
     target: np.ndarray
     at: np.ndarray
-    token: np.ndarray
-    step: np.ndarray
+    source: np.ndarray
+    row: np.ndarray
     weight: np.ndarray
     allowed_offsets: np.ndarray
     allowed_ids: np.ndarray
@@ -64,100 +64,111 @@ def pack(
 
     Args:
         tokens: the token table of the graph.
-        rows: ascending rows to train.
+        rows: [R] int64, ascending, the rows to train.
         weight: [S] aggregation weight of each token; read at the decisions of `rows`.
-        sharing: "paths" lays every root-to-leaf path out whole.
-        min_shared: prompts merge where at least this many leading tokens are equal.
-        targets: [S] bool, other tokens than the decisions (a critic reads values before them).
+        sharing: "paths" lays out every root-to-leaf path as a sequence of its own.
+        min_shared: prompts merge if at least this many of their leading tokens are equal.
+        targets: [S] bool, the targets, if they are not the decisions (a critic reads values before other tokens).
 
     Raises:
-        ValueError: a sampled token has nothing before it.
+        ValueError: a target has no token before it.
     """
     layout = lay_out(tokens, rows, min_shared) if sharing == "tree" else unshared(tokens, rows)
-    chosen = np.zeros(len(tokens.context), bool)  # [N]
-    chosen[rows] = True
+    in_rows = np.zeros(len(tokens.context), bool)  # [N]
+    in_rows[rows] = True
     row = token_rows(tokens)  # [S]
-    trained = (decisions(tokens) if targets is None else targets) & chosen[row]  # [S]
-    place = np.flatnonzero(trained[layout.source])  # packed index of each target, in pre-order
+    is_target = (decisions(tokens) if targets is None else targets) & in_rows[row]  # [S]
+    place = np.flatnonzero(is_target[layout.source])  # packed index of each target, in pre-order
     if sharing == "paths":
         place = _on_one_path(layout, place, row)
-    token = layout.source[place]  # [K]
+    source = layout.source[place]  # [K]
     at = layout.predictor[place]  # [K]
     if (at < 0).any():
         raise ValueError(
-            f"row {row[token[at < 0][0]]} begins with a sampled token, which nothing predicts: "
+            f"row {row[source[at < 0][0]]} begins with a sampled token, and no token before it predicts it: "
             "give the prompt at least one token, such as a beginning-of-text token"
         )
-    offsets, allowed = _take_csr(tokens.allowed_offsets, tokens.allowed_ids, token)
-    whole = Batch(
+    offsets, allowed = _take_csr(tokens.allowed_offsets, tokens.allowed_ids, source)
+    batch = Batch(
         layout=layout,
         ids=tokens.ids[layout.source],
         sharing=sharing,
-        target=tokens.ids[token],
+        target=tokens.ids[source],
         at=at,
-        token=token,
-        step=row[token],
-        weight=weight[token],
+        source=source,
+        row=row[source],
+        weight=weight[source],
         allowed_offsets=offsets,
         allowed_ids=allowed,
     )
-    return _of_targets(whole, np.arange(len(token)))
+    return _of_targets(batch, np.arange(len(source)))
 
 
 def _on_one_path(layout: Layout, place: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Of targets that lie on several paths, those of one path a row: the first that has all of the row."""
+    """The places [K] of each target on one path: the first path that has all targets of the target's row.
+
+    Args:
+        layout: of whole paths.
+        place: packed indices of all targets, on every path.
+        row: [S] row of each token of the graph.
+    """
     path = np.cumsum(layout.position == 0)[place]  # [places]
     owner = row[layout.source[place]]  # [places]
     last = np.zeros(len(row), np.int64)  # [rows] the row's last target
     np.maximum.at(last, owner, layout.source[place])
     complete = layout.source[place] == last[owner]  # [places]
-    chosen = np.full(len(row), np.iinfo(np.int64).max)  # [rows]
-    np.minimum.at(chosen, owner[complete], path[complete])
-    kept: np.ndarray = place[path == chosen[owner]]
-    return kept
+    first_path = np.full(len(row), np.iinfo(np.int64).max)  # [rows]
+    np.minimum.at(first_path, owner[complete], path[complete])
+    places: np.ndarray = place[path == first_path[owner]]
+    return places
 
 
-def microbatches(batch: Batch, max_tokens: int, whole: np.ndarray | None = None) -> Iterator[Batch]:
-    """Cut a batch between steps so that no piece has more than `max_tokens` packed tokens.
+def microbatches(batch: Batch, max_tokens: int, bundle: np.ndarray | None = None) -> Iterator[Batch]:
+    """Cut a batch between rows so that no micro-batch has more than `max_tokens` packed tokens.
 
-    Targets are taken in pre-order; a piece is a stretch of them with the paths they need, so that a subtree
-    that is cut off takes a copy of its ancestors' path, without targets. Cuts are made where the copy is
-    short. A step's targets lie side by side (a row cut by a branch goes on before the branch) and stay together,
-    as turn ratios want.
+    Targets are taken in pre-order. A micro-batch is a stretch of targets with the paths to them: a subtree that is cut
+    off repeats the path of its ancestors, without targets. Cuts are made where that copy is short. The targets of one
+    row lie side by side (if a branch leaves a row in its middle, the rest of the row is laid out before the branch) and
+    stay in one micro-batch, because ratios per turn need them together.
 
     Args:
-        batch: of one mini-batch.
-        max_tokens: packed tokens of a piece.
-        whole: [K] ids; targets of equal id then stay in one piece (for losses that need an episode's tokens
-            at once).
+        batch: the batch of one mini-batch.
+        max_tokens: most packed tokens per micro-batch.
+        bundle: [K] int64; targets with equal numbers stay in one micro-batch (for losses that need all tokens of an
+            episode at once).
 
     Raises:
-        ValueError: a single path is longer than `max_tokens`.
+        ValueError: a single path, or a bundle, is longer than `max_tokens`.
     """
     if len(batch) <= max_tokens:
         if len(batch.target):
             yield batch
         return
-    if whole is not None:
-        yield from _in_units(batch, max_tokens, whole)
+    if bundle is not None:
+        yield from _in_bundles(batch, max_tokens, bundle)
         return
-    first = np.flatnonzero(np.diff(batch.step, prepend=-1))  # [G] the first target of each step
-    assert len(first) == len(np.unique(batch.step)), "a step's targets must lie side by side"
+    first = np.flatnonzero(np.diff(batch.row, prepend=-1))  # [G] the first target of each row
+    assert len(first) == len(np.unique(batch.row)), "a row's targets must lie side by side"
     longest = int(batch.layout.position[batch.at].max()) + 1
     if longest > max_tokens:
         raise ValueError(
             f"a path has {longest} tokens, the limit of a micro-batch is {max_tokens}: "
             "raise update.max_tokens or shorten the episodes"
         )
-    reach = np.append(0, np.maximum.accumulate(np.maximum.reduceat(batch.at, first)) + 1)  # [G+1] tokens laid before
+    reach = np.append(
+        0, np.maximum.accumulate(np.maximum.reduceat(batch.at, first)) + 1
+    )  # [G+1] tokens laid out before
     copies = _copies(batch.layout, batch.at[first], reach[:-1])  # [G]
     start = 0
     while start < len(first):
-        cost = copies[start] + reach[start + 1 :] - reach[start]  # of a piece up to and with each later step
+        cost = (
+            copies[start] + reach[start + 1 :] - reach[start]
+        )  # tokens of a micro-batch that ends with each later row
         fits = int(np.searchsorted(cost, max_tokens, side="right"))
         stop = start + fits
         if stop < len(first):
-            worth = int(np.searchsorted(cost, max_tokens // 4))  # a smaller piece is not worth a launch
+            # Micro-batches below a quarter of the limit cost more in launch overhead than they save.
+            worth = int(np.searchsorted(cost, max_tokens // 4))
             options = np.arange(min(start + worth + 1, stop), stop + 1)
             stop = int(options[len(options) - 1 - np.argmin(copies[options][::-1])])
         end = first[stop] if stop < len(first) else len(batch.target)
@@ -165,35 +176,35 @@ def microbatches(batch: Batch, max_tokens: int, whole: np.ndarray | None = None)
         start = stop
 
 
-def _in_units(batch: Batch, max_tokens: int, unit: np.ndarray) -> Iterator[Batch]:
-    """Pieces of whole units, taken in the order of their first targets."""
-    _, first, key, size = np.unique(unit, return_index=True, return_inverse=True, return_counts=True)
-    targets = np.split(np.argsort(key, kind="stable"), np.cumsum(size)[:-1])  # of each unit, ascending
-    laid = np.zeros(len(batch), bool)  # [T] tokens the piece has
-    held = 0
+def _in_bundles(batch: Batch, max_tokens: int, bundle: np.ndarray) -> Iterator[Batch]:
+    """Micro-batches of whole bundles [K], taken in the order of their first targets."""
+    _, first, key, size = np.unique(bundle, return_index=True, return_inverse=True, return_counts=True)
+    targets = np.split(np.argsort(key, kind="stable"), np.cumsum(size)[:-1])  # of each bundle, ascending
+    in_piece = np.zeros(len(batch), bool)  # [T] tokens that the micro-batch has
+    n_tokens = 0
     piece: list[np.ndarray] = []
-    for u in np.argsort(first).tolist():
-        need = _paths_to(batch.layout, batch.at[targets[u]])
+    for b in np.argsort(first).tolist():
+        need = _paths_to(batch.layout, batch.at[targets[b]])
         if len(need) > max_tokens:
             raise ValueError(
-                f"an episode (on a branched graph: a tree) has {len(need)} packed tokens and its loss needs them at "
-                f"once, the limit of a micro-batch is {max_tokens}: raise update.max_tokens"
+                f"an episode (on a branched graph: a tree) has {len(need)} packed tokens, which its loss needs at "
+                f"once, and the limit of a micro-batch is {max_tokens}: raise update.max_tokens or shorten the episodes"
             )
-        fresh = need[~laid[need]]
-        if piece and held + len(fresh) > max_tokens:
+        fresh = need[~in_piece[need]]
+        if piece and n_tokens + len(fresh) > max_tokens:
             yield _of_targets(batch, np.sort(np.concatenate(piece)))
-            laid[:], held, piece, fresh = False, 0, [], need
-        laid[fresh] = True
-        held += len(fresh)
-        piece.append(targets[u])
+            in_piece[:], n_tokens, piece, fresh = False, 0, [], need
+        in_piece[fresh] = True
+        n_tokens += len(fresh)
+        piece.append(targets[b])
     yield _of_targets(batch, np.sort(np.concatenate(piece)))
 
 
 def _paths_to(layout: Layout, at: np.ndarray) -> np.ndarray:
-    """Ascending indices of the tokens on the paths to `at`, ends included.
+    """Ascending packed indices of the tokens on the paths to the packed indices `at`, which are included.
 
-    A token before the first of `at` that is on any of the paths is on the path to the first, so that only that path and
-    the stretch from it to the last are looked at, whatever the length of the batch.
+    Every token before the smallest of `at` that lies on one of the paths lies on the path to the smallest. So only that
+    path, and the stretch from the smallest to the largest of `at`, are searched, whatever the length of the batch.
     """
     if not len(at):
         return np.zeros(0, np.int64)
@@ -208,14 +219,14 @@ def _paths_to(layout: Layout, at: np.ndarray) -> np.ndarray:
 
 
 def _copies(layout: Layout, at: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    """[G] int64, how much of each step's path lies before `reach`, the tokens earlier steps needed."""
+    """[G] int64, how many tokens of each row's path lie before `reach` [G], the end of what earlier rows need."""
     fresh = layout.position[np.minimum(reach, len(layout) - 1)]
     copies: np.ndarray = np.where(at < reach, layout.position[at] + 1, fresh)
     return copies
 
 
 def _of_targets(batch: Batch, which: np.ndarray) -> Batch:
-    """The batch of some targets: their tokens are the paths to their predictors, nothing else."""
+    """The batch of the targets `which`: its packed tokens are the paths to their predictors, nothing else."""
     keep = _paths_to(batch.layout, batch.at[which])
     offsets, allowed = _take_csr(batch.allowed_offsets, batch.allowed_ids, which)
     return Batch(
@@ -224,8 +235,8 @@ def _of_targets(batch: Batch, which: np.ndarray) -> Batch:
         sharing=batch.sharing,
         target=batch.target[which],
         at=np.searchsorted(keep, batch.at[which]),
-        token=batch.token[which],
-        step=batch.step[which],
+        source=batch.source[which],
+        row=batch.row[which],
         weight=batch.weight[which],
         allowed_offsets=offsets,
         allowed_ids=allowed,

@@ -1,4 +1,4 @@
-"""Section [model] of a recipe: which model, made or loaded, with adapters or without."""
+"""Section [model] of a recipe: which model to load or to make, with or without adapters."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ class Lora(BaseModel):
     Attributes:
         r: rank.
         alpha: scale, divided by r.
-        dropout: of the adapters' input while training.
+        dropout: dropout of the adapters' input in training.
         target_modules: names of the adapted layers; empty for all linear ones but the output layer.
     """
 
@@ -29,13 +29,13 @@ class NewModel(BaseModel):
     """A Qwen3-type model with random weights and a word-level tokenizer.
 
     Attributes:
-        layers, hidden, heads, kv_heads, intermediate: its shape; heads are hidden / heads wide.
-        max_positions: most tokens of a context.
+        layers, hidden, heads, kv_heads, intermediate: shape of the model; each head is hidden / heads wide.
+        max_positions: most tokens per context.
         init_std: standard deviation of the random weights.
         tied: the output layer is the embedding.
         rope_theta: base of the rotary embedding.
-        entity_pattern: regular expression of an entity that is one token; empty for none.
-        compose_entities: an entity's embedding starts as the sum of its words' embeddings.
+        entity_pattern: regular expression of entities, each of which is one token; empty for no entities.
+        compose_entities: initialise an entity's embedding as the sum of its words' embeddings.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,9 +77,9 @@ class ModelConfig(BaseModel):
 
     Attributes:
         path: a folder in the HF layout, or a name on the hub.
-        new: make one.
-        dtype: of the weights; auto is bfloat16 on CUDA and float32 on the CPU.
-        device: auto is CUDA where there is one.
+        new: shape of a new model with random weights.
+        dtype: type of the weights; auto is bfloat16 on CUDA and float32 on the CPU.
+        device: auto is CUDA if torch finds a CUDA device, else the CPU.
         lora: train adapters instead of the weights.
     """
 

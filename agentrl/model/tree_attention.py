@@ -1,9 +1,9 @@
 """Attention over a packed trie, registered with transformers as "agentrl_tree".
 
-Any causal language model that calls transformers' attention interface takes one packed row [1, T] this way:
-token q sees kv iff kv <= q < subtree_end[kv]. On CUDA this is FlexAttention under a block mask. On the CPU it
-is at most two calls of the flash kernel for each unbranched run of the trie (faster than padded buckets of
-trees and than masks). Everything else in the model works on the flat tokens, without padding.
+Any causal language model that calls transformers' attention interface can so run on one packed sequence [1, T]: token q
+attends to kv iff kv <= q < subtree_end[kv]. On CUDA this is FlexAttention under a block mask. On the CPU it is at most
+two calls of the flash kernel per unbranched run of the trie (faster than padded buckets of trees, and than masks). The
+rest of the model works on the flat tokens, without padding.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,17 +20,17 @@ from transformers import AttentionInterface
 from agentrl.model.layout import Layout
 
 NAME = "agentrl_tree"
-BLOCK = 128  # tokens of a FlexAttention block
-VARIANTS = 64  # of the compiled kernel in one process
+BLOCK = 128  # tokens per FlexAttention block
+VARIANTS = 64  # compiled variants of the kernel per process
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreePlan:
-    """What the layers need to know of a layout, made once a batch.
+    """What the attention layers need to know about a layout, computed once per batch.
 
     Attributes:
-        runs: (start, end, end of its subtree) of each unbranched stretch, in packed order.
-        block_mask: for FlexAttention; then `runs` is empty.
+        runs: packed indices (start, end, end of the subtree) of each unbranched run, in packed order.
+        block_mask: mask for FlexAttention; if it is set, `runs` is empty.
     """
 
     runs: list[tuple[int, int, int]]
@@ -42,14 +42,16 @@ def make_plan(layout: Layout, device: torch.device) -> TreePlan:
     if device.type == "cuda":
         return TreePlan(runs=[], block_mask=block_mask(layout.subtree_end, device))
     if device.type != "cpu":
-        raise ValueError(f"attention over a tree is made for cpu and cuda, not for {device.type}")
+        raise ValueError(
+            f"attention over a tree runs on cpu and cuda, not on {device.type}: set model.device to cpu or cuda"
+        )
     starts = layout.run_starts()  # [R]
     ends = np.append(starts[1:], len(layout))[: len(starts)]  # [R]
     return TreePlan(runs=list(zip(starts.tolist(), ends.tolist(), layout.subtree_end[starts].tolist(), strict=True)))
 
 
 def block_mask(subtree_end: np.ndarray, device: torch.device) -> BlockMask:
-    """FlexAttention's block mask of a layout, without ever making a [T, T] mask.
+    """FlexAttention's block mask of a layout, computed without a [T, T] mask.
 
     Args:
         subtree_end: [T] with T a multiple of `BLOCK`.
@@ -73,8 +75,7 @@ def block_mask(subtree_end: np.ndarray, device: torch.device) -> BlockMask:
 
 
 def _block_lists(table: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
-    """How many key blocks each query block sees [1, 1, n], and their numbers first in each row [1, 1, n,
-    n]."""
+    """Number of key blocks that each query block sees [1, 1, n]; and their numbers, first in each row [1, 1, n, n]."""
     order = np.argsort(~table, axis=1, kind="stable")
     count, listed = (torch.from_numpy(x.astype(np.int32)).to(device) for x in (table.sum(1), order))
     return count[None, None], listed[None, None]
@@ -94,8 +95,8 @@ def tree_attention(
     """Transformers' attention interface: query [1, H, T, D], key and value [1, H', T, D] -> [1, T, H, D].
 
     Raises:
-        ValueError: the model asks for something that a trie cannot be given (see `agentrl.model.forward`, which
-            then packs one path a row).
+        ValueError: the model uses something that attention over a trie does not support. `agentrl.model.network` finds
+            this out with a small tree, and such a model gets one path per row.
     """
     extra = [name for name in ("softcap", "s_aux", "position_bias", "sliding_window") if options.get(name)]
     if extra or tree_plan is None or dropout:
@@ -118,10 +119,10 @@ def tree_attention(
 class _RunAttention(torch.autograd.Function):
     """Attention over a trie from PyTorch's CPU flash kernel, with no mask and no padding.
 
-    Each run attends to itself causally, then everything below a run (one contiguous stretch) attends to all
-    of it; partial results are merged by their log-sum-exp. The backward kernel is exact for each part when it
-    is given the merged output and log-sum-exp (Dao et al., arXiv:2205.14135, section B.2: both enter it only
-    as row constants).
+    Each run attends to itself causally; then all tokens below a run, which are one contiguous stretch, attend to the
+    whole run. Partial results are merged by their log-sum-exp. The backward kernel is exact for each part if it gets
+    the merged output and the merged log-sum-exp (Dao et al., arXiv:2205.14135, section B.2: both enter it only as
+    constants per query).
     """
 
     @staticmethod
@@ -129,8 +130,8 @@ class _RunAttention(torch.autograd.Function):
         out = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
         total = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32))  # [1, H, T]
         for start, end, _ in plan.runs:
-            own = slice(start, end)
-            out[:, :, own], total[:, :, own] = _flash(query, key, value, own, own, True, scaling)
+            run = slice(start, end)
+            out[:, :, run], total[:, :, run] = _flash(query, key, value, run, run, True, scaling)
         for start, end, below in plan.runs:
             if below > end:
                 rest = slice(end, below)
@@ -149,33 +150,33 @@ class _RunAttention(torch.autograd.Function):
         query, key, value, out, total = ctx.saved_tensors
         grads = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
 
-        def part(rows: slice, seen: slice, causal: bool) -> tuple[Tensor, Tensor, Tensor]:
-            found: tuple[Tensor, Tensor, Tensor] = _KERNELS._scaled_dot_product_flash_attention_for_cpu_backward(
-                grad[:, :, rows],
-                query[:, :, rows],
-                key[:, :, seen],
-                value[:, :, seen],
-                out[:, :, rows],
-                total[:, :, rows],
+        def part(queries: slice, keys: slice, causal: bool) -> tuple[Tensor, Tensor, Tensor]:
+            part_grads: tuple[Tensor, Tensor, Tensor] = _KERNELS._scaled_dot_product_flash_attention_for_cpu_backward(
+                grad[:, :, queries],
+                query[:, :, queries],
+                key[:, :, keys],
+                value[:, :, keys],
+                out[:, :, queries],
+                total[:, :, queries],
                 0.0,
                 causal,
                 scale=ctx.scaling,
             )
-            return found
+            return part_grads
 
         for start, end, _ in ctx.plan.runs:
-            own = slice(start, end)
-            for whole, piece in zip(grads, part(own, own, True), strict=True):
-                whole[:, :, own] = piece
+            run = slice(start, end)
+            for full_grad, part_grad in zip(grads, part(run, run, True), strict=True):
+                full_grad[:, :, run] = part_grad
         for start, end, below in ctx.plan.runs:
             if below > end:
-                for whole, piece, at in zip(
+                for full_grad, part_grad, at in zip(
                     grads,
                     part(slice(end, below), slice(start, end), False),
                     (slice(end, below), slice(start, end), slice(start, end)),
                     strict=True,
                 ):
-                    whole[:, :, at] += piece
+                    full_grad[:, :, at] += part_grad
         return *grads, None, None
 
 
@@ -183,23 +184,24 @@ _KERNELS = torch.ops.aten
 
 
 def _flash(
-    query: Tensor, key: Tensor, value: Tensor, rows: slice, seen: slice, causal: bool, scaling: float | None
+    query: Tensor, key: Tensor, value: Tensor, queries: slice, keys: slice, causal: bool, scaling: float | None
 ) -> tuple[Tensor, Tensor]:
-    """Output [1, H, rows, D] and log-sum-exp [1, H, rows] of some queries over some keys."""
-    found: tuple[Tensor, Tensor] = _KERNELS._scaled_dot_product_flash_attention_for_cpu(
-        query[:, :, rows], key[:, :, seen], value[:, :, seen], 0.0, causal, scale=scaling
+    """Output [1, H, q, D] and log-sum-exp [1, H, q] of the q `queries` over the `keys`."""
+    out_and_total: tuple[Tensor, Tensor] = _KERNELS._scaled_dot_product_flash_attention_for_cpu(
+        query[:, :, queries], key[:, :, keys], value[:, :, keys], 0.0, causal, scale=scaling
     )
-    return found
+    return out_and_total
 
 
 _compiled: list[Callable[..., Tensor]] = []
 
 
 def _flex() -> Callable[..., Tensor]:
-    """FlexAttention, compiled once a process: uncompiled it would build the [T, T] scores.
+    """FlexAttention, compiled once per process: without compilation it would build the [T, T] scores.
 
-    It is compiled anew for one block and for many, with and without gradients, and for each model's heads and types; at
-    torch's usual limit of 8 such variants a run with a critic and a reference would quietly go on uncompiled.
+    torch compiles a variant for one block and one for several blocks, with and without gradients, and for the heads and
+    types of each model. Beyond torch's default limit of 8 variants, a run with a critic and a reference model would
+    silently continue without compilation, so the limit is raised.
     """
     if not _compiled:
         config: Any = torch._dynamo.config
@@ -213,7 +215,7 @@ AttentionInterface.register(NAME, tree_attention)
 
 @contextmanager
 def attending_over_trees(model: nn.Module) -> Iterator[None]:
-    """Let a transformers model use `tree_attention`; afterwards it attends as before."""
+    """Inside this context a transformers model uses `tree_attention`; afterwards it attends as before."""
     configs: dict[int, Any] = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
     before = {i: c._attn_implementation for i, c in configs.items() if hasattr(c, "_attn_implementation")}
     try:

@@ -1,4 +1,4 @@
-"""What the trainer hands to the engines: the weights of every policy."""
+"""The weights of every policy, as the trainer hands them to the engines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,21 +11,20 @@ from agentrl.model.sections import ModelConfig
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights by policy, as models in this process.
+    """Weights by name of the policy, as models in this process.
 
-    In one process they are references to the trainer's own models: whoever holds them may read them between two
-    updates only.
+    Within one process the models are the trainer's own objects, not copies: read them only between two updates.
     """
 
     models: Mapping[str, Any]
 
     @classmethod
     def read(cls, folder: Path, plans: Mapping[str, ModelConfig]) -> "Weights":
-        """Weights that lie in `folder`/POLICY, such as those of a checkpoint.
+        """The weights in `folder`/POLICY, such as those of a checkpoint.
 
         Args:
-            folder: where.
-            plans: each policy's section [model], for type and device.
+            folder: holds one model folder per policy.
+            plans: section [model] of each policy, for the type and the device of the weights.
 
         Raises:
             ValueError: a folder is missing or holds no model.

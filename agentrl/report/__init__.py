@@ -1,4 +1,4 @@
-"""What is shown of a run: its learning curve."""
+"""Pictures of a run: its learning curve."""
 
 from agentrl.report.curve import check_matplotlib, learning_curve
 

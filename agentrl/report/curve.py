@@ -7,7 +7,7 @@ from agentrl.run import RunFolder, read_metrics
 
 
 def check_matplotlib() -> None:
-    """Raises ValueError if no picture can be drawn here; asked before hours of training."""
+    """Raises ValueError if matplotlib is missing; a run checks this before it trains for hours."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -15,7 +15,10 @@ def check_matplotlib() -> None:
 
 
 def learning_curve(folder: RunFolder) -> Path:
-    """Training success by iteration, with the held-out evaluations and their 95% intervals; returns the PNG's path.
+    """Draw success per iteration on training tasks, and held-out evaluations with their 95% intervals.
+
+    Returns:
+        Path of the PNG file.
 
     Raises:
         ValueError: matplotlib is missing.
@@ -30,7 +33,7 @@ def learning_curve(folder: RunFolder) -> Path:
     train = [r for r in rows if r["stage"] == "train"]
     figure, axes = pyplot.subplots(figsize=(7.5, 4.2), dpi=120)
     axes.plot([r["step"] + 1 for r in train], [r["success"] for r in train], color="0.75", lw=1, label="training tasks")
-    cloned = any(r.get("name") == "clone" for r in rows)  # then training begins there, else at the start
+    cloned = any(r.get("name") == "clone" for r in rows)  # then the clone is iteration 0, else the start
     held_out = [r for r in rows if r["stage"] == "eval" and not (cloned and r["name"] == "start")]
     for mode, colour in (("sampled", "tab:blue"), ("greedy", "tab:orange")):
         _points(axes, [r for r in held_out if r["mode"] == mode], mode, colour)
@@ -47,7 +50,7 @@ def learning_curve(folder: RunFolder) -> Path:
 
 
 def _points(axes: Any, rows: list[dict[str, Any]], mode: str, colour: str) -> None:
-    """Evaluations of one mode; the clone stands at iteration 0."""
+    """Plot the evaluations of one mode; the evaluation of the clone is at iteration 0."""
     if not rows:
         return
     at = [0 if r["name"] == "clone" else r["step"] for r in rows]

@@ -1,4 +1,4 @@
-"""Episodes, branches and batches: who plays what, from where, and the graph that comes of it."""
+"""Rollouts: agents, episodes, branches and batches, and the step graph of their records."""
 
 from agentrl.rollout.actor import Actor, PolicyActor
 from agentrl.rollout.agent_calls import reply_from, reply_of

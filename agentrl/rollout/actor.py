@@ -9,14 +9,14 @@ from agentrl.types import Generation, Request
 
 
 class Actor(Sessions, Protocol):
-    """Who answers: a policy, or an expert that sits beside the environment."""
+    """Who answers the turns of an episode: a policy, or an expert of the environment."""
 
     name: str
     chat: Chat | None
-    context_limit: int | None  # tokens of prompt and answer together
+    context_limit: int | None  # most tokens of prompt and answer together
 
     async def answer(self, request: Request, handle: Handle) -> Generation:
-        """One turn."""
+        """The answer of one turn; `handle` is the environment of the episode."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What an agent asks of other agents, and what it hears of them: see `agentrl.types.Errand`."""
+"""Calls between agents: the sessions of called agents, and their replies; see `agentrl.types.Errand`."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -9,13 +9,16 @@ from agentrl.types import Reply, Status
 
 
 def session_below(session: int, number: int) -> int:
-    """A session number of a called agent's chain, far from those of chains that were not called."""
+    """The session number of the chain that call `number` of `session` begins.
+
+    It is 2^61 or more, so it differs from the numbers of chains that no agent called.
+    """
     name = f"{session}/{number}".encode()
     return (1 << 61) | int.from_bytes(sha256(name).digest()[:7], "big")
 
 
 def reply_of(chain: EpisodeRecord) -> Reply:
-    """What a caller hears of a chain; nothing of what the environment spoilt but that it did."""
+    """The reply of a played chain to its caller. If the environment failed, it says that and nothing else."""
     if chain.ending == Status.ENV_ERROR or not chain.steps:
         return Reply("", chain.ending)
     last = chain.steps[-1]
@@ -23,7 +26,13 @@ def reply_of(chain: EpisodeRecord) -> Reply:
 
 
 def reply_from(ending: Status, action: str, score: float, info: Mapping[str, Any]) -> Reply:
-    """What a caller hears of a chain that was played: its end, its last action, the sum of its rewards, its last
-    info."""
-    said = info.get("answer", action)
-    return Reply(said if isinstance(said, str) else action, ending, score, info)
+    """The reply of a played chain to its caller.
+
+    Args:
+        ending: how the chain ended.
+        action: its last action, which is the text of the reply unless `info` has a text `answer`.
+        score: sum of its rewards.
+        info: info of its last step.
+    """
+    answer = info.get("answer", action)
+    return Reply(answer if isinstance(answer, str) else action, ending, score, info)

@@ -1,7 +1,7 @@
-"""The agents of a recipe: what each plays when it is called, in whose words, with whose weights.
+"""The agents of a recipe: the environment that each plays, the prompt it gets, and the policy that answers for it.
 
-The agent that tasks are given to is called `main` once there are others; what it calls are sections [agents.NAME]. An
-environment may propose sections of its own, `agents(config) -> {NAME: {...}}`, which a recipe's are laid over.
+If a recipe has several agents, the tasks are given to the agent `main`, and the others are sections [agents.NAME]. An
+environment may propose sections, `agents(config) -> {NAME: {...}}`; the options of the recipe override them.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,18 @@ from agentrl.rollout.player import Player
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """One agent, resolved. `env` is what it plays, `prompt` how that speaks to it."""
+    """One agent of a recipe, with its catalogue entries.
+
+    Attributes:
+        name: as in [agents.NAME].
+        policy: name of the policy that answers for it.
+        trained: do its steps train that policy?
+        env: the environment that it plays.
+        prompt: the prompt of that environment.
+        context: its context policy.
+        limits: its limits.
+        expert: name of the expert that may play in its place.
+    """
 
     name: str
     policy: str
@@ -32,20 +43,25 @@ class Agent:
 
 
 class Crew:
-    """The agents with the environments they play in.
+    """The agents of a recipe, with a pool of environments for each.
 
     Args:
-        agents: see `team`.
-        pools: of each agent, by its name.
-        admissible: answers are restricted to the admissible actions.
-        seed: of the noise.
+        agents: by name; the first is the one that tasks are given to.
+        pools: by name of the agent.
+        admissible: restrict answers to the admissible actions.
+        seed: part of the noise keys.
     """
 
     def __init__(self, agents: Mapping[str, Agent], pools: Mapping[str, Pool], *, admissible: bool, seed: int) -> None:
         self.agents, self._pools, self._admissible, self._seed = agents, pools, admissible, seed
 
     def player(self, actors: Mapping[str, Actor], stage: int = 0) -> Player:
-        """How the first agent plays, and those that it may call, themselves included."""
+        """The player of the first agent. Every agent may call every agent, itself included.
+
+        Args:
+            actors: by name of the agent.
+            stage: part of the noise keys.
+        """
         players: dict[str, Player] = {}
         for agent in self.agents.values():
             players[agent.name] = Player(
@@ -64,8 +80,8 @@ class Crew:
 
 
 def rows_of(graph: StepGraph, agents: Mapping[str, Agent], policy: str, trained: bool) -> np.ndarray:
-    """[N] bool, the steps of a policy; with `trained` only those of agents that train it."""
+    """[N] bool, the rows of agents with a policy; with `trained` only of agents whose steps train it."""
     names = graph.names.get("agent", ())
-    chosen = [agents[name].policy == policy and (agents[name].trained or not trained) for name in names]
-    rows: np.ndarray = np.array(chosen, bool)[graph.agent]
+    of_policy = [agents[name].policy == policy and (agents[name].trained or not trained) for name in names]
+    rows: np.ndarray = np.array(of_policy, bool)[graph.agent]
     return rows

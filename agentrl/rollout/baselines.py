@@ -1,4 +1,4 @@
-"""Policies that are not language models: scripted, random, and the environment's own experts."""
+"""Policies that are not language models: scripted, random, and the environment's experts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from agentrl.types import Generation, Request
 
 
 def read_actions(path: Path) -> list[str]:
-    """One action a line, or a JSON list of strings."""
+    """The actions in a file: one per line, or a JSON list of strings if its name ends in .json."""
     if path.suffix != ".json":
         lines = read_text(path, "actions file").split("\n")
         return lines[:-1] if lines[-1] == "" else lines
@@ -26,22 +26,22 @@ def read_actions(path: Path) -> list[str]:
 
 
 class Scripted(Wordless):
-    """Answers the given texts in order, every session the same; then repeats the last."""
+    """Answers with the given texts in order, the same in every session; then it repeats the last text."""
 
     name = "scripted"
 
     def __init__(self, texts: Sequence[str]) -> None:
         if not texts:
-            raise ValueError("a scripted policy needs at least one answer")
+            raise ValueError("a scripted policy needs at least one answer: the file of actions is empty")
         self._texts = list(texts)
 
     async def generate(self, request: Request) -> Generation:
-        """The text of this turn; the turn is the last number of the noise key."""
+        """The text of this turn; the last number of the noise key is the turn."""
         return Generation(text=self._texts[min(request.noise_key[-1], len(self._texts) - 1)])
 
 
 class Random(Wordless):
-    """One of the admissible actions, uniformly; where tools are on offer, a random call or answer."""
+    """A random policy: one of the admissible actions, uniformly; without them, a random tool call or answer."""
 
     name = "random"
 
@@ -49,7 +49,7 @@ class Random(Wordless):
         self._prompt = prompt
 
     async def generate(self, request: Request) -> Generation:
-        """Raises ValueError where the environment lists neither actions nor tools."""
+        """A random answer; ValueError if the environment lists neither actions nor tools."""
         actions = request.observation.actions
         rng = np.random.default_rng(request.noise_key)
         if actions:
@@ -60,11 +60,10 @@ class Random(Wordless):
 
 
 class ExpertActor(Actor):
-    """The environment's expert, playing through the same rollout as a model; with a chat its answers are
-    tokens too.
+    """The environment's expert as an actor, in the same rollout as a model; with a `chat` its answers have token ids.
 
-    With `admissible` each token carries the set that a model would have been restricted to, so that cloning
-    trains under the mask that sampling uses.
+    If a request restricts the answer to choices, each token carries the allowed set that a model would have had, so
+    that cloning trains under the mask that sampling uses.
     """
 
     def __init__(self, expert: str, prompt: Prompt, chat: Chat | None = None, context_limit: int | None = None) -> None:
@@ -72,7 +71,7 @@ class ExpertActor(Actor):
         self._prompt, self._tries = prompt, Tries()
 
     async def answer(self, request: Request, handle: Handle) -> Generation:
-        """The expert's move as a generation of log-probability 0."""
+        """The expert's move, as a generation whose tokens have log-probability 0."""
         seed = int(np.random.SeedSequence(request.noise_key[:-1]).generate_state(1)[0])
         if request.rewrites is None:
             move = await handle.act(self.name, seed)

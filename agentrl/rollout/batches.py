@@ -1,4 +1,4 @@
-"""One batch of rollouts as a step graph, drawn again where the sampler finds groups not worth an update."""
+"""One batch of rollouts as a step graph; groups that the sampler filters out are replaced by new ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +15,12 @@ from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord
 from agentrl.rollout.sampler import Sampler, SamplerFile
 
-FIRST_WAVE = 4  # under a budget the first wave is this fraction of the groups; it tells what a group costs
+FIRST_WAVE = 4  # under a budget, 1/4 of the groups are played first, to learn the cost per group
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """A batch: its graph, its records (for timings) and what to log."""
+    """A batch: its graph, its records (for timings) and its metrics."""
 
     graph: StepGraph
     records: Sequence[EpisodeRecord]
@@ -28,7 +28,7 @@ class Collected:
 
 
 class Budget(NamedTuple):
-    """Most newly generated tokens and carried-out actions of a batch; None for no limit."""
+    """Limits of a batch: tokens that are sampled, and actions that are carried out; None for no limit."""
 
     tokens: int | None = None
     calls: int | None = None
@@ -39,7 +39,14 @@ NO_BUDGET = Budget()
 
 @dataclass
 class Spent:
-    """What a batch has cost: what was kept, filtered out, pruned and lost alike."""
+    """Costs of a batch so far. Rollouts that were filtered out, pruned or lost count as well.
+
+    Attributes:
+        groups: groups played.
+        tokens: tokens sampled.
+        calls: actions carried out.
+        replayed: actions carried out again to reach branch points.
+    """
 
     groups: int = 0
     tokens: int = 0
@@ -47,24 +54,24 @@ class Spent:
     replayed: int = 0
 
     def add(self, batch: Expansion) -> None:
-        """Another wave of groups."""
+        """Add the costs of further groups."""
         self.groups += len(batch.groups)
         self.tokens += batch.tokens
         self.calls += batch.calls
         self.replayed += sum(record.replayed for record in batch.played)
 
     def room(self, budget: Budget, most: int) -> int:
-        """How many more groups fit, at what groups have cost so far; at most `most`."""
+        """How many more groups fit into the budget, estimated from the mean cost per group so far; at most `most`."""
         fits = [most]
-        for limit, spent in ((budget.tokens, self.tokens), (budget.calls, self.calls)):
+        for limit, cost in ((budget.tokens, self.tokens), (budget.calls, self.calls)):
             if limit is not None and self.groups:
-                fits.append(int((limit - spent) * self.groups // spent) if spent else most)
+                fits.append(int((limit - cost) * self.groups // cost) if cost else most)
         if not self.groups and budget != NO_BUDGET:
             return max(1, most // FIRST_WAVE)
         return max(0, min(fits))
 
     def metrics(self, kept: int, varied: int) -> dict[str, float]:
-        """For the log, of a batch of `kept` groups, of which `varied` are there for their own sake."""
+        """Metrics of a batch of `kept` groups: `varied` of them passed the filter, the rest only fill it up."""
         return {
             "generated_tokens": self.tokens,
             "calls": self.calls,
@@ -91,33 +98,34 @@ async def collect(
 ) -> Collected:
     """`tasks` groups of rollouts, or as many as the budget allows (one at least).
 
-    With a sampler that filters (`keep`), rounds of rollouts are played until enough groups vary; the batch
-    keeps its size, the last round fills it whatever it holds, and both kinds are counted.
+    If the sampler filters (`keep`), further rounds are played until `tasks` groups have passed the filter. After the
+    last round the batch is filled up with unfiltered groups. Metrics count both kinds.
 
     Args:
-        player: how to play.
-        sampler: which tasks.
+        player: plays the rollouts.
+        sampler: draws the tasks.
         entry: the sampler's catalogue entry.
-        tasks: groups.
-        copies: what the rollout entry makes of it: chains a group.
-        iteration: goes into the noise keys.
-        rollout: who is played from where; default: independent chains.
-        budget: of everything that is played, filtered groups included.
-        rewards: reward transforms, so that the sampler judges by what credit will see.
-        reported: signals of earlier batches; they are known, and NaN, where no step of this one reports them.
+        tasks: number of groups.
+        copies: `batch.copies` of the recipe, which the rollout method interprets: chains per group.
+        iteration: part of the noise keys.
+        rollout: the rollout method; None plays independent chains.
+        budget: limits of everything that is played, filtered groups included.
+        rewards: reward transforms, so that the sampler judges by the rewards that credit will get.
+        reported: names of signals that earlier batches reported; their columns exist, with NaN on steps that do not
+            report them.
         on_episode: called with each finished record (progress).
     """
     rollout = rollout or resolve(RolloutMethod, {"name": "chain"})
     keep = entry.hooks.keep
     rounds = entry.config.max_tries if keep else 1
-    chosen: list[list[EpisodeRecord]] = []
+    passed: list[list[EpisodeRecord]] = []  # groups that passed the filter
     spare: list[list[EpisodeRecord]] = []
     spent = Spent()
     for attempt in range(rounds):
         groups: list[list[EpisodeRecord]] = []
         while size := spent.room(budget, tasks - len(groups)):
-            drawn, number = sampler.draw(size), iteration * rounds + attempt
-            batch = Expansion(player, drawn, iteration=number, first=len(groups), on_episode=on_episode)
+            drawn_tasks, number = sampler.draw(size), iteration * rounds + attempt
+            batch = Expansion(player, drawn_tasks, iteration=number, first=len(groups), on_episode=on_episode)
             records = await rollout.hooks.rollout(rollout.config, batch, copies)
             batch.finish()
             groups += [[r for r in records if r.group == group] for group in batch.groups]
@@ -125,13 +133,13 @@ async def collect(
         order, graph = leaf_episodes(groups, rewards, reported)
         sampler.observe(graph)
         varied = groups if keep is None else _varied(groups, order, graph, keep(entry.config, graph))
-        chosen += varied
+        passed += varied
         spare = [group for group in groups if not any(group is v for v in varied)]
-        if len(chosen) >= tasks or not spent.room(budget, 1):
+        if len(passed) >= tasks or not spent.room(budget, 1):
             break
-    whole = (chosen + spare)[:tasks]
-    records = [_renumber(record, g) for g, group in enumerate(whole) for record in group]
-    metrics = batch_metrics(records) | spent.metrics(len(whole), len(chosen))
+    final_groups = (passed + spare)[:tasks]
+    records = [_renumber(record, g) for g, group in enumerate(final_groups) for record in group]
+    metrics = batch_metrics(records) | spent.metrics(len(final_groups), len(passed))
     graph = rescore(with_signals(build_graph(records), reported), rewards)
     return Collected(graph=graph, records=records, metrics=metrics)
 
@@ -141,8 +149,10 @@ def _renumber(record: EpisodeRecord, group: int) -> EpisodeRecord:
 
 
 class Leaves(NamedTuple):
-    """The scored episodes of some groups, each a chain with all rewards of its path; `order` [g] is the place in
-    `groups` of the graph's group g."""
+    """The scored episodes of some groups, as a graph in which each is a chain with all rewards of its path.
+
+    `order[g]` is the index, in the list of groups, of the graph's group g.
+    """
 
     order: list[int]
     graph: StepGraph
@@ -153,7 +163,7 @@ def leaf_episodes(
     rewards: Sequence[Entry[RewardTransform]] = (),
     reported: Sequence[str] = (),
 ) -> Leaves:
-    """What a sampler may see: no candidates, no probes, no episode that the environment failed in."""
+    """The graph that a sampler sees: without candidates, probes and episodes in which the environment failed."""
     scored = [[r for r in group if r.kind == PLAYED and r.own and not lost(r)] for group in groups]
     graph = with_signals(build_graph([record for group in scored for record in group]), reported)
     graph = rescore(graph, rewards)
@@ -164,15 +174,15 @@ def leaf_episodes(
 def _varied(
     groups: Sequence[list[EpisodeRecord]], order: Sequence[int], graph: StepGraph, rows: np.ndarray
 ) -> list[list[EpisodeRecord]]:
-    """The groups that own a kept row."""
-    kept = {order[group] for group in np.unique(graph.group[rows]).tolist()}
-    return [group for number, group in enumerate(groups) if number in kept]
+    """The groups that have one of `rows` [N] bool, the rows that the filter keeps."""
+    numbers = {order[group] for group in np.unique(graph.group[rows]).tolist()}
+    return [group for number, group in enumerate(groups) if number in numbers]
 
 
 def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
-    """Success, lengths, endings and failures of a batch; shares are of scored episodes, from root to leaf.
+    """Success, lengths, endings and failures of a batch; shares are of scored episodes, each from root to leaf.
 
-    `steps` is an episode's length, `tokens` and `invalid_share` count a step once that several episodes share.
+    `steps` is the mean length of an episode. `tokens` and `invalid_share` count a step once, even if episodes share it.
     """
     played = [r for r in records if r.kind == PLAYED]
     scored = [r for r in played if not lost(r)]

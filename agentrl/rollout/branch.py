@@ -1,7 +1,7 @@
-"""Branch points: the moments an episode can be played on from, and an environment's way back to them.
+"""Branch points: the moments from which an episode can be continued, and how an environment returns to them.
 
-An environment goes back by `snapshot` and `restore` where it has them, else its task is reset and the recorded actions
-are carried out again. Either way what it then shows is compared with what was seen at the point.
+An environment returns by `snapshot` and `restore` if it has them; else its task is reset and the recorded actions are
+carried out again. In both cases the observation after the return is compared with the recorded one.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -14,7 +14,7 @@ from agentrl.types import EnvFault, Observation, Task
 
 
 class StateMismatch(EnvFault):
-    """The environment went back to a point and shows something else there. Trying again would not help."""
+    """The environment returned to a point and shows another observation there. Another try would not help."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,8 +24,8 @@ class Point:
     Attributes:
         history: what the context policy sees, as a copy that later turns do not change.
         session: the engine's session whose cache holds `history.path`.
-        sampled: tokens sampled on the path so far.
-        snapshot: the environment's state; None where it gives none, and its actions are carried out again.
+        sampled: number of tokens sampled on the path so far.
+        snapshot: the environment's state; None if it has no snapshots, so that its actions are carried out again.
     """
 
     history: History
@@ -35,13 +35,13 @@ class Point:
 
     @classmethod
     async def mark(cls, handle: Handle, history: History, session: int, sampled: int) -> "Point":
-        """The point where an episode stands now."""
+        """The current point of an episode."""
         snapshot = await handle.snapshot()
         return cls(history=own_copy(history), session=session, sampled=sampled, snapshot=snapshot)
 
 
 def own_copy(history: History) -> History:
-    """A history whose lists are its own."""
+    """A copy of a history that shares no list with it."""
     values: dict[str, Any] = {f.name: getattr(history, f.name) for f in fields(history)}
     lists: dict[str, Any] = {name: list(value) for name, value in values.items() if isinstance(value, list)}
     return replace(history, **lists)
@@ -51,20 +51,20 @@ async def go_back(handle: Handle, task: Task, point: Point) -> int:
     """Bring an environment instance to a point.
 
     Returns:
-        how many actions were carried out again.
+        Number of actions that were carried out again.
 
     Raises:
-        StateMismatch: it shows another text, state key or other actions than were seen there.
-        EnvFault: it failed.
+        StateMismatch: text, state key or actions of its observation differ from the recorded ones.
+        EnvFault: the environment failed.
     """
     history = point.history
     if point.snapshot is not None:
-        seen = await handle.restore(task, point.snapshot)
-        if seen is not None:
-            compare(seen, history.now, f"restored to turn {len(history.past)}")
+        restored = await handle.restore(task, point.snapshot)
+        if restored is not None:
+            compare(restored, history.now, f"restored to turn {len(history.past)}")
             return 0
-    seen = await handle.reset(task)
-    compare(seen, history.past[0].observation if history.past else history.now, "reset")
+    first = await handle.reset(task)
+    compare(first, history.past[0].observation if history.past else history.now, "reset")
     for turn, past in enumerate(history.past, 1):
         result = await handle.step(past.action)
         if past.replies:
@@ -76,10 +76,15 @@ async def go_back(handle: Handle, task: Task, point: Point) -> int:
     return len(history.past)
 
 
-def compare(seen: Observation, expected: Observation, how: str) -> None:
-    """Raises StateMismatch unless two observations are the same state to agent and environment."""
+def compare(observation: Observation, expected: Observation, how: str) -> None:
+    """Raises StateMismatch unless two observations have the same text, state key and actions.
+
+    `how` says how the environment came to the observation.
+    """
     for name in ("text", "state_key", "actions"):
-        found, wanted = getattr(seen, name), getattr(expected, name)
-        if found != wanted:
-            shown, before = shorten(repr(found), 80), shorten(repr(wanted), 80)
-            raise StateMismatch(f"the environment, {how}, shows {name} {shown}, there it was {before}")
+        now, before = getattr(observation, name), getattr(expected, name)
+        if now != before:
+            raise StateMismatch(
+                f"the environment, {how}, shows {name} {shorten(repr(now), 80)}, "
+                f"there it was {shorten(repr(before), 80)}"
+            )

@@ -20,19 +20,19 @@ from agentrl.types import Message, Observation, Rewrite
 
 @dataclass
 class History:
-    """An episode so far, as a context policy may see it.
+    """An episode so far, as a context policy sees it.
 
     Attributes:
-        chat: the tokenizer's template, or None for policies that read messages.
+        chat: the tokenizer with its chat template; None for policies that read messages.
         first: the observation of turn 0.
         now: the current observation.
-        past: the turns played.
-        messages: the messages of the last prompt and the answer to it.
-        path: [T] int64 ids of the last prompt and the answer to it.
-        memory: what the model last rewrote of it; empty if it never did.
-        rewrites: how often it did.
-        since: turns that were over when it last did.
-        read: pieces of the current observation that it has taken into its memory.
+        past: the turns that were played.
+        messages: the messages of the last prompt and of the answer to it.
+        path: [T] int64 token ids of the last prompt and of the answer to it.
+        memory: the memory that the model wrote last, in place of its history; empty if it wrote none.
+        rewrites: how often the model rewrote its memory.
+        since: number of turns played before the last rewrite.
+        read: number of pieces of the current observation that the model has taken into its memory.
     """
 
     chat: Chat | None
@@ -48,12 +48,15 @@ class History:
 
 
 class Ask(NamedTuple):
-    """One turn's prompt.
+    """The prompt of one turn.
 
-    `token_ids` [T] is all the model reads; the last `added` of them are new, the ones before are the path of
-    the previous turn (`added` = T for a fresh prompt). Both are empty without a tokenizer. With `rewrites` the answer
-    is not for the environment: it takes the place of what it was written from. `max_tokens`: of the answer, None for
-    the limits' own.
+    Attributes:
+        messages: the prompt as messages.
+        token_ids: [T] int64, all that the model reads; empty without a tokenizer.
+        added: number of new tokens at the end of `token_ids`; the tokens before are the path of the previous turn. T
+            for a fresh prompt, 0 without a tokenizer.
+        rewrites: the answer is the model's new memory and does not go to the environment; None for an ordinary turn.
+        max_tokens: most tokens of the answer; None for the limits of the recipe.
     """
 
     messages: Sequence[Message]
@@ -69,10 +72,10 @@ class ContextPolicy(CatalogueFile):
 
     Attributes:
         ask: see the module.
-        rewritten: takes the model's text into the history, where the model rewrites what it knows (`Ask.rewrites`).
-        words: the policy's own words, for a tokenizer made anew.
-        speak: puts words around the environment's, for a policy that wants more in an answer than the action.
-        filler: what reads columns out of such answers.
+        rewritten: writes the answer to a prompt with `Ask.rewrites`, the model's new memory, into the history.
+        words: texts of the context policy whose words a new tokenizer must know.
+        speak: extends the environment's prompt, if answers must hold more than the action.
+        filler: reads columns from such answers.
         paper: one line for listings.
     """
 
@@ -89,25 +92,24 @@ class ContextPolicy(CatalogueFile):
 
 
 def fresh(prompt: Prompt, history: History, user: str | Sequence[Message]) -> Ask:
-    """A prompt of its own: the system message, if any, the tools on offer, and one user message or those given.
+    """A prompt that continues no path: the system message, if any, the tools, and the text or messages of `user`.
 
-    Tools go into the chat template where the prompt says it writes them as the prompt reads them, else their
-    description stands in the system message.
+    If the prompt says so, the chat template writes the tools; else the system message describes them.
     """
-    given = [Message("user", user)] if isinstance(user, str) else list(user)
+    user_messages = [Message("user", user)] if isinstance(user, str) else list(user)
     shown = prompt.show(history.now, history.chat) if hasattr(prompt, "show") else Shown(prompt.system)
-    own = [message.content for message in given[:1] if message.role == "system"]
-    system = "\n\n".join(part for part in (*own, shown.system) if part)
-    messages = ([Message("system", system)] if system else []) + given[len(own) :]
+    system_texts = [message.content for message in user_messages[:1] if message.role == "system"]
+    system = "\n\n".join(part for part in (*system_texts, shown.system) if part)
+    messages = ([Message("system", system)] if system else []) + user_messages[len(system_texts) :]
     ids = history.chat.start(messages, shown.tools) if history.chat else np.zeros(0, np.int64)
     return Ask(messages, ids, len(ids))
 
 
 def appended(history: History, text: str, most: int | None = None) -> Ask:
-    """The previous prompt and answer, and a text inside the same assistant turn, of at most `most` tokens.
+    """The previous prompt and answer, and then `text`, at most `most` tokens of it, inside the same assistant turn.
 
-    An answer that ended with the end token is opened again first, as the template opens one. A policy that reads
-    messages gets the text as a user message.
+    If the answer ended with the end token, a new assistant turn is opened first, as the chat template opens one. A
+    policy that reads messages gets the text as a user message.
     """
     messages = [*history.messages, Message("user", text)]
     if history.chat is None:
@@ -118,7 +120,10 @@ def appended(history: History, text: str, most: int | None = None) -> Ask:
 
 
 def continued(history: History, user: str | Sequence[Message]) -> Ask:
-    """The previous prompt and answer, and one more user message or those given; an answer cut off is closed first."""
+    """The previous prompt and answer, and then the text or messages of `user`.
+
+    If the answer was cut off, the end token is added first.
+    """
     added_messages = (Message("user", user),) if isinstance(user, str) else tuple(user)
     messages = [*history.messages, *added_messages]
     if history.chat is None:

@@ -1,8 +1,8 @@
-"""Plays episodes: independent coroutines, no lock step, so a finished episode costs nothing.
+"""Plays episodes as independent coroutines, without lock step, so a finished episode costs nothing.
 
-A failure is data. What the agent caused becomes a status and is scored; what the environment caused is
-retried from the task's start and, if it persists, becomes `Status.ENV_ERROR`: in the graph for the report, in
-no statistic.
+A failure is data. A failure of the agent becomes a status, and the episode is scored. After a failure of the
+environment the task is started again; if the failure persists, the episode ends with `Status.ENV_ERROR`: the graph
+holds it for reports, and no statistic counts it.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from agentrl.types import EnvFault, Errand, Message, Observation, Reply, Request
 async def play(
     player: Player, tasks: Sequence[Task], *, copies: int = 1, iteration: int = 0, on_episode: Any = None
 ) -> list[EpisodeRecord]:
-    """`copies` episodes of each task, in task order whatever finished first.
+    """`copies` episodes per task, in the order of the tasks, whichever finishes first.
 
     Args:
-        player: how to play.
-        tasks: one group each.
-        copies: rollouts a group.
-        iteration: goes into the noise keys.
+        player: plays the episodes.
+        tasks: one group per task.
+        copies: rollouts per group.
+        iteration: part of the noise keys.
         on_episode: called with each finished record (progress).
 
     Raises:
@@ -51,7 +51,7 @@ async def play(
 async def play_starts(
     player: Player, starts: Sequence[Start], *, iteration: int = 0, on_episode: Any = None
 ) -> list[EpisodeRecord]:
-    """All these chains at once, in the order given; see `play`."""
+    """Play all chains at once; their records in the order of `starts`. See `play`."""
     gate = asyncio.Semaphore(player.limits.concurrency or max(1, len(starts)))
 
     async def one(start: Start) -> EpisodeRecord:
@@ -65,7 +65,7 @@ async def play_starts(
 
 
 async def _together(chains: Sequence[Coroutine[Any, Any, EpisodeRecord]]) -> list[EpisodeRecord]:
-    """All of them at once, in the order given; where one fails the others are ended."""
+    """Run all chains at once; their records in the same order. If one raises, the others are cancelled."""
     jobs = [asyncio.ensure_future(chain) for chain in chains]
     try:
         return await asyncio.gather(*jobs)
@@ -77,7 +77,7 @@ async def _together(chains: Sequence[Coroutine[Any, Any, EpisodeRecord]]) -> lis
 
 
 async def _open_and_play(player: Player, start: Start, iteration: int) -> EpisodeRecord:
-    """A chain within a session of its own."""
+    """Play a chain in a session of its own."""
     player.actor.open(start.session)
     if start.point is not None and len(start.point.history.path):
         player.actor.fork(start.session, start.point.session, len(start.point.history.path))
@@ -88,18 +88,18 @@ async def _open_and_play(player: Player, start: Start, iteration: int) -> Episod
 
 
 def stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
-    """Raises TooManyFaults if more than `share` of the chains, called ones included, were lost to the environment."""
+    """Raises TooManyFaults if the environment failed in more than `share` of the chains, called agents' included."""
     chains = [chain for record in records for chain in record.chains()]
     lost = [r for r in chains if r.ending == Status.ENV_ERROR]
     if len(lost) > share * len(chains):
         raise TooManyFaults(
-            f"{len(lost)} of {len(chains)} rollouts were lost to the environment, the limit is {share:.0%} "
-            f"(limits.fault_share); the last fault, on task {lost[-1].task.key}: {lost[-1].fault}"
+            f"the environment failed in {len(lost)} of {len(chains)} rollouts, the limit is {share:.0%}: repair the "
+            f"environment, or raise limits.fault_share; the last fault, on task {lost[-1].task.key}: {lost[-1].fault}"
         )
 
 
 async def _with_retries(player: Player, start: Start, iteration: int) -> EpisodeRecord:
-    """A fault is answered by another try from where the chain starts; a wrong state at its start is not."""
+    """Play a chain; after an environment fault try again from its start, except after a StateMismatch."""
     started = time.monotonic()
     tokens = calls = replayed = 0
     usage: dict[str, float] = {}
@@ -141,7 +141,7 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
 
 
 class _Episode:
-    """One try at one task."""
+    """One try at one chain."""
 
     def __init__(
         self, player: Player, record: EpisodeRecord, handle: Handle, start: Start, key: tuple[int, ...]
@@ -164,7 +164,7 @@ class _Episode:
             if room <= 0:
                 ending = self.no_room(ask)
                 break
-            if len(self.record.own) == self.start.turns:  # stopped only where it can go on
+            if len(self.record.own) == self.start.turns:  # checked here, so that a stopped chain can be continued
                 ending = Status.OK
                 break
             ending = await self.turn(history, ask, room)
@@ -172,14 +172,14 @@ class _Episode:
             await self.judge()
         self.record.ending = ending
         self.record.final = history.now
-        # An answer that was cut off has no observation after it: `history` still holds the one before.
+        # After an answer that was cut off there is no observation: `history` still holds the previous one.
         if history.chat is not None and self.record.steps and self.reached:
             ask = self.ask(history)
             self.record.tail = ask.token_ids[len(ask.token_ids) - ask.added :]
             self.record.tail_continues = ask.added < len(ask.token_ids)
 
     async def begin(self) -> History:
-        """The environment where the chain starts, and what is known there."""
+        """Bring the environment to the chain's start; the history there."""
         point = self.start.point
         if point is None:
             first = await self.handle.reset(self.record.task)
@@ -189,7 +189,7 @@ class _Episode:
         return own_copy(point.history)
 
     async def remember(self, history: History) -> None:
-        """Keep the point before this turn, if the chain is to be branched."""
+        """Store the point before this turn, if the chain is to be branched."""
         turn = len(self.record.steps)
         if self.start.remember and turn not in self.record.points:
             self.record.points[turn] = await Point.mark(self.handle, history, self.session, self.sampled)
@@ -200,7 +200,7 @@ class _Episode:
         return context.hooks.ask(context.config, self.player.prompt, history)
 
     def room(self, ask: Ask) -> int:
-        """Tokens this turn may sample."""
+        """How many tokens this turn may sample."""
         room = self.limits.turn_tokens
         if self.limits.episode_tokens is not None:
             room = min(room, self.limits.episode_tokens - self.sampled)
@@ -209,29 +209,32 @@ class _Episode:
         return room if ask.max_tokens is None else min(room, ask.max_tokens)
 
     def no_room(self, ask: Ask) -> Status:
-        """The prompt leaves no token to answer with: the end of an episode, or a setting that cannot work.
+        """The ending of an episode whose prompt leaves no token for an answer.
 
-        A called agent's first prompt is its caller's doing, who hears of it.
+        A called agent's first prompt is written by its caller, whose reply then says TOKEN_LIMIT.
+
+        Raises:
+            ValueError: it is the first prompt of a chain that no agent called, so the settings cannot work.
         """
         if not self.record.steps and self.start.caller is not None:
             return Status.TOKEN_LIMIT
         if not self.record.own:
             which = f"prompt of turn {len(self.record.steps)}" if self.record.steps else "first prompt"
             raise ValueError(
-                f"the {which} of task {self.record.task.key} has {len(ask.token_ids)} tokens, the "
-                f"model's context is {self.player.actor.context_limit}: raise it, or shorten the prompt"
+                f"the {which} of task {self.record.task.key} has {len(ask.token_ids)} tokens, the model's "
+                f"context is {self.player.actor.context_limit}: raise engine.max_context, or shorten the prompt"
             )
         self.cut()
         return Status.TOKEN_LIMIT
 
     def cut(self) -> None:
-        """A limit ends the episode after its last step."""
+        """Mark the last step as the one after which a limit ended the episode."""
         step = self.record.steps[-1]
         step.truncated = not step.terminated
         self.was_cut = True
 
     async def judge(self) -> None:
-        """What the environment says of an episode that a limit ended goes to its last step."""
+        """Add the environment's verdict on an episode that a limit ended (`Env.cut`) to its last step."""
         verdict = await self.handle.cut()
         if verdict is not None:
             step = self.record.steps[-1]
@@ -239,8 +242,11 @@ class _Episode:
             step.info = joined(step.info, verdict.info)
 
     async def turn(self, history: History, ask: Ask, room: int) -> Status | None:
-        """One answer, and one environment step if it is for the environment; the status that ends the episode, if it
-        ends."""
+        """Get one answer and, unless it rewrites the memory, carry it out in the environment.
+
+        Returns:
+            The status that ends the episode; None if it continues.
+        """
         observation = history.now
         generation = await self.player.actor.answer(self.request(history, ask, room), self.handle)
         self.sampled += len(generation.token_ids)
@@ -262,7 +268,9 @@ class _Episode:
         self.record.steps.append(step)
         if ask.rewrites is not None:
             context = self.player.context
-            assert context.hooks.rewritten is not None, f"context {context.name} asks for rewrites and takes none"
+            assert context.hooks.rewritten is not None, (
+                f"context {context.name} asks for rewrites and has no `rewritten`"
+            )
             context.hooks.rewritten(context.config, history, parsed.action)
             return self.ended(step)
         cut_off = generation.finish == "length"
@@ -281,7 +289,10 @@ class _Episode:
             replies = await run_errands(self, step, result.info["errands"])
             result = await self.handle.step(replies)
             if result.info.get("errands"):
-                raise EnvFault("it sent errands in answer to replies: let the agent speak in between")
+                raise EnvFault(
+                    "step(replies) returned new errands: return an observation first and send errands from the next "
+                    "action"
+                )
         step.reward, step.terminated, step.truncated = result.reward, result.terminated, result.truncated
         step.info = result.info
         if "status" in result.info and step.status == Status.OK:
@@ -294,7 +305,7 @@ class _Episode:
         return self.ended(step)
 
     def request(self, history: History, ask: Ask, room: int) -> Request:
-        """The question to the policy."""
+        """The request to the policy."""
         choices: list[np.ndarray] | None = None
         texts: tuple[str, ...] = ()
         if self.player.admissible and history.now.actions and ask.rewrites is None:
@@ -313,14 +324,14 @@ class _Episode:
         )
 
     def parse(self, text: str, observation: Observation, ask: Ask) -> Parsed:
-        """What an answer means; one that rewrites the model's memory is itself what is remembered."""
+        """The action in an answer; if the answer rewrites the model's memory, the text itself."""
         if ask.rewrites is None:
             return self.player.prompt.parse(text, observation)
-        words = text.strip()
-        return Parsed(words, bool(words), Status.OK if words else Status.PARSE_ERROR)
+        memory = text.strip()
+        return Parsed(memory, bool(memory), Status.OK if memory else Status.PARSE_ERROR)
 
     def ended(self, step: StepRecord) -> Status | None:
-        """How the episode ended with this step, or None."""
+        """The status with which the episode ended at this step; None if it continues."""
         if step.terminated or step.truncated:
             return Status.DONE if step.terminated else Status.TURN_LIMIT
         if len(self.record.steps) >= self.limits.turns:
@@ -333,16 +344,16 @@ class _Episode:
 
 
 def joined(info: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """A step's info with later entries, signals of both."""
+    """A step's info updated with the entries of `more`; the signals of both are merged."""
     signals = {**info.get("signals", {}), **more.get("signals", {})}
     return {**info, **more, **({"signals": signals} if signals else {})}
 
 
 async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Errand]) -> tuple[Reply, ...]:
-    """Play what a step asks of other agents, all at once, while the caller's session rests.
+    """Play the errands of a step, all at once, while the caller's session rests; the replies of the called agents.
 
     Raises:
-        ValueError: an agent is called that the recipe does not describe.
+        ValueError: the environment calls an agent that the recipe does not describe.
     """
     player, start, record = episode.player, episode.start, episode.record
     if start.depth >= player.limits.depth:
@@ -378,7 +389,7 @@ async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Err
 
 
 def answers(prompt: Prompt, chat: Chat | None, texts: Sequence[str]) -> list[np.ndarray] | None:
-    """The token sequences of some answers, end token included where one ends the turn; None without a tokenizer."""
+    """The token ids of some answers, with the end token if it ends the turn; None without a tokenizer."""
     if chat is None:
         return None
     end = not continues(prompt)

@@ -1,11 +1,12 @@
-"""What a rollout is: which chains of a batch are played, and from where. A file in `algorithms/rollout/` offers a
-frozen `Config` and
+"""What a rollout method is: it decides which chains of a batch are played, and from where.
+
+A file in `algorithms/rollout/` offers a frozen `Config` and
 
     async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]
-    def leaves(config: Config, copies: int) -> int    # scored episodes that each task gets
+    def leaves(config: Config, copies: int) -> int    # scored episodes per task
 
-`copies` is `batch.copies` of the recipe. The core hands the batch out and the file decides who is expanded;
-`RolloutMethod` lists what else a file may say.
+`copies` is `batch.copies` of the recipe. The core makes the batch, and the file decides which chains to begin and to
+branch; `RolloutMethod` lists what else a file may offer.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,8 +29,8 @@ class RolloutMethod(CatalogueFile):
 
     Attributes:
         rollout, leaves: see the module.
-        fills: columns that its graphs have beyond the usual ones, `tree` where trees have several leaves.
-        entropy: it reads `Generation.entropy`.
+        fills: columns that its graphs have beyond the usual ones; `tree` if trees have several leaves.
+        entropy: the method reads `Generation.entropy`.
         paper: one line for listings.
     """
 
@@ -45,27 +46,27 @@ class RolloutMethod(CatalogueFile):
 
 
 class Branch(NamedTuple):
-    """Play on from where `record` stood before its turn `turn`; it must have been played with `remember`."""
+    """A branch: continue `record` from the point before its turn `turn`; it must have been played with `remember`."""
 
     record: EpisodeRecord
     turn: int
 
 
 class Expansion:
-    """A batch that grows: one group a task, chains from the beginning and branches of them.
+    """A batch that grows: one group per task, with chains from the task's beginning and branches of chains.
 
-    What is drawn is a function of the player's seed and stage, the iteration, and a chain's group and number in it.
+    The noise of a chain depends on the player's seed and stage, the iteration, the chain's group and its number there.
 
     Args:
-        player: how to play.
-        tasks: one group each.
-        iteration: goes into the noise keys.
+        player: plays the chains.
+        tasks: one group per task.
+        iteration: part of the noise keys.
         first: number of the first task's group.
         on_episode: called with each finished record (progress).
 
     Attributes:
-        groups: the numbers of its groups.
-        played: every record so far.
+        groups: numbers of the groups.
+        played: all records so far.
     """
 
     def __init__(
@@ -78,23 +79,23 @@ class Expansion:
         self._copies = dict.fromkeys(self.groups, 0)
 
     def rng(self, *key: int) -> np.random.Generator:
-        """A generator named by integers, such as a group, a tree and a round."""
+        """A random generator for a key of integers, such as a group, a tree and a round."""
         return np.random.default_rng((self._player.seed, self._player.stage, self._iteration, *key))
 
     async def begin(
         self, copies: int, *, groups: Sequence[int] | None = None, turns: int | None = None, remember: bool = False
     ) -> list[EpisodeRecord]:
-        """`copies` chains of each group (default: of all) from the beginning, each the root of a tree.
+        """Play `copies` chains per group from the task's beginning; each is the root of a tree.
 
         Args:
-            copies: chains a group.
-            groups: which ones; one that is named twice gets twice as many.
-            turns: steps after which a chain stops, to go on later; None plays it to its end.
-            remember: keep the points that chains can be branched at.
+            copies: chains per group.
+            groups: numbers of groups; a group that is named twice gets twice as many chains. None for all.
+            turns: steps after which a chain stops, to be continued later; None plays it to its end.
+            remember: store the points from which chains can be branched.
         """
-        chosen = [group for group in (self.groups if groups is None else groups) for _ in range(copies)]
+        group_per_chain = [group for group in (self.groups if groups is None else groups) for _ in range(copies)]
         starts = []
-        for number, group in enumerate(chosen, len(self.played)):
+        for number, group in enumerate(group_per_chain, len(self.played)):
             copy = self._next_copy(group)
             task = self._tasks[group]
             starts.append(
@@ -105,17 +106,17 @@ class Expansion:
     async def go_on(
         self, branches: Sequence[Branch], *, kind: int = PLAYED, turns: int | None = None, remember: bool = False
     ) -> list[EpisodeRecord]:
-        """A new chain from each of these points, in the tree of its record; one named twice is played twice.
+        """Play a new chain per branch, in the tree of its record; a branch that is named twice is played twice.
 
         Args:
-            branches: from where.
-            kind: of the new steps.
-            turns, remember: see `begin`; turns counts new steps.
+            branches: the points to continue.
+            kind: kind of the new steps.
+            turns, remember: see `begin`; `turns` counts new steps.
         """
         starts = []
         for number, (record, turn) in enumerate(branches, len(self.played)):
             points = {t: point for t, point in record.points.items() if t <= turn}
-            assert turn in points or turn == 0, "a chain is branched only where it was remembered"
+            assert turn in points or turn == 0, "a chain is branched only at points that `remember` stored"
             starts.append(
                 Start(
                     task=record.task,
@@ -138,25 +139,25 @@ class Expansion:
         return self._copies[group] - 1
 
     async def _play(self, starts: Sequence[Start]) -> list[EpisodeRecord]:
-        found = await play_starts(self._player, starts, iteration=self._iteration, on_episode=self._on_episode)
-        self.played += found
-        return found
+        records = await play_starts(self._player, starts, iteration=self._iteration, on_episode=self._on_episode)
+        self.played += records
+        return records
 
     @property
     def tokens(self) -> int:
-        """Tokens sampled so far: a shared step's once, those of lost tries and of what is left out later too."""
+        """Tokens sampled so far. Shared steps count once; failed tries and records that are pruned later count too."""
         return sum(record.tokens for record in self.played)
 
     @property
     def calls(self) -> int:
-        """Actions carried out so far, counted as tokens are; those replayed to reach a branch point are not."""
+        """Actions carried out so far, counted like `tokens`; actions replayed to reach a branch point do not count."""
         return sum(record.calls for record in self.played)
 
     def finish(self) -> None:
         """Drop the branch points.
 
         Raises:
-            TooManyFaults: more chains were lost to the environment than `limits.fault_share` allows.
+            TooManyFaults: the environment failed in more chains than `limits.fault_share` allows.
         """
         for record in self.played:
             record.points.clear()
@@ -164,7 +165,12 @@ class Expansion:
 
 
 def adopt(kept: Sequence[EpisodeRecord], left_out: Sequence[EpisodeRecord]) -> None:
-    """What agents called by a shared step did stays with the step: it goes to the first kept record that has it."""
+    """Attach the chains that a shared step called to the first record in `kept` that contains the step.
+
+    Args:
+        kept: the records that stay in the batch.
+        left_out: the pruned records, whose `called` are searched.
+    """
     for record in left_out:
         for chain in record.called:
             owner = next((k for k in kept if any(step is chain.caller for step in k.steps)), None)
@@ -173,5 +179,5 @@ def adopt(kept: Sequence[EpisodeRecord], left_out: Sequence[EpisodeRecord]) -> N
 
 
 def lost(record: EpisodeRecord) -> bool:
-    """Did the environment fail in it? Such a record is reported and counts in no statistic."""
+    """Did the environment fail in this record? Such a record is reported, and no statistic counts it."""
     return record.ending == Status.ENV_ERROR

@@ -1,4 +1,4 @@
-"""Who plays an episode, and from where."""
+"""Who plays an episode, and where the episode starts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +17,16 @@ from agentrl.types import Task
 class Player:
     """Everything an episode needs besides its task.
 
-    `admissible` restricts answers to the observation's actions where it lists any; `seed` and `stage` go into
-    every noise key, so that training, cloning and evaluation draw different noise. `agents` are those that this one,
-    called `agent`, may call.
+    Attributes:
+        actor: answers the turns.
+        pool: the environments.
+        prompt: writes prompts and parses answers.
+        context: the context policy.
+        limits: limits of the episode.
+        admissible: restrict answers to the observation's actions, if it lists any.
+        seed, stage: part of every noise key, so that training, cloning and evaluation draw different noise.
+        agent: name of this agent.
+        agents: players of the agents that this agent may call, by name.
     """
 
     actor: Actor
@@ -36,17 +43,18 @@ class Player:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Start:
-    """A chain to play, from its task's beginning or on from a point of another chain.
+    """A chain to play, from its task's beginning or from a point of another chain.
 
     Attributes:
-        task, group, copy, tree, kind: see EpisodeRecord. group and copy go into the noise keys.
-        session: of the engine; no two alike in a batch.
-        point, steps, points: where it leaves another chain, and that chain's steps and points before.
-        turns: most steps of its own; None for as many as the limits allow.
-        remember: keep a point before each turn (and at a stop that `turns` made).
-        caller: the step that called this agent, for a chain that is an errand.
-        key: more integers of the noise keys, which tell an errand from its caller and its siblings.
-        depth: callers above it.
+        task, group, copy, tree, kind: see EpisodeRecord; `group` and `copy` are part of the noise keys.
+        session: session of the engine, a different one for each chain of a batch.
+        point: where the chain leaves another chain; None for the task's beginning.
+        steps, points: steps and points of that other chain before `point`.
+        turns: most new steps; None for as many as the limits allow.
+        remember: store a point before each turn (and where `turns` stops the chain).
+        caller: if the chain is an errand, the step that called this agent.
+        key: further integers of the noise keys, which differ between an errand, its caller and its siblings.
+        depth: number of callers above the chain.
     """
 
     task: Task
@@ -66,4 +74,4 @@ class Start:
 
 
 class TooManyFaults(RuntimeError):
-    """More rollouts were lost to environment faults than `limits.fault_share` allows."""
+    """The environment failed in more rollouts than `limits.fault_share` allows."""

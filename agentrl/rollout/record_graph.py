@@ -25,12 +25,12 @@ class _Ids:
 
 
 def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
-    """The step graph of a batch, rows in the order given, played ones first.
+    """The step graph of a batch: rows in the order of the records, those of kind PLAYED first.
 
-    A step that several records share is one row, in the episode of the first of them. Records without a step of their
-    own leave no row. A called agent's chain follows its caller's: an episode of its own in the same rollout and group.
-    Numeric entries of a step's `info` become columns `info.NAME`, those of its `signals` columns `signal/NAME` (NaN
-    where absent). Steps that rewrote a memory are marked in a column `rewrites`, if there are any.
+    A step that several records share is one row, in the episode of the first of them. Records without new steps have
+    no row. The chain of a called agent follows its caller's chain; it is an episode of its own in the same rollout and
+    group. Numeric entries of a step's `info` become columns `info.NAME`, and its `signals` become columns `signal/NAME`
+    (NaN on steps without the entry). If steps rewrote a memory, a column `rewrites` marks them.
     """
     roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
     chains = [(chain, root) for root in roots for chain in root.chains() if chain.own]
@@ -46,10 +46,10 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     arrays: dict[str, np.ndarray] = {name: np.asarray(values, COLUMNS[name]) for name, values in columns.items()}
     values = np.array([step.value for step in steps])  # [N]
     rewrites = np.array([step.rewrites for step in steps], bool)  # [N]
-    told = {"value": values} if not np.isnan(values).all() else {}
-    told |= {"rewrites": rewrites} if rewrites.any() else {}
+    optional = {"value": values} if not np.isnan(values).all() else {}
+    optional |= {"rewrites": rewrites} if rewrites.any() else {}
     return StepGraph(
-        columns={**arrays, **_info_columns(steps), **told},
+        columns={**arrays, **_info_columns(steps), **optional},
         tokens=_tokens(steps, arrays["parent"]),
         names={name: table.words for name, table in ids.items() if name != "tree"},
         texts={
@@ -71,10 +71,10 @@ class _Places(NamedTuple):
 def _add_rows(
     columns: dict[str, list[Any]], ids: Mapping[str, _Ids], rows: dict[int, int], at: _Places, episode: EpisodeRecord
 ) -> list[StepRecord]:
-    """Rows of the episode's steps that have none yet; those steps."""
+    """Append a row to `columns` for each step of the episode that has no row yet; returns these steps."""
     number, group = at.episode, at.group
-    own_tree = episode.tree is None or episode.caller is not None
-    tree = ids["tree"](f"own {number}" if own_tree else str(episode.tree), group)
+    alone = episode.tree is None or episode.caller is not None  # the only episode of its tree
+    tree = ids["tree"](f"own {number}" if alone else str(episode.tree), group)
     caller = -1 if episode.caller is None else rows[id(episode.caller)]
     final = same_state(episode.final) if episode.final else ""
     added: list[StepRecord] = []
@@ -113,17 +113,19 @@ def _add_rows(
             columns[name].append(value)
         above = rows[id(step)] = len(columns["parent"]) - 1
         added.append(step)
-    assert added, "an episode whose every step another one has"
+    assert added, "every step of the episode has a row already"
     return added
 
 
 def _info_columns(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
-    """`info.NAME` [N] float64 of every numeric entry and `signal/NAME` of every signal, NaN where one is absent."""
+    """Columns [N] float64: `info.NAME` per numeric entry, `signal/NAME` per signal; NaN on steps without the entry."""
     numeric = sorted({name for step in steps for name, value in step.info.items() if isinstance(value, NUMERIC)})
     columns = {f"info.{name}": np.array([as_number(step.info.get(name)) for step in steps]) for name in numeric}
-    told = [step.info.get("signals", {}) for step in steps]
-    signals = sorted({name for named in told for name in named})
-    return columns | {f"signal/{name}": np.array([as_number(named.get(name)) for named in told]) for name in signals}
+    signals = [step.info.get("signals", {}) for step in steps]  # one mapping per step
+    names = sorted({name for of_step in signals for name in of_step})
+    return columns | {
+        f"signal/{name}": np.array([as_number(of_step.get(name)) for of_step in signals]) for name in names
+    }
 
 
 def _tokens(steps: Sequence[StepRecord], parent: np.ndarray) -> Tokens | None:
@@ -132,29 +134,29 @@ def _tokens(steps: Sequence[StepRecord], parent: np.ndarray) -> Tokens | None:
         return None
     pieces = [piece for step in steps for piece in (step.added, step.generation.token_ids)]
     lengths = np.array([len(piece) for piece in pieces], np.int64)  # [2N]
-    own = lengths.reshape(-1, 2).sum(1)  # [N]
+    size = lengths.reshape(-1, 2).sum(1)  # [N] tokens that each row adds
     sampled = np.repeat(np.tile([False, True], len(steps)), lengths)  # [S]
     logprobs = np.zeros(len(sampled))  # [S]
     logprobs[sampled] = np.concatenate([step.generation.logprobs for step in steps])
     context = np.where([step.continues for step in steps], parent, -1)  # [N]
     path = np.zeros(len(steps), np.int64)  # [N] tokens on each row's path
     for row, before in enumerate(context):
-        path[row] = own[row] + (path[before] if before >= 0 else 0)
+        path[row] = size[row] + (path[before] if before >= 0 else 0)
     allowed_offsets, allowed_ids = _allowed(steps)
     return Tokens(
-        offsets=np.concatenate([[0], np.cumsum(own)]),
+        offsets=np.concatenate([[0], np.cumsum(size)]),
         ids=np.concatenate(pieces).astype(np.int64),
         sampled=sampled,
         logprobs=logprobs,
         allowed_offsets=allowed_offsets,
         allowed_ids=allowed_ids,
         context=context,
-        context_tokens=path - own,
+        context_tokens=path - size,
     )
 
 
 def _allowed(steps: Sequence[StepRecord]) -> tuple[np.ndarray, np.ndarray]:
-    """CSR of the sets each token was restricted to; prompt tokens have empty ones."""
+    """Offsets [S+1] and ids of the allowed set of each token, in CSR form; the sets of prompt tokens are empty."""
     sizes: list[int] = []
     sets: list[np.ndarray] = []
     for step in steps:
@@ -170,7 +172,7 @@ def _allowed(steps: Sequence[StepRecord]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tails(episodes: Sequence[EpisodeRecord]) -> dict[str, np.ndarray]:
-    """The final observations' tokens in CSR form, one slice an episode."""
+    """The tokens of the final observations in CSR form, one slice per episode."""
     lengths = [len(e.tail) for e in episodes]
     flat = np.concatenate([e.tail for e in episodes]) if episodes else np.zeros(0, np.int64)
     return {

@@ -1,4 +1,4 @@
-"""What a rollout writes down, and the step graph made from it."""
+"""Records of what a rollout played: steps and episodes."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,21 @@ NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 
 @dataclass(kw_only=True, eq=False)
 class StepRecord:
-    """One step. `added` [T] are the prompt tokens this step adds; `continues` says whether they extend the
-    episode's previous path; `value` is a Monte Carlo estimate of its state, NaN where there is none; `calls` are
-    the tool calls its answer asks for; `rewrites` says that the answer was for the model's own memory."""
+    """One step.
+
+    Attributes:
+        observation: what the agent saw before it answered.
+        added: [T] int64, the prompt tokens that the step adds.
+        continues: do they continue the path of the episode's previous step?
+        generation: the answer.
+        action: the action in the answer.
+        valid: was the answer in the right format?
+        status: see `Status`.
+        reward, terminated, truncated, info: what the environment returned.
+        value: Monte Carlo estimate of the value of the state before the step; NaN if there is none.
+        calls: number of tool calls that the answer asks for.
+        rewrites: the answer was the model's new memory and did not go to the environment.
+    """
 
     observation: Observation
     added: np.ndarray
@@ -40,30 +52,31 @@ class StepRecord:
 class EpisodeRecord:
     """One agent's chain in one rollout, from the task's beginning to its end.
 
-    A branch holds the very step objects that it shares with the chain it left, as `steps[:inherited]`.
+    A branch shares the step objects `steps[:inherited]` with the chain that it left.
 
     Attributes:
-        task: what was played.
+        task: the task.
         group: index of the task in its batch; copies of one task share it.
-        copy: which copy of the task.
+        copy: number of the copy of the task.
         agent, policy: names.
-        caller: the step that called this agent; None for the agent the task was given to.
-        called: the chains of agents that this one called, in the order of the calls.
-        tree: which tree of its group; None for one of its own.
-        kind: PLAYED, CANDIDATE or PROBE: of the steps that are not shared.
-        steps: the steps, in time order.
-        inherited: how many of the first steps another chain played.
-        final: the last observation; its tokens `tail` are never trained. tail_continues: they extend the last step's
-            path, and are no prompt of their own.
-        ending: how it ended; OK for a chain that was stopped and can go on.
-        fault: what the environment did wrong, for the report.
-        attempts: tries it took (1 if the environment never failed).
-        seconds: wall-clock time; kept out of the graph.
-        tokens, calls: tokens sampled and actions carried out for it (each tool call of an answer), lost tries included,
-            shared steps not.
-        usage: what its generations say they used, summed, lost tries included.
+        caller: the step that called this agent; None for the agent that the task was given to.
+        called: the chains of the agents that this chain called, in the order of the calls.
+        tree: number of its tree in the group; None if it shares its tree with no other chain.
+        kind: PLAYED, CANDIDATE or PROBE, of the steps that are not shared.
+        steps: the steps, in the order of time.
+        inherited: number of first steps that another chain played.
+        final: the last observation.
+        tail: [T] int64, the tokens of the last observation, which are never trained.
+        tail_continues: do they continue the path of the last step? Else they are a fresh prompt.
+        ending: how it ended; OK for a chain that was stopped and can be continued.
+        fault: the fault of the environment, for reports.
+        attempts: number of tries (1 if the environment never failed).
+        seconds: wall-clock time; not part of the graph.
+        tokens: tokens sampled for it, in failed tries too; shared steps do not count.
+        calls: actions carried out for it (each tool call of an answer is one), counted like `tokens`.
+        usage: sums of the `usage` of its generations, in failed tries too.
         replayed: actions carried out again to reach its branch point.
-        points: by turn, the moments it can be played on from, where they were asked for.
+        points: turn -> the point before the turn, from which it can be branched; empty without `remember`.
     """
 
     task: Task
@@ -91,23 +104,23 @@ class EpisodeRecord:
     points: dict[int, Point] = field(default_factory=dict)
 
     def spend(self, generation: Generation) -> None:
-        """Count what an answer cost."""
+        """Add the cost of an answer."""
         self.tokens += len(generation.token_ids)
         for name, count in generation.usage.items():
             self.usage[name] = self.usage.get(name, 0.0) + count
 
     @property
     def own(self) -> list[StepRecord]:
-        """The steps no other chain played."""
+        """The steps that no other chain played."""
         return self.steps[self.inherited :]
 
     @property
     def score(self) -> float:
-        """All rewards on its path."""
+        """Sum of all rewards on its path."""
         return sum(step.reward for step in self.steps)
 
     def chains(self) -> "Iterator[EpisodeRecord]":
-        """This chain and those of the agents it called, callers first."""
+        """This chain and the chains of the agents that it called, callers first."""
         yield self
         for chain in self.called:
             yield from chain.chains()
@@ -115,20 +128,20 @@ class EpisodeRecord:
     @property
     def success(self) -> bool:
         """See `agentrl.graph.success_of`."""
-        word = as_number(self.steps[-1].info.get("success")) if self.steps else math.nan
-        return bool(success_of(word, self.score))
+        verdict = as_number(self.steps[-1].info.get("success")) if self.steps else math.nan
+        return bool(success_of(verdict, self.score))
 
 
 def as_number(value: object) -> float:
-    """An entry of a step's `info` as a number; NaN for what is none."""
+    """An entry of a step's `info` as a number; NaN if it is not numeric."""
     if not isinstance(value, NUMERIC):
         return math.nan
     try:
         return float(value)
-    except OverflowError:  # an integer beyond the floats
+    except OverflowError:  # an integer that no float can represent
         return math.inf if value > 0 else -math.inf
 
 
 def same_state(observation: Observation) -> str:
-    """The string whose equality means "the same state"."""
+    """The string that is equal for two observations of the same state."""
     return observation.state_key or observation.text

@@ -1,4 +1,4 @@
-"""What a task sampler is: which tasks come next. A file in `algorithms/sampler/` offers a frozen `Config` and
+"""What a task sampler is: it draws the tasks of the next batch. A file in `algorithms/sampler/` offers `Config` and
 
     def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler
 
@@ -17,22 +17,22 @@ from agentrl.types import Task
 
 
 class Sampler(Protocol):
-    """Draws tasks; a function of the seed and of what it was shown."""
+    """Draws tasks; its draws depend only on its seed and on the graphs that `observe` got."""
 
     def draw(self, count: int) -> list[Task]:
         """The next `count` tasks."""
         ...
 
     def observe(self, graph: StepGraph) -> None:
-        """See what became of the tasks drawn (names["group"] holds their keys)."""
+        """Learn from the episodes of the drawn tasks; `graph.names["group"]` holds the keys of the tasks."""
         ...
 
     def state_dict(self) -> Mapping[str, Any]:
-        """Everything needed to go on from here."""
+        """State for a checkpoint."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a `state_dict`."""
         ...
 
 
@@ -42,8 +42,8 @@ class SamplerFile(CatalogueFile):
 
     Attributes:
         make: see the module.
-        keep: [N] bool, the rows of groups worth an update; the other groups are drawn anew, at most `max_tries` rounds,
-            an option that its `Config` must have.
+        keep: [N] bool, the rows of groups to train on. The other groups are replaced by new ones, in at most
+            `max_tries` rounds; `Config` must have the option `max_tries`.
         paper: one line for listings.
     """
 

@@ -1,4 +1,4 @@
-"""Who is evaluated: a run, a model folder, an endpoint, an expert or chance, from one word of the command line."""
+"""Resolves `--policy` (run, model folder, endpoint, expert, random, script) into a policy that can play."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,32 +25,32 @@ from agentrl.rollout import (
 )
 from agentrl.settings import POLICY, agent_sections, resolve_agents
 
-CONTEXT = 4096  # most tokens of context for a model folder, which has no recipe to say
+CONTEXT = 4096  # engine.max_context for a model folder, which has no recipe; at most the model's positions
 
 
 @dataclass(kw_only=True)
 class Contestant:
-    """A policy to evaluate, and the settings it brings.
+    """A policy to evaluate, and the settings that come with it.
 
     Attributes:
-        word: as given.
+        word: value of `--policy`.
         kind: run, model, openai, random, scripted or expert.
-        tables: the configuration of the run it comes from, else empty.
-        env_options: options of the environment the run was trained on, its evaluation options on top.
-        said: what reports say, filled in by `player`.
-        opened: pools of agents that are called, closed by `close`.
+        tables: the configuration of the run that it comes from, else empty.
+        env_options: options of the environment that the run was trained on, overridden by its evaluation options.
+        description: description of the model for reports; `player` fills it in.
+        opened: pools of the called agents; `close` closes them.
     """
 
     word: str
     kind: str
     tables: dict[str, Any] = field(default_factory=dict)
     env_options: dict[str, Any] = field(default_factory=dict)
-    said: dict[str, object] = field(default_factory=dict)
+    description: dict[str, object] = field(default_factory=dict)
     opened: list[Pool] = field(default_factory=list)
 
     @classmethod
     def of(cls, word: str, env: str) -> "Contestant":
-        """Read the word; ValueError if it names nothing."""
+        """The policy that the value of `--policy` names; ValueError if it names none."""
         if word.startswith("openai:"):
             return cls(word=word, kind="openai")
         if word.startswith("scripted:"):
@@ -75,7 +75,9 @@ class Contestant:
     def _of_run(cls, path: Path, env: str) -> "Contestant":
         from agentrl.settings import Settings
 
-        tables = Settings(read_toml(path / "config.toml")).dump()  # options added since it began get their defaults
+        tables = Settings(
+            read_toml(path / "config.toml")
+        ).dump()  # options that are newer than the run get their defaults
         trained_on = dict(tables["env"])
         options = {}
         if trained_on.pop("name") == env:
@@ -83,18 +85,18 @@ class Contestant:
         return cls(word=str(path), kind="run", tables=tables, env_options=options)
 
     def describe(self) -> dict[str, object]:
-        """What the report says about it."""
-        return {"policy": self.word, **self.said}
+        """Description of the policy for reports."""
+        return {"policy": self.word, **self.description}
 
-    def limits(self, given: Mapping[str, Any] = MappingProxyType({})) -> Limits:
-        """The run's own limits, else the usual ones; those given replace theirs."""
-        return validate(Limits, merge(self.tables.get("limits", {}), given), "limits")
+    def limits(self, options: Mapping[str, Any] = MappingProxyType({})) -> Limits:
+        """The limits of the run, or the defaults; `options` override them."""
+        return validate(Limits, merge(self.tables.get("limits", {}), options), "limits")
 
     def crew(self, entry: Entry[EnvironmentFile], pool: Pool, *, seed: int, limits: Limits) -> Crew:
-        """The agents that take part: the one that plays `pool`, and those that the environment or the run adds."""
-        chosen = agent_sections(entry, self.tables.get("agents", {}) if self.env_options else {})
+        """The agents: one plays the environments of `pool`, the others are those that the environment or run adds."""
+        sections = agent_sections(entry, self.tables.get("agents", {}) if self.env_options else {})
         context = resolve(ContextPolicy, self.tables.get("context", {"name": "full"}))
-        agents = resolve_agents(entry, context, limits, self.word, chosen)
+        agents = resolve_agents(entry, context, limits, self.word, sections)
         main, *called = agents
         pools = {name: pool_within(agents[name].env, agents[name].limits) for name in called}
         self.opened += pools.values()
@@ -103,21 +105,21 @@ class Contestant:
     def player(
         self, entry: Entry[EnvironmentFile], pool: Pool, *, seed: int, temperature: float | None, limits: Limits
     ) -> Player:
-        """How it plays the environment."""
+        """A player of the policy on the environments of `pool`."""
         crew = self.crew(entry, pool, seed=seed, limits=limits)
-        models: dict[str, PolicyActor] = {}  # by policy, so that agents that share one share its engine
+        models: dict[str, PolicyActor] = {}  # by name of the policy: agents with the same policy share its engine
         return crew.player({name: self._actor(agent, crew, temperature, models) for name, agent in crew.agents.items()})
 
     def close(self) -> None:
-        """Close the pools of agents that were called."""
+        """Close the pools of the called agents."""
         for pool in self.opened:
             pool.close()
 
     def _admissible(self) -> bool:
         return bool(self.tables) and self.tables["engine"]["actions"] == "admissible"
 
-    def _actor(self, agent: Agent, crew: Crew, temperature: float | None, made: dict[str, PolicyActor]) -> Actor:
-        """Who answers for an agent; a script speaks for the first one only, the others' experts for themselves."""
+    def _actor(self, agent: Agent, crew: Crew, temperature: float | None, models: dict[str, PolicyActor]) -> Actor:
+        """The actor of an agent. A script answers for the first agent only; experts answer for the other agents."""
         first = agent is next(iter(crew.agents.values()))
         if self.kind == "expert" or (self.kind == "scripted" and not first):
             return ExpertActor(agent.expert, agent.prompt)
@@ -127,23 +129,25 @@ class Contestant:
             actions = read_actions(Path(self.word.removeprefix("scripted:")))
             return PolicyActor(Scripted([agent.prompt.answer(action) for action in actions]), None, None)
         policy = agent.policy if self.kind == "run" else POLICY
-        if policy not in made:
-            of_it = [a for a in crew.agents.values() if self.kind != "run" or a.policy == policy]
-            made[policy] = (
-                self._endpoint(of_it, temperature) if self.kind == "openai" else self._model(policy, of_it, temperature)
+        if policy not in models:
+            agents = [a for a in crew.agents.values() if self.kind != "run" or a.policy == policy]
+            models[policy] = (
+                self._endpoint(agents, temperature)
+                if self.kind == "openai"
+                else self._model(policy, agents, temperature)
             )
-        return made[policy]
+        return models[policy]
 
     def _endpoint(self, agents: Sequence[Agent], temperature: float | None) -> PolicyActor:
         from agentrl.engines import from_word
 
         most = max(agent.limits.turn_tokens for agent in agents)
         endpoint = from_word(self.word, temperature=temperature, max_tokens=most)
-        self.said = endpoint.describe()
+        self.description = endpoint.describe()
         return PolicyActor(endpoint, None, None)
 
     def _model(self, policy: str, agents: Sequence[Agent], temperature: float | None) -> PolicyActor:
-        """A model on disk: a policy of a run's latest checkpoint with the run's settings, or a plain folder."""
+        """A model on disk: a policy of the run's latest checkpoint, with the run's settings; or a model folder."""
         import torch
 
         from agentrl.chat import Chat
@@ -169,5 +173,5 @@ class Contestant:
             deterministic=True,
         )
         engine = entry.hooks.make(entry.config, serving)
-        self.said = self.said or engine.describe()
+        self.description = self.description or engine.describe()
         return PolicyActor(engine, Chat(loaded.tokenizer), entry.config.max_context)

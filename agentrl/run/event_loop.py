@@ -1,7 +1,8 @@
-"""An event loop that is run many times.
+"""An event loop that runs many coroutines, one after another.
 
-Not `asyncio.Runner`: its Ctrl-C becomes a cancellation that a task may outrun, and on Python 3.11 leaving it formats
-the finished task's result for an enum's error message, a long text for a batch of rollouts.
+It replaces `asyncio.Runner`, which turns Ctrl-C into a cancellation, so a task that finishes first loses it. And on
+Python 3.11 the runner's exit formats the finished task's result for an error message of an enum, which takes long for a
+batch of rollouts.
 """
 
 import asyncio
@@ -27,15 +28,15 @@ class Loop:
         self.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result."""
+        """Run a coroutine to its end; its result."""
         return self._loop.run_until_complete(work)
 
     def close(self) -> None:
-        """Cancel what is left and close."""
-        left = asyncio.all_tasks(self._loop)
-        for task in left:
+        """Cancel the tasks that still run, and close the loop."""
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
             task.cancel()
-        if left:
-            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        if tasks:
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()

@@ -1,4 +1,4 @@
-"""The folder of a run: configuration, versions, metrics, graphs, checkpoints, each whole or not there."""
+"""The folder of a run: configuration, versions, metrics, graphs and checkpoints; a file there is always complete."""
 
 import fcntl
 import json
@@ -46,8 +46,8 @@ class RunFolder:
 
     Args:
         path: the folder.
-        complete: gives a stored configuration the options that it was written without, at their defaults, so that a
-            run of an older version can go on.
+        complete: adds the defaults of newer options to a stored configuration, so that --resume accepts a run of an
+            older version.
     """
 
     def __init__(self, path: Path, complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> None:
@@ -57,19 +57,19 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """One JSON object a line; the same bytes for the same seed."""
+        """File of metrics: one JSON object per line, the same bytes for the same seed."""
         return self.path / "metrics.jsonl"
 
     @property
     def timings(self) -> Path:
-        """Seconds and CPU seconds, which never repeat."""
+        """File of timings: seconds and CPU seconds, one JSON object per line, different in every run."""
         return self.path / "timings.jsonl"
 
     def open(self, config: Mapping[str, Any], *, resume: bool) -> None:
-        """Make the folder of a new run, or go back into an old one; `refuse` says when neither can be.
+        """Make the folder of a new run, or open that of a run to resume.
 
         Raises:
-            ValueError: or another process is at this run.
+            ValueError: see `refuse`; or another process trains this run.
         """
         self.refuse(config, resume=resume)
         self.path.mkdir(parents=True, exist_ok=True)
@@ -80,17 +80,16 @@ class RunFolder:
         write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode())
 
     def refuse(self, config: Mapping[str, Any], *, resume: bool) -> None:
-        """Write nothing; complain if this run cannot have the folder.
+        """Check whether this run can have the folder; nothing is written.
 
         Raises:
-            ValueError: the folder holds a run and `resume` is not asked for, or it holds another
-                configuration.
+            ValueError: the folder holds a run and `resume` is false, a run with another configuration, or other files.
         """
         existing = self.path / "config.toml"
         if existing.exists():
             if not resume:
                 raise ValueError(
-                    f"{self.path} already holds a run: add --resume to go on with it, or choose run.name=..."
+                    f"{self.path} already holds a run: add --resume to continue it, or choose another run.name=..."
                 )
             differing = sorted(_differences(self.complete(read_toml(existing)), config))
             if differing:
@@ -99,10 +98,10 @@ class RunFolder:
                     "differ): choose run.name=... for a new run"
                 )
         elif self.path.exists() and any(file.name != LOCK for file in self.path.iterdir()):
-            raise ValueError(f"{self.path} is not empty and holds no run: choose run.name=...")
+            raise ValueError(f"{self.path} is not empty and holds no run: choose another run.name=...")
 
     def _hold(self) -> None:
-        """Keep other processes out until `release`, or until this process ends, however it does."""
+        """Lock the folder for other processes, until `release` or until this process ends in any way."""
         if self._lock is not None:
             return
         self._lock = (self.path / LOCK).open("ab")
@@ -111,53 +110,57 @@ class RunFolder:
         except BlockingIOError:
             self.release()
             raise ValueError(
-                f"{self.path} is held by another process that trains this run: wait for it or stop it, or choose "
-                "run.name=... for a new run"
+                f"{self.path} is held by another process that trains this run: wait for that process or stop it, or "
+                "choose run.name=... for a new run"
             ) from None
 
     def release(self) -> None:
-        """Let others have the folder."""
+        """Unlock the folder."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     def drop_if_nothing_came_of_it(self) -> None:
-        """Remove a folder that this object made and that holds no result, so that a mistake found late (a prompt that
-        does not fit) does not occupy the run's name."""
+        """Remove the folder if this object made it and it holds no result.
+
+        So the run's name stays free after a mistake that shows only later, such as a prompt that does not fit.
+        """
         measured = self.metrics.exists() and self.metrics.stat().st_size > 0
         if self._made and not measured and not self.checkpoints():
             shutil.rmtree(self.path, ignore_errors=True)
 
     def graph_path(self, iteration: int) -> Path:
-        """Where the rollouts of an iteration are stored."""
+        """File of an iteration's rollouts."""
         return self.path / "graphs" / f"{iteration:06d}.safetensors"
 
     def checkpoints(self) -> list[Path]:
         """Complete checkpoints, oldest first: `clone-NNNNNN` of the warm-up, then `NNNNNN`."""
         folder = self.path / "checkpoints"
-        for before in folder.glob(".before-*"):  # set aside for a newer one of its name that a kill kept from arriving
+        # A checkpoint is moved aside while its replacement is written. If the process was killed before the replacement
+        # arrived, put the old one back.
+        for before in folder.glob(".before-*"):
             target = folder / before.name.removeprefix(".before-")
             if not target.exists():
                 os.replace(before, target)
-        found = [p for p in folder.glob("*") if re.fullmatch(r"(clone-)?\d{6}", p.name)]
-        return sorted(found, key=lambda p: (p.name.isdecimal(), p.name))
+        complete = [p for p in folder.glob("*") if re.fullmatch(r"(clone-)?\d{6}", p.name)]
+        return sorted(complete, key=lambda p: (p.name.isdecimal(), p.name))
 
     def latest(self) -> Path:
         """The newest checkpoint; ValueError if there is none."""
-        found = self.checkpoints()
-        if not found:
-            raise ValueError(f"{self.path} has no checkpoint yet: let the run reach its first one")
-        return found[-1]
+        checkpoints = self.checkpoints()
+        if not checkpoints:
+            raise ValueError(f"{self.path} has no checkpoint yet: let the run reach its first checkpoint")
+        return checkpoints[-1]
 
     def begin_checkpoint(self) -> Path:
-        """An empty folder to write a checkpoint into; remnants of one that was cut off are removed."""
+        """An empty folder to write a checkpoint into; the remains of an unfinished checkpoint are removed."""
         part = self.path / "checkpoints" / ".part"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         return part
 
     def finish_checkpoint(self, part: Path, name: str, keep: int) -> None:
-        """Give a written checkpoint its name, then drop all but the newest `keep`."""
+        """Give a written checkpoint its name, then remove all but the newest `keep` checkpoints."""
         target, before = self.path / "checkpoints" / name, part.with_name(f".before-{name}")
         shutil.rmtree(before, ignore_errors=True)
         if target.exists():
@@ -168,16 +171,19 @@ class RunFolder:
             shutil.rmtree(old)
 
     def write_report(self, name: str, summary: Mapping[str, Any], outcomes: Iterable[Any]) -> None:
-        """An evaluation: what was measured, and every episode of it."""
+        """Write an evaluation: its summary and the outcome of every episode."""
         rows = [asdict(outcome) for outcome in outcomes]
         text = json.dumps({**summary, "outcomes": rows}, indent=1)
         write_atomically(self.path / "evaluations" / f"{name.replace(' ', '-')}.json", text.encode())
 
     def rewind(self, lines: int, timing_lines: int) -> None:
-        """Forget metric lines written after the checkpoint that the run goes on from."""
+        """Remove the lines of metrics and timings after the first `lines` and `timing_lines`.
+
+        They were written after the checkpoint from which the run is resumed.
+        """
         for path, count in ((self.metrics, lines), (self.timings, timing_lines)):
-            kept = path.read_text().splitlines(keepends=True)[:count] if path.exists() else []
-            write_atomically(path, "".join(kept).encode())
+            first_lines = path.read_text().splitlines(keepends=True)[:count] if path.exists() else []
+            write_atomically(path, "".join(first_lines).encode())
 
 
 def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -193,11 +199,11 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str
 
 
 def versions() -> dict[str, str]:
-    """What took part in a run."""
-    found = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
+    """Versions of Python, of the system and of the packages that influence a run's results."""
+    by_name = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
     for name in RECORDED:
         try:
-            found[name] = version(name)
+            by_name[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            by_name[name] = "not installed"
+    return by_name

@@ -1,4 +1,4 @@
-"""Metrics of a run: append-only JSON lines, and TensorBoard events where asked for."""
+"""Metrics of a run: append-only JSON lines and, with log.tensorboard=true, TensorBoard events."""
 
 import json
 import time
@@ -11,17 +11,17 @@ from agentrl.run.folder import RunFolder
 
 
 class Metrics:
-    """Writes `metrics.jsonl` (repeats byte for byte) and `timings.jsonl` (does not)."""
+    """Writes `metrics.jsonl`, which is the same for the same seed, and `timings.jsonl`, which is not."""
 
     def __init__(self, folder: RunFolder, *, tensorboard: bool = False) -> None:
-        """Raises ValueError naming the extra if TensorBoard is asked for and missing."""
+        """Raises ValueError if `tensorboard` is true and tensorboardX is not installed."""
         self._folder = folder
         self.lines = _count(folder.metrics)
         self.timing_lines = _count(folder.timings)
         self._writer = _writer(folder.path / "tensorboard") if tensorboard else None
 
     def log(self, stage: str, step: int, values: Mapping[str, Any]) -> None:
-        """One line; numbers also go to TensorBoard."""
+        """Write one line of metrics; numbers also go to TensorBoard."""
         _append(self._folder.metrics, {"stage": stage, "step": step, **_plain(values)})
         self.lines += 1
         if self._writer is not None:
@@ -30,25 +30,25 @@ class Metrics:
                     self._writer.add_scalar(f"{stage}/{name}", value, step)
 
     def time(self, stage: str, step: int, seconds: Mapping[str, float]) -> None:
-        """One line of timings."""
+        """Write one line of timings."""
         _append(self._folder.timings, {"stage": stage, "step": step, **_plain(seconds)})
         self.timing_lines += 1
 
     def close(self) -> None:
-        """Flush TensorBoard."""
+        """Flush and close the TensorBoard writer."""
         if self._writer is not None:
             self._writer.close()
 
 
 class Stopwatch:
-    """CPU and wall seconds by phase of an iteration."""
+    """CPU seconds and wall-clock seconds per phase of an iteration."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time a block."""
+        """Add the time of a `with` block to the phase."""
         cpu, wall = time.process_time(), time.perf_counter()
         try:
             yield
@@ -61,7 +61,7 @@ class Stopwatch:
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Floats to 9 significant digits: enough to compare, short enough to read."""
+    """The values with floats rounded to 9 significant digits: enough to compare, short enough to read."""
     return {k: float(f"{v:.9g}") if isinstance(v, float) else v for k, v in values.items()}
 
 
@@ -70,7 +70,9 @@ def _append(path: Path, row: Mapping[str, Any]) -> None:
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}; free some space and resume") from error
+        raise ValueError(
+            f"cannot write {path}: {error.strerror or error}; free some space and continue with --resume"
+        ) from error
 
 
 def _count(path: Path) -> int:
@@ -88,5 +90,5 @@ def _writer(folder: Path) -> Any:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics file."""
+    """The lines of a metrics file; empty if there is no file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -1,4 +1,4 @@
-"""What a person sees while a run works: one line that moves, and lines that stay. Silent when nobody watches."""
+"""Progress of a run on the terminal: a bar that moves, and lines that stay. Without a terminal there are no bars."""
 
 import sys
 from types import TracebackType
@@ -27,24 +27,24 @@ class Progress:
         self._bars.stop()
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self.console.print(text, markup=False)
 
     def bar(self, name: str, total: int, done: int = 0) -> "Bar":
-        """A new bar."""
+        """Show a new bar of `total` steps, of which `done` are done."""
         return Bar(self._bars, name, total, done)
 
 
 class Bar:
-    """One task of known length."""
+    """The bar of one piece of work with a known number of steps."""
 
     def __init__(self, bars: Bars, name: str, total: int, done: int) -> None:
         self._bars, self._id = bars, bars.add_task(name, total=total, completed=done, note="")
 
     def step(self, note: str = "") -> None:
-        """One more done."""
+        """Advance the bar by one step."""
         self._bars.update(self._id, advance=1, note=note)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._bars.remove_task(self._id)

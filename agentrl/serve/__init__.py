@@ -1,4 +1,4 @@
-"""Servers: an environment as MCP tools, a search tool as a retriever."""
+"""Servers: an MCP server for an environment's tools, a retriever server for a search tool."""
 
 from agentrl.serve.mcp import McpTable, serve_mcp
 from agentrl.serve.retriever import serve_retriever

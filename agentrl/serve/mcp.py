@@ -1,4 +1,4 @@
-"""An environment's tools as an MCP server."""
+"""An MCP server that offers the tools of an environment."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ NEW, ANSWER, ACT = "new_task", "final_answer", "act"
 
 
 class McpTable:
-    """One instance of an environment, and the episode that is played on it."""
+    """One instance of an environment, and the current episode on it."""
 
     def __init__(self, entry: Entry[EnvironmentFile], task: Task) -> None:
         self.entry, self.task = entry, task
@@ -29,32 +29,37 @@ class McpTable:
         except EnvFault as fault:
             raise ValueError(f"task {task.key} of {entry.name} cannot be started: {fault}") from None
         self.over = False
-        taken = {str(function_of(schema)["name"]) for schema in self.seen.tools} & {NEW, ANSWER}
-        if taken:
-            raise ValueError(f"{entry.name} has a tool named {min(taken)!r}, as one of this server's: rename it")
+        clashes = {str(function_of(schema)["name"]) for schema in self.seen.tools} & {NEW, ANSWER}
+        if clashes:
+            raise ValueError(
+                f"{entry.name} has a tool named {min(clashes)!r}, which is also a tool of this server: rename the "
+                "environment's tool"
+            )
 
     def _make(self) -> Env:
         env: Env = self.entry.hooks.make(self.entry.config)
         return env
 
     def tools(self) -> list[dict[str, Any]]:
-        """Name, description and input schema of every tool on offer."""
-        own = [dict(function_of(schema)) for schema in self.seen.tools]
-        if not own:
-            about = "Carry out an action of the environment; admissible ones are listed with each observation."
-            own = [{"name": ACT, "description": about, "parameters": _schema(action=TEXT)}]
+        """Name, description and input schema of every tool that the server offers."""
+        tools = [dict(function_of(schema)) for schema in self.seen.tools]
+        if not tools:
+            about = "Carry out an action of the environment. Each observation lists the admissible actions, if it can."
+            tools = [{"name": ACT, "description": about, "parameters": _schema(action=TEXT)}]
         else:
             about = "Give the final answer, which ends the episode and returns its reward."
-            own.append({"name": ANSWER, "description": about, "parameters": _schema(answer=TEXT)})
-        about = "Begin an episode: of the task with this key, or the current one again. Returns its first message."
-        again = {**_schema(key=TEXT), "required": []}
-        return [*own, {"name": NEW, "description": about, "parameters": again}]
+            tools.append({"name": ANSWER, "description": about, "parameters": _schema(answer=TEXT)})
+        about = (
+            "Begin an episode of the task with this key; without a key, of the current task. Returns its first message."
+        )
+        optional_key = {**_schema(key=TEXT), "required": []}
+        return [*tools, {"name": NEW, "description": about, "parameters": optional_key}]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """What a tool answers.
+        """Call a tool; returns its answer.
 
         Raises:
-            ValueError: arguments that do not fit, no such task.
+            ValueError: the arguments do not fit the tool, or there is no such task.
             EnvFault: the environment failed.
         """
         if name == NEW:
@@ -66,13 +71,13 @@ class McpTable:
         return self._step(tool_action.call(name, **arguments))
 
     def begin(self, key: str | None) -> str:
-        """A new episode; its first message."""
+        """Begin a new episode; returns its first message."""
         self.task = panel_tasks(self.entry, [key])[0] if key else self.task
         self.seen, self.over = self._slot.reset(self.task), False
         return self.shown()
 
     def shown(self) -> str:
-        """The observation in words, admissible actions listed."""
+        """Text of the observation, with the admissible actions."""
         listed = f"\nActions: {', '.join(self.seen.actions)}" if self.seen.actions else ""
         return self.seen.text + listed
 
@@ -82,9 +87,10 @@ class McpTable:
         if not (result.terminated or result.truncated):
             return self.shown()
         self.over = True
-        told: dict[str, Any] = {"reward": result.reward, "success": bool(result.info.get("success", result.reward > 0))}
-        told |= {"signals": dict(result.info["signals"])} if "signals" in result.info else {}
-        return f"{self.shown()}\nThe episode is over: {json.dumps(told)}".strip()
+        success = bool(result.info.get("success", result.reward > 0))
+        outcome: dict[str, Any] = {"reward": result.reward, "success": success}
+        outcome |= {"signals": dict(result.info["signals"])} if "signals" in result.info else {}
+        return f"{self.shown()}\nThe episode is over: {json.dumps(outcome)}".strip()
 
     def close(self) -> None:
         """Close the environment."""
@@ -96,7 +102,7 @@ def _schema(**properties: Any) -> dict[str, Any]:
 
 
 def mcp_server(table: McpTable) -> Any:
-    """The SDK's server of a table."""
+    """A server of the MCP SDK that calls the tools of `table`."""
     try:
         import mcp_types as types
         from mcp.server.lowlevel import Server
@@ -106,18 +112,18 @@ def mcp_server(table: McpTable) -> Any:
 
     async def on_list_tools(context: Any, parameters: Any) -> Any:
         tools = [
-            types.Tool(name=one["name"], description=one["description"], input_schema=one["parameters"])
-            for one in table.tools()
+            types.Tool(name=tool["name"], description=tool["description"], input_schema=tool["parameters"])
+            for tool in table.tools()
         ]
         return types.ListToolsResult(tools=tools)
 
     async def on_call_tool(context: Any, parameters: Any) -> Any:
-        async with turn:  # one episode, one call at a time
+        async with turn:  # the table has one episode, so it takes one call at a time
             try:
-                words, failed = await asyncio.to_thread(table.call, parameters.name, parameters.arguments or {}), False
+                text, failed = await asyncio.to_thread(table.call, parameters.name, parameters.arguments or {}), False
             except (ValueError, EnvFault) as error:
-                words, failed = str(error), True
-        return types.CallToolResult(content=[types.TextContent(type="text", text=words)], is_error=failed)
+                text, failed = str(error), True
+        return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=failed)
 
     return Server(
         f"agentrl {table.entry.name}",
@@ -128,19 +134,19 @@ def mcp_server(table: McpTable) -> Any:
 
 
 def serve_mcp(table: McpTable, host: str, port: int) -> None:
-    """Serve until the client, or Ctrl-C, ends it."""
-    made = mcp_server(table)
+    """Serve until the client or Ctrl-C ends the server: over HTTP, or over stdin and stdout if `host` is empty."""
+    server = mcp_server(table)
     if not host:
-        asyncio.run(_on_stdio(made))
+        asyncio.run(_on_stdio(server))
         return
     import uvicorn
 
     print(f"serving {table.entry.name} at http://{host}:{port}/mcp", file=sys.stderr)
-    uvicorn.run(made.streamable_http_app(host=host), host=host, port=port, log_level="warning")
+    uvicorn.run(server.streamable_http_app(host=host), host=host, port=port, log_level="warning")
 
 
-async def _on_stdio(made: Any) -> None:
+async def _on_stdio(server: Any) -> None:
     from mcp.server.stdio import stdio_server
 
     async with stdio_server() as (reading, writing):
-        await made.run(reading, writing, made.create_initialization_options())
+        await server.run(reading, writing, server.create_initialization_options())

@@ -1,4 +1,4 @@
-"""A search server of the Search-R1 protocol."""
+"""A search server with the protocol of Search-R1."""
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from agentrl.tool import Passage, Retriever, ToolFault
 
-BODY_BYTES = 64 << 20  # longest request
+BODY_BYTES = 64 << 20  # longest request body
 
 
 class Question(NamedTuple):
-    """A request that was understood."""
+    """A valid request: the queries, the number of passages per query, and whether to return scores."""
 
     queries: list[str]
     topk: int
@@ -18,20 +18,28 @@ class Question(NamedTuple):
 
 
 class Refused(ValueError):
-    """A request that cannot be answered, and the status that says so."""
+    """A request that cannot be answered; `status` is the HTTP status of the response."""
 
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
 def serve_retriever(retriever: Retriever, host: str, port: int, topk: int, max_batch: int) -> ThreadingHTTPServer:
-    """A server that is bound and not yet running; OSError if the port is taken."""
+    """A server that is bound to its port and not yet running; OSError if the port is in use.
+
+    Args:
+        retriever: searches.
+        host: address to bind.
+        port: port to bind; 0 for any free port.
+        topk: passages per query, if the request does not say.
+        max_batch: most queries per request.
+    """
 
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"  # connections are kept
-        timeout = 60.0  # seconds an idle connection is kept
-        wbufsize = 1 << 16  # head and body leave together, or the asker waits for a delayed acknowledgement
+        protocol_version = "HTTP/1.1"  # clients reuse connections
+        timeout = 60.0  # seconds after which an idle connection is closed
+        wbufsize = 1 << 16  # send head and body together, or the client waits for a delayed acknowledgement
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
@@ -42,13 +50,13 @@ def serve_retriever(retriever: Retriever, host: str, port: int, topk: int, max_b
 
         def do_POST(self) -> None:
             try:
-                asked = _question(self.path, self.body(), topk, max_batch)
-                self.answer(200, {"result": _result(retriever, asked)})
+                question = _question(self.path, self.body(), topk, max_batch)
+                self.answer(200, {"result": _result(retriever, question)})
             except Refused as refusal:
                 self.answer(refusal.status, {"error": str(refusal)})
-            except ToolFault as fault:  # a retriever behind this one
+            except ToolFault as fault:  # a retriever that this server forwards to has failed
                 self.answer(502, {"error": str(fault)})
-            except Exception as error:  # noqa: BLE001  the asker is told, the server lives on
+            except Exception as error:  # noqa: BLE001  the client gets the error, the server continues
                 self.answer(500, {"error": f"{type(error).__name__}: {error}"})
 
         def body(self) -> bytes:
@@ -58,8 +66,8 @@ def serve_retriever(retriever: Retriever, host: str, port: int, topk: int, max_b
                 raise Refused(413 if length.isdecimal() else 411, f"content-length must be 0 to {BODY_BYTES}")
             return self.rfile.read(int(length))
 
-        def answer(self, status: int, told: Any) -> None:
-            content = json.dumps(told).encode()
+        def answer(self, status: int, content_json: Any) -> None:
+            content = json.dumps(content_json).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(content)))
@@ -67,40 +75,40 @@ def serve_retriever(retriever: Retriever, host: str, port: int, topk: int, max_b
             self.wfile.write(content)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: thousands of lines a second help nobody."""
+            """Log nothing: a batch of episodes sends thousands of requests per second."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
-        request_queue_size = 1024  # a batch of episodes connects at once
+        request_queue_size = 1024  # all episodes of a batch connect at the same time
 
     return Server((host, port), Handler)
 
 
 def _question(path: str, body: bytes, topk: int, max_batch: int) -> Question:
-    """What is asked; Refused if that cannot be told."""
+    """The question in a request; raises Refused if the request is not valid."""
     if path.partition("?")[0] != "/retrieve":
         raise Refused(404, f"no {path}: GET /health or POST /retrieve")
     try:
-        told = json.loads(body)
+        request = json.loads(body)
     except ValueError as error:
         raise Refused(400, f"the request is not JSON: {error}") from None
-    if not isinstance(told, dict):
+    if not isinstance(request, dict):
         raise Refused(400, "the request is no JSON object: send {queries: [...], topk: 3, return_scores: true}")
-    queries = told["queries"] if "queries" in told else told.get("query")
+    queries = request["queries"] if "queries" in request else request.get("query")
     queries = [queries] if isinstance(queries, str) else queries
     if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
         raise Refused(400, "the request names no queries: send queries (a list of texts) or query (a text)")
     if len(queries) > max_batch:
         raise Refused(413, f"{len(queries)} queries in one request, the limit is {max_batch} (--max-batch)")
-    k = told.get("topk") or topk
+    k = request.get("topk") or topk
     if not isinstance(k, int) or isinstance(k, bool) or k < 0:
         raise Refused(400, f"topk = {k!r} is no number of passages")
-    return Question(queries, k, bool(told.get("return_scores", False)))
+    return Question(queries, k, bool(request.get("return_scores", False)))
 
 
-def _result(retriever: Retriever, asked: Question) -> list[list[Any]]:
-    found = retriever.search(asked.queries, asked.topk) if asked.queries else []
-    return [[_item(passage, asked.scores) for passage in passages] for passages in found]
+def _result(retriever: Retriever, question: Question) -> list[list[Any]]:
+    hits = retriever.search(question.queries, question.topk) if question.queries else []
+    return [[_item(passage, question.scores) for passage in passages] for passages in hits]
 
 
 def _item(passage: Passage, scores: bool) -> dict[str, Any]:

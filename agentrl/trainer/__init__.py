@@ -1,4 +1,4 @@
-"""What learns: weights, critic, annotation, policy update, behaviour cloning."""
+"""Training: learner, critic, annotation, policy update, behaviour cloning."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

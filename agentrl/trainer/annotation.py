@@ -1,9 +1,7 @@
-"""The only stage between rollout and update that calls a model: log-probs of the trainer and of the
-reference, values of the critic.
+"""The only stage between rollout and update that calls a model: log-probs of trainer and reference, critic values.
 
-It also holds the gate between engine and trainer: how far the log-probs that tokens were sampled with are
-from the trainer's, and, where they differ, a truncated importance correction of the policy-gradient terms
-(Espeholt et al., arXiv:1802.01561, cap c of Eq. 1, per token).
+This stage also compares the log-probs of engine and trainer. Where they differ, it adds a truncated importance
+correction of the policy-gradient terms (Espeholt et al., arXiv:1802.01561, cap c of Eq. 1, per token).
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,9 +28,9 @@ class Reader:
     """A learner's policy as fillers see it (`agentrl.graph.PolicyReader`).
 
     Args:
-        learner: whose policy.
-        temperature: of the sampling.
-        max_tokens: packed tokens of a forward pass.
+        learner: holds the policy.
+        temperature: sampling temperature.
+        max_tokens: most packed tokens per forward pass.
     """
 
     def __init__(self, learner: Learner, temperature: float, max_tokens: int) -> None:
@@ -44,9 +42,9 @@ class Reader:
         return Chat(self.tokenizer).encode_plain(text)
 
     def logprobs(self, tokens: Tokens, rows: np.ndarray, *, temperature: float | None = None) -> np.ndarray:
-        """[S] float64 nats under the policy as it is now; NaN off the sampled tokens of `rows`."""
-        chosen = self._temperature if temperature is None else temperature
-        return logprobs(self._learner.network, tokens, rows, temperature=chosen, max_tokens=self._max_tokens)
+        """[S] float64 nats under the current policy; NaN outside the sampled tokens of `rows`."""
+        temperature = self._temperature if temperature is None else temperature
+        return logprobs(self._learner.network, tokens, rows, temperature=temperature, max_tokens=self._max_tokens)
 
 
 def annotate(
@@ -57,19 +55,23 @@ def annotate(
     fillers: Sequence[Filler] = (),
     mine: np.ndarray | None = None,
 ) -> Annotated:
-    """Add the token columns `old_logprob`, `importance` and, with a KL term, `ref_logprob`, each [S] float64; a
-    critic's values; and what the `fillers` fill.
+    """Add the columns that an update needs: log-probs, importance weights, values, and those of the `fillers`.
 
-    Rows that cannot be trained (probes, ended by an environment error) keep the engine's log-probs. At
-    temperature 0 (greedy) log-probs are those of temperature 1, as the engine's are.
+    The token columns are `old_logprob`, `importance` and, with a KL term, `ref_logprob`, each [S] float64. Rows that
+    cannot be trained (probes, and rollouts that an environment error ended) keep the engine's log-probs. At temperature
+    0 (greedy) the log-probs are those at temperature 1, as in the engine.
 
     Args:
-        graph: with tokens.
-        learner: the policy of the steps `mine`.
-        config: of the update.
-        temperature: of the sampling.
-        fillers: what else to fill.
-        mine: [N] bool; with several policies each annotates its own steps, and what others filled stays.
+        graph: a graph with tokens.
+        learner: the policy of the rows `mine`.
+        config: section [update].
+        temperature: sampling temperature.
+        fillers: compute further columns.
+        mine: [N] bool, the rows to annotate; None for all. With several policies each one annotates its own rows, and
+            the columns keep what the other policies wrote on theirs.
+
+    Raises:
+        ValueError: `update.kl_coef` needs a reference model and the learner has none.
     """
     assert graph.tokens is not None, "annotation needs tokens"
     rows = trained_rows(graph)
@@ -93,37 +95,37 @@ def annotate(
         with learner.reference() as network:
             reference = logprobs(network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)
         columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
-    found = Columns(tokens=columns)
+    new = Columns(tokens=columns)
     if learner.critic is not None:
         values = learner.critic.columns(graph, rows, config.max_tokens)
-        found = Columns(steps=values.steps, tokens={**columns, **values.tokens})
-    graph = graph.with_all(found if mine is None else _mine(graph, mine, found))
+        new = Columns(steps=values.steps, tokens={**columns, **values.tokens})
+    graph = graph.with_all(new if mine is None else _mine(graph, mine, new))
     for filler in fillers:
         graph = graph.with_all(filler.columns(graph, Reader(learner, temperature, config.max_tokens)))
     return Annotated(graph, metrics)
 
 
 def _mine(graph: StepGraph, mine: np.ndarray, columns: Columns) -> Columns:
-    """The columns on the steps `mine`, and on the others what the graph's columns of these names held."""
+    """The new columns on the rows `mine` [N]; on all other rows, the values of the graph's columns of these names."""
     assert graph.tokens is not None
 
-    def merged(own: np.ndarray, new: Mapping[str, np.ndarray], old: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {name: np.where(own, x, old[name]) if name in old else x for name, x in new.items()}
+    def merged(use: np.ndarray, new: Mapping[str, np.ndarray], old: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: np.where(use, x, old[name]) if name in old else x for name, x in new.items()}
 
-    own_tokens = mine[token_rows(graph.tokens)]  # [S]
+    mine_tokens = mine[token_rows(graph.tokens)]  # [S]
     return Columns(
         steps=merged(mine, columns.steps, graph.columns),
-        tokens=merged(own_tokens, columns.tokens, graph.tokens.columns),
+        tokens=merged(mine_tokens, columns.tokens, graph.tokens.columns),
     )
 
 
 def trained_rows(graph: StepGraph) -> np.ndarray:
-    """Ascending rows that can be trained: no probes, and not of a rollout that an environment error ended."""
+    """Ascending rows that can be trained: all but probes and the rows of rollouts that an environment error ended."""
     return np.flatnonzero((graph.kind != PROBE) & ~graph.failed())
 
 
 def mismatch(behaviour: np.ndarray, trainer: np.ndarray) -> dict[str, float]:
-    """How far two sets of log-probs [K] of the same tokens are apart, in nats."""
+    """Largest and mean absolute difference, in nats, of two sets of log-probs [K] of the same tokens."""
     if not len(trainer):
         return {"mismatch_max": 0.0, "mismatch_mean": 0.0}
     apart = np.abs(behaviour - trainer)  # [K]
@@ -133,12 +135,11 @@ def mismatch(behaviour: np.ndarray, trainer: np.ndarray) -> dict[str, float]:
 def logprobs(
     network: Network, graph: StepGraph | Tokens, rows: np.ndarray, *, temperature: float, max_tokens: int
 ) -> np.ndarray:
-    """[S] float64 log-probs of the sampled tokens of `rows` under a network; NaN elsewhere, 0 where
-    forced."""
+    """[S] float64 log-probs of the sampled tokens of `rows` under a network; 0 for forced tokens, NaN elsewhere."""
     tokens = graph.tokens if isinstance(graph, StepGraph) else graph
     assert tokens is not None
-    chosen = np.isin(token_rows(tokens), rows)  # [S]
-    out = np.where(tokens.sampled & chosen, 0.0, np.nan)  # [S]
+    in_rows = np.isin(token_rows(tokens), rows)  # [S]
+    out = np.where(tokens.sampled & in_rows, 0.0, np.nan)  # [S]
     batch = pack(tokens, rows, np.zeros(len(out)), sharing=network.sharing)
     training = network.model.training
     network.model.eval()
@@ -155,7 +156,7 @@ def logprobs(
                     vocabulary=network.config.vocab_size,
                     temperature=temperature or 1.0,
                 )
-                out[part.token] = stats.logprob.double().cpu().numpy()
+                out[part.source] = stats.logprob.double().cpu().numpy()
     finally:
         network.model.train(training)
     return out

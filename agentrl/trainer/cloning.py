@@ -19,9 +19,12 @@ def clone(
     minibatches: int | None = None,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Behaviour cloning: cross-entropy on the sampled tokens, each row as often as its `weight` says.
+    """Behaviour cloning: cross-entropy on the sampled tokens, each row multiplied by its `weight`.
 
-    The learner's distribution is the one it will act with: restricted to allowed sets, at temperature 1.
+    The learner is trained under the distribution that it will sample from: on allowed sets, at temperature 1.
+
+    Returns:
+        Metrics of the whole update.
     """
 
     def terms(stats: TokenStats, token: np.ndarray, on: Spread, copies: Copies) -> Terms:

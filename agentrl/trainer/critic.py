@@ -1,9 +1,9 @@
-"""A critic: values of states in the step graph's columns, and their regression towards credit's returns.
+"""A critic: it writes values of states into the step graph's columns, and is fitted to the returns that credit gives.
 
-A turn's value is read where the model has seen the whole state and none of the action: at the token before the turn's
-first sampled one (turn-PPO, arXiv:2512.17008). Per token it is read before each sampled token (POAD, RAGEN's bi-level
-GAE, token-level PPO). A truncated episode is bootstrapped with the value of the state that was not played any more, the
-graph's tail; a terminated one with nothing.
+The value of a turn is read where the model has seen the whole state and nothing of the action: at the token before the
+turn's first sampled token (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled token (POAD,
+RAGEN's bi-level GAE, token-level PPO). A truncated episode is bootstrapped with the value of the state that it reached
+last, which is the graph's tail; a terminated episode is not bootstrapped.
 
 Letters: N rows, S tokens of the graph, V values read, H heads.
 """
@@ -33,9 +33,9 @@ class Critic:
     """Value heads on a trunk.
 
     Args:
-        config: see `CriticConfig`; its model is `head` or `own`.
+        config: see `CriticConfig`; its `model` is `head` or `own`.
         policy: the policy's network.
-        trunk: the own model's, already loaded, if `config.path` names one.
+        trunk: with `model="own"`, the model of `config.path`, already loaded; None copies the policy's.
     """
 
     def __init__(self, config: CriticConfig, policy: Network, trunk: nn.Module | None = None) -> None:
@@ -49,12 +49,12 @@ class Critic:
         self.optimiser = torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay)
 
     def values(self, hidden: Tensor) -> Tensor:
-        """[V, H] from hidden states [V, d]."""
+        """[V, H] values from hidden states [V, d]."""
         value: Tensor = self.head(hidden.to(self.head.weight.dtype))
         return value
 
     def read(self, tokens: Tokens, rows: np.ndarray, where: np.ndarray, max_tokens: int) -> np.ndarray:
-        """[S, H] float64 values before the tokens marked in `where` [S] of `rows`; NaN elsewhere."""
+        """[S, H] float64 values before the tokens of `rows` that `where` [S] marks; NaN elsewhere."""
         out = np.full((len(tokens.ids), self.head.out_features), np.nan)
         model = self.network.model
         training = model.training
@@ -62,7 +62,7 @@ class Critic:
         try:
             with torch.no_grad(), self.network.attending():
                 for part, value in self._over(tokens, rows, where, max_tokens):
-                    out[part.token] = value.double().cpu().numpy()
+                    out[part.source] = value.double().cpu().numpy()
         finally:
             model.train(training)
         return out
@@ -77,9 +77,10 @@ class Critic:
             yield part, self.values(hidden)
 
     def columns(self, graph: StepGraph, played: np.ndarray, max_tokens: int) -> Columns:
-        """`value` [N] (and `value_high`), `next_value` [N] of truncated last rows; per token also `token_value` [S].
+        """The columns `value` [N] and `next_value` [N]; with `high` also `value_high` [N], per token `token_value` [S].
 
-        NaN where there is none: on rows that are not `played` (ascending), and off truncated ends.
+        Values are NaN on rows outside `played` (ascending row numbers); `next_value` is NaN except on the last rows of
+        truncated episodes.
         """
         assert graph.tokens is not None, "a critic reads tokens"
         tokens, tail_rows, cut = with_tails(graph, played)
@@ -103,15 +104,15 @@ class Critic:
         """Regress the values of an annotated graph towards the returns of its credit.
 
         Returns:
-            Metrics: loss and clip fraction of the critic, its gradient norm, and how much of the returns' variance the
-            values explained before the update.
+            Metrics: loss, clip fraction and gradient norm of the critic, and the share of the returns' variance that
+            the values explained before the update.
 
         Raises:
             ValueError: the credit method gives no returns.
         """
         assert graph.tokens is not None
-        whole = self.targets(graph, credit, np.arange(len(graph)))
-        rows = np.flatnonzero(np.bincount(token_rows(graph.tokens), whole.share.sum(1), len(graph)) > 0)
+        targets = self.targets(graph, credit, np.arange(len(graph)))
+        rows = np.flatnonzero(np.bincount(token_rows(graph.tokens), targets.share.sum(1), len(graph)) > 0)
         losses, clipped, norms = [], [], []
         self.network.model.train()
         for epoch in range(self.config.epochs):
@@ -126,7 +127,7 @@ class Critic:
             "critic_loss": float(np.mean(losses)) if losses else 0.0,
             "critic_clip_fraction": float(np.mean(clipped)) if clipped else 0.0,
             "critic_grad_norm": float(np.mean(norms)) if norms else 0.0,
-            **_explained(whole),
+            **_explained(targets),
         }
 
     def backward(
@@ -134,7 +135,7 @@ class Critic:
     ) -> tuple[float, float]:
         """Add the gradient of the loss over `rows`; returns the loss and the share of values whose clip was active.
 
-        A shared trunk gets a gradient only if `trunk_coef` is above 0, and then of that multiple of the loss.
+        A trunk shared with the policy gets a gradient only if `trunk_coef` is above 0: that of `trunk_coef` * loss.
         """
         assert graph.tokens is not None
         where: np.ndarray = np.any(targets.share > 0, axis=1)  # [S]
@@ -146,7 +147,7 @@ class Critic:
                 with torch.set_grad_enabled(not self.shared or trunk_coef > 0):
                     hidden = self.network.hidden(part)[torch.from_numpy(part.at).to(self.network.device)]
                 value = self.values(hidden)  # [V, H]
-                old, goal, share = (_like(x[part.token], value) for x in (targets.old, targets.returns, targets.share))
+                old, goal, share = (_like(x[part.source], value) for x in (targets.old, targets.returns, targets.share))
                 loss = (share * value_loss(value, old, goal, clip)).sum()
                 ((trunk_coef or 1.0) * loss).backward()  # type: ignore[no-untyped-call]
                 total += float(loss.detach())
@@ -155,8 +156,7 @@ class Critic:
         return total, hit
 
     def step(self) -> float:
-        """One optimiser step with the accumulated gradient; returns its norm. One that is not finite changes
-        nothing."""
+        """One optimiser step with the accumulated gradient; returns its norm. If it is not finite, nothing changes."""
         parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.grad_clip or math.inf))
         if math.isfinite(norm):
@@ -165,7 +165,7 @@ class Critic:
         return norm
 
     def targets(self, graph: StepGraph, credit: Credit, rows: np.ndarray) -> Targets:
-        """What `rows` are fitted to.
+        """The targets of `rows`, and their shares in the loss.
 
         Raises:
             ValueError: the credit method gives no returns.
@@ -196,8 +196,8 @@ class Critic:
             out[first, 0] = credit.returns[row[first]]
         else:
             raise ValueError(
-                "the credit method gives no returns for the critic to learn: use one that does, such as turn_ppo, "
-                "or poad with critic.at=token, or set critic.model=none"
+                "the credit method gives no returns for the critic to learn: use a credit method that does, such as "
+                "turn_ppo, or poad with critic.at=token, or set critic.model=none"
             )
         if self.config.high and "return_high" in credit.parts:
             start = first & ((graph.parent < 0) | graph.column("segment_start"))[row]  # [S]
@@ -215,15 +215,15 @@ class Critic:
         return old
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        own = None if self.shared else self.network.model.state_dict()
-        return {"head": self.head.state_dict(), "optimiser": self.optimiser.state_dict(), "model": own}
+        """State for a checkpoint: head, optimiser and, if the critic has a model of its own, that model."""
+        model = None if self.shared else self.network.model.state_dict()
+        return {"head": self.head.state_dict(), "optimiser": self.optimiser.state_dict(), "model": model}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The counterpart of `state_dict`.
+        """Continue from a `state_dict`.
 
         Raises:
-            ValueError: the state is of another critic.
+            ValueError: the state belongs to another critic.
         """
         try:
             self.head.load_state_dict(state["head"])
@@ -231,14 +231,16 @@ class Critic:
                 self.network.model.load_state_dict(state["model"])
             self.optimiser.load_state_dict(state["optimiser"])
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"the critic's state is of another critic: {error}") from None
+            raise ValueError(
+                f"the critic's state is of another critic: resume with the section [critic] that the run was started "
+                f"with ({error})"
+            ) from None
 
 
 def critic_maker(config: CriticConfig, model: ModelConfig, seed: int) -> Callable[[Network], Critic] | None:
-    """What makes the critic of a configuration for a policy's network; None for no critic.
+    """A function that makes the configured critic for a policy's network; None if `critic.model` is none.
 
-    Raises (when called):
-        ValueError: the model of `critic.path` cannot be read, or has another vocabulary.
+    The returned function raises ValueError if the model of `critic.path` cannot be read, or has a smaller vocabulary.
     """
     if config.model == "none":
         return None
@@ -257,9 +259,9 @@ def critic_maker(config: CriticConfig, model: ModelConfig, seed: int) -> Callabl
 
 
 def _own(policy: Network, trunk: nn.Module | None) -> Network:
-    """A trunk of the critic's own: the one given, or a copy of the policy's as it is now.
+    """A trunk of the critic's own: `trunk`, or a copy of the policy's current model.
 
-    One in half precision becomes float32: its optimiser's small steps would be rounded away.
+    A trunk in half precision is converted to float32, because half precision would round the optimiser's steps away.
     """
     model = copy.deepcopy(policy.model) if trunk is None else trunk
     if any(parameter.dtype in HALF for parameter in model.parameters()):
@@ -273,7 +275,10 @@ def _like(x: np.ndarray, value: Tensor) -> Tensor:
 
 
 def _explained(targets: Targets) -> dict[str, float]:
-    """1 - Var(return - value) / Var(return) of the first head, weighted, and both means."""
+    """Explained variance 1 - Var(return - value) / Var(return) of the first head, and the means of value and return.
+
+    All are weighted by the targets' shares in the loss; empty if no target has a share.
+    """
     share, returns, value = targets.share[:, 0], targets.returns[:, 0], targets.old[:, 0]
     if not share.sum():
         return {}
@@ -290,16 +295,16 @@ def _explained(targets: Targets) -> dict[str, float]:
     }
 
 
-Beside = Callable[[np.ndarray], None]  # what else adds its gradient before an optimiser step on these rows
+Beside = Callable[[np.ndarray], None]  # adds another loss's gradient before the policy's optimiser step on these rows
 
 
 def trunk_gradient(critic: Critic | None, graph: StepGraph, credit: Credit, max_tokens: int) -> Beside | None:
-    """A critic's share in the policy's own optimiser steps (`trunk_coef`), if it has one."""
+    """A function that adds `trunk_coef` times the critic's gradient to the policy's trunk; None if there is none."""
     if critic is None or not critic.shared or not critic.config.trunk_coef:
         return None
 
     def add(rows: np.ndarray) -> None:
         critic.backward(graph, critic.targets(graph, credit, rows), rows, max_tokens, critic.config.trunk_coef)
-        critic.optimiser.zero_grad(set_to_none=True)  # the head has steps of its own
+        critic.optimiser.zero_grad(set_to_none=True)  # the head is trained by `fit` alone
 
     return add

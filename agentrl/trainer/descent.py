@@ -1,4 +1,4 @@
-"""Optimiser steps on packed mini-batches, whatever the loss."""
+"""Optimiser steps on packed mini-batches, for any loss."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ from agentrl.trainer.sections import UpdateConfig
 
 
 class Terms(NamedTuple):
-    """Loss of each target [K], and per-target values whose weighted mean is logged."""
+    """Loss of each target of the copies [X], and values [X] by name, whose weighted means are logged."""
 
     per_token: Tensor
     metrics: Mapping[str, Tensor]
@@ -29,8 +29,20 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Work:
-    """What is trained: `rows` ascending, `active` [N] those of them that need a forward pass, the `copies` of rows
-    that the loss counts, and, where it needs some tokens at once, the `whole` [N] whose parts stay together."""
+    """What one update trains.
+
+    Attributes:
+        graph: an annotated graph with tokens.
+        rows: [R] int64, ascending, the rows to train.
+        active: [N] bool; rows that are not active get no forward pass.
+        copies: the copies of rows that the loss counts.
+        terms: the loss: (statistics of the targets of the copies, their indices [X] in the token table, the target and
+            the copy of each, all copies) -> Terms.
+        entropy: see `agentrl.model.token_stats`.
+        temperature: sampling temperature, above 0.
+        bundle: [N] int64; rows with equal numbers stay in one micro-batch; None if the loss does not need that.
+        beside: adds another loss's gradient before the optimiser step on a mini-batch's rows.
+    """
 
     graph: StepGraph
     rows: np.ndarray
@@ -39,14 +51,17 @@ class Work:
     terms: Callable[[TokenStats, np.ndarray, Spread, Copies], Terms]
     entropy: EntropyMode
     temperature: float
-    whole: np.ndarray | None = None
+    bundle: np.ndarray | None = None
     beside: Callable[[np.ndarray], None] | None = None
 
 
 def counted_copies(
     graph: StepGraph, credit: Credit, use: np.ndarray, config: UpdateConfig, whole_episodes: bool = False
 ) -> Copies:
-    """What the loss counts: rows, or the paths through them where a ratio or a mean is over whole paths."""
+    """The copies that the loss counts.
+
+    Each row has one copy; on a branched graph, if a ratio or a mean spans whole episodes, one copy per path through it.
+    """
     over_episodes = config.sequence == "episode" and config.aggregation != "token-mean"
     per_path = (whole_episodes or over_episodes) and forked(graph)
     return of_paths(graph, credit, use) if per_path else of_rows(graph, credit, use)
@@ -55,7 +70,7 @@ def counted_copies(
 def descend(
     learner: Learner, work: Work, config: UpdateConfig, epochs: int, minibatches: int, seed: int
 ) -> dict[str, float]:
-    """All optimiser steps of one update."""
+    """All optimiser steps of one update; returns its metrics."""
     meter, rate = Meter(), learner.rate
     learner.network.model.train()
     with learner.network.attending(), _dropout_of(learner, seed):
@@ -70,7 +85,7 @@ def descend(
 
 @contextmanager
 def _dropout_of(learner: Learner, seed: int) -> Iterator[None]:
-    """Dropout's noise depends on the seed alone, so that a resumed run draws what an uninterrupted one would."""
+    """Seed dropout's noise, so that a resumed run draws the same noise as an uninterrupted run."""
     device = learner.network.device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(fold([seed]))
@@ -86,7 +101,7 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
     share[inside] = aggregate(work.graph, copies.take(inside), config.aggregation, config.sequence, config.norm_tokens)
     total = np.bincount(copies.row, share, len(work.graph))  # [N] over the copies of a row
     batch = pack(tokens, rows[work.active[rows]], total[token_rows(tokens)], sharing=net.sharing)
-    for part in microbatches(batch, config.max_tokens, None if work.whole is None else work.whole[batch.step]):
+    for part in microbatches(batch, config.max_tokens, None if work.bundle is None else work.bundle[batch.row]):
         hidden = net.hidden(part)[torch.from_numpy(part.at).to(net.device)]  # [K, d]
         stats = token_stats(
             net.logits,
@@ -98,9 +113,9 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
             temperature=work.temperature,
             entropy=work.entropy,
         )
-        on = spread(part.step, copies.row)  # [X]
+        on = spread(part.row, copies.row)  # [X]
         stats = _at(stats, on.target)
-        terms = work.terms(stats, part.token[on.target], on, copies)
+        terms = work.terms(stats, part.source[on.target], on, copies)
         counted = column_like(share[on.copy], stats.logprob)  # [X]
         loss = (counted * terms.per_token).sum()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -113,11 +128,11 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
 
 
 def _at(stats: TokenStats, target: np.ndarray) -> TokenStats:
-    """The statistics of some targets, each as often as it is named."""
+    """The statistics [X] of the targets with the indices `target` [X], which may repeat."""
     index = torch.from_numpy(target).to(stats.logprob.device)
     return TokenStats(stats.logprob[index], None if stats.entropy is None else stats.entropy[index])
 
 
 def column_like(x: np.ndarray, like: Tensor) -> Tensor:
-    """A column as a tensor of the log-probs' type and device."""
+    """A column as a tensor of the type and on the device of `like`."""
     return torch.from_numpy(np.asarray(x, np.float64)).to(like.device, like.dtype)

@@ -1,4 +1,4 @@
-"""float32 weights behind a model in half precision: what the optimiser changes.
+"""float32 copies ("master weights") of a model in half precision: the optimiser changes the copies.
 
 bfloat16 has 8 bits of mantissa, so a step of less than 1/256 of a weight is rounded away: at a learning rate of 1e-6 a
 model trained in place would never move (Micikevicius et al., arXiv:1710.03740, section 3.1).
@@ -13,9 +13,9 @@ HALF = (torch.bfloat16, torch.float16)
 
 
 class Masters:
-    """float32 copies of the trained weights that a model holds in half precision; none for any other model.
+    """float32 copies of the trained weights that a model holds in half precision; other weights have no copy.
 
-    Gradients are collected in float32 as each micro-batch gives them, so many micro-batches lose nothing either.
+    The gradient of each micro-batch is added up in float32, so a sum over many micro-batches is not rounded either.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -25,7 +25,7 @@ class Masters:
         self._hooks = [p.register_post_accumulate_grad_hook(self._collect) for p in trained]  # type: ignore[no-untyped-call]
 
     def of(self, parameter: Tensor) -> Tensor:
-        """What the optimiser takes for a parameter: its copy, or itself."""
+        """The tensor that the optimiser changes for a parameter: its float32 copy, or the parameter itself."""
         return self._of.get(id(parameter), parameter)
 
     def _collect(self, parameter: Tensor) -> None:
@@ -41,7 +41,7 @@ class Masters:
             parameter.copy_(master)
 
     def close(self) -> None:
-        """Leave the model's gradients alone from now on."""
+        """Stop collecting the model's gradients."""
         for hook in self._hooks:
             hook.remove()
 
@@ -51,10 +51,11 @@ class Masters:
 
     @torch.no_grad()
     def load(self, state: Sequence[Tensor]) -> None:
-        """Go on from `state`; ValueError if it is of another model."""
+        """Copy the weights `state`, in the order of `state()`; ValueError if they are of another model."""
         if [tuple(x.shape) for x in state] != [tuple(master.shape) for _, master in self._pairs]:
             raise ValueError(
-                f"it keeps {len(state)} float32 weights, this model has {len(self._pairs)} of other shapes"
+                f"the state has {len(state)} float32 weights, which do not fit this model's {len(self._pairs)}: "
+                "resume with the model.path, model.dtype and model.lora that the run was started with"
             )
         for (_, master), x in zip(self._pairs, state, strict=True):
             master.copy_(x)

@@ -1,4 +1,4 @@
-"""KL in the reward: what a step's tokens cost against the reference model is taken off before credit is given."""
+"""KL in the reward: subtract each step's KL against the reference model from its reward, before credit is computed."""
 
 import numpy as np
 import torch
@@ -10,13 +10,14 @@ from agentrl.trainer.sections import UpdateConfig
 
 
 def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
-    """With `kl_in="reward"`, each step's reward less kl_coef times the sum of its decisions' KL estimates.
+    """With `kl_in="reward"`, subtract kl_coef times the sum of a step's KL estimates, over decisions, from its reward.
 
-    Source: Stiennon et al., arXiv:2009.01325, section 3.4, R = r - beta log(pi / pi_ref) (`kl_form="k1"`), here a
-    step's share on its own step. The policy is the one before the update, as in verl's apply_kl_penalty. A `score`
-    column loses what the path to its episode's last row costs. The column `kl` [N] holds the sums in nats: reward +
-    kl_coef * kl is what it was before; `env_reward` and `env_score` [N] are what the environment gave, by which success
-    is judged.
+    Source: Stiennon et al., arXiv:2009.01325, section 3.4, R = r - beta log(pi / pi_ref) (`kl_form="k1"`); here each
+    step is charged for its own decisions. The policy is the one before the update, as in verl's apply_kl_penalty. From
+    a `score` column, the KL of the whole path to the last row of the row's episode is subtracted.
+
+    The column `kl` [N] holds the sums in nats, so that reward + kl_coef * kl is the reward before. The columns
+    `env_reward` and `env_score` [N] hold what the environment gave; success is judged by them.
     """
     if config.kl_in == "loss" or not config.kl_coef:
         return annotated
@@ -40,7 +41,7 @@ def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
 
 
 def _whole_path(x: np.ndarray, graph: StepGraph) -> np.ndarray:
-    """[N] sum of x [N] from the root to the last row of each row's episode."""
+    """[N] for each row, the sum of x [N] from the root to the last row of the row's episode."""
     total = tree_down(x, graph.parent)  # [N]
     episode = np.unique(graph.episode, return_inverse=True)[1]  # [N]
     at_end = np.zeros(len(x))  # [episodes]

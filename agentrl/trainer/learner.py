@@ -1,5 +1,4 @@
-"""A learner: weights, tokenizer, optimiser, learning-rate schedule and reference model. What an update
-changes."""
+"""A learner, which updates change: weights, tokenizer, optimiser, learning-rate schedule, reference model, critic."""
 
 import copy
 import logging
@@ -20,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class ModelAndTokenizer(Protocol):
-    """What a learner is made of (`agentrl.model.loading.Loaded` is one)."""
+    """A model and its tokenizer; `agentrl.model.Loaded` is one."""
 
     @property
     def model(self) -> Any: ...
@@ -30,24 +29,24 @@ class ModelAndTokenizer(Protocol):
 
 
 class StepReport(NamedTuple):
-    """An optimiser step: the gradient's norm before clipping, and whether the step was skipped as not
-    finite."""
+    """An optimiser step: the gradient norm before clipping, and whether the step was skipped (norm not finite)."""
 
     grad_norm: float
     skipped: bool
 
 
 class Learner:
-    """Weights and everything that goes with changing them. Weights in half precision are changed through float32
-    copies (`agentrl.trainer.float32_masters`).
+    """Weights, and everything that an update needs to change them.
+
+    Weights in half precision are changed through float32 copies (`agentrl.trainer.float32_masters`).
 
     Args:
         loaded: model (transformers, or peft around it) and tokenizer.
-        optim: the optimiser.
-        reference: keep a reference model for KL: the adapter disabled for peft, else a frozen copy of the
-            weights as they are now (and again at `restart`).
+        optim: section [optim].
+        reference: keep a reference model for KL: for peft the model with the adapter disabled, else a frozen copy of
+            the current weights, which `restart` renews.
         sharing: how batches are packed; None finds out what the model's layers allow.
-        critic: makes the critic for a policy's network; None for no critic. Made anew at `restart`.
+        critic: makes the critic for a policy's network, at first and at each `restart`; None for no critic.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class Learner:
 
     @property
     def note(self) -> str:
-        """What a report must say about packing; empty if nothing."""
+        """A note for reports: why batches are packed one path per row; empty if they are packed as trees."""
         return f"every path is packed as a row of its own: {self.network.reason}" if self.network.reason else ""
 
     @property
@@ -80,10 +79,9 @@ class Learner:
         return self._wants_reference
 
     def restart(self, optim: OptimConfig, updates: int) -> None:
-        """Begin a stage: a fresh optimiser, history, critic and schedule over `updates` updates; the reference is
-        the policy of now.
+        """Begin a stage of `updates` updates with a new optimiser, learning-rate schedule and critic.
 
-        With an adapter the reference stays the model below it.
+        The reference becomes a copy of the current policy; with an adapter it stays the model below the adapter.
         """
         self.optim, self.total_updates, self.updates, self.spent = optim, updates, 0, 0.0
         if self._masters is not None:
@@ -107,24 +105,24 @@ class Learner:
 
     @property
     def trained(self) -> list[nn.Parameter]:
-        """What the optimiser changes: parameters, or their float32 copies where the model is in half precision."""
+        """The tensors that the optimiser changes: parameters, or the float32 copies of half-precision parameters."""
         return [p for optimiser in self.optimisers for group in optimiser.param_groups for p in group["params"]]
 
     @property
     def rate(self) -> float:
-        """Share of the configured learning rates in this update."""
+        """Factor on the configured learning rates in this update, from 0 to 1."""
         if self.updates < self.optim.warmup:
             return (self.updates + 1) / (self.optim.warmup + 1)
         if self.optim.schedule == "constant":
             return 1.0
         span = max(1, self.total_updates - self.optim.warmup)
-        done = max(self.spent, (self.updates - self.optim.warmup) / span)
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        progress = max(self.spent, (self.updates - self.optim.warmup) / span)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
     def step(self) -> StepReport:
         """One optimiser step with the accumulated gradients, which are then dropped.
 
-        A gradient that is not finite changes nothing: the step is skipped and told.
+        If the gradient norm is not finite, the step is skipped and logged as an error.
         """
         assert self._masters is not None
         norm = torch.nn.utils.clip_grad_norm_(self.trained, self.optim.grad_clip or math.inf)
@@ -142,7 +140,7 @@ class Learner:
         return StepReport(value, not math.isfinite(value))
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the weights, which are saved in the layout of transformers."""
+        """State for a checkpoint, without the weights, which are saved in the layout of transformers."""
         return {
             "optim": self.optim.model_dump(mode="json"),
             "updates": self.updates,
@@ -154,10 +152,10 @@ class Learner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where `state_dict` was taken; the weights must be those saved with it.
+        """Continue exactly from a `state_dict`; the weights must be those that were saved with it.
 
         Raises:
-            ValueError: the state is of another model.
+            ValueError: the state belongs to another model, or has no critic or reference model where this learner does.
         """
         self.restart(OptimConfig.model_validate(state["optim"]), state["total_updates"])
         self.updates = state["updates"]
@@ -169,17 +167,21 @@ class Learner:
             if self._reference is not None and state["reference"] is not None:
                 self._reference.model.load_state_dict(state["reference"])
         except (ValueError, RuntimeError, KeyError) as error:
-            raise ValueError(f"the optimiser's state is of another model: {error}") from None
+            raise ValueError(f"the optimiser's state is of another model or section [optim]: {error}") from None
         if self.critic is not None:
             if state.get("critic") is None:
-                raise ValueError("the checkpoint has no critic: resume with the critic.model it was started with")
+                raise ValueError(
+                    "the checkpoint has no critic: resume with the critic.model that the run was started with"
+                )
             self.critic.load_state_dict(state["critic"])
         if self._reference is not None and state["reference"] is None:
-            raise ValueError("the checkpoint has no reference model: resume with the kl_coef it was started with")
+            raise ValueError(
+                "the checkpoint has no reference model: resume with the update.kl_coef that the run was started with"
+            )
 
 
 def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list[torch.optim.Optimizer]:
-    """AdamW over everything, or Muon over hidden matrices and AdamW over the rest."""
+    """AdamW for all parameters, or Muon for the matrices between embedding and head and AdamW for the rest."""
     muon: list[Tensor] = []
     decayed: list[Tensor] = []
     plain: list[Tensor] = []
@@ -198,11 +200,13 @@ def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list
         optimisers.append(torch.optim.AdamW(adamw, betas=config.betas))
     if muon:
         if not hasattr(torch.optim, "Muon"):
-            raise ValueError(f"optim.name=muon needs torch 2.9 or newer, this is {torch.__version__}: use adamw")
+            raise ValueError(
+                f"optim.name=muon needs torch 2.9 or newer, this is {torch.__version__}: set optim.name=adamw"
+            )
         group = {"params": muon, "lr": config.muon_lr, "base_lr": config.muon_lr}
         optimisers.append(torch.optim.Muon([group], lr=config.muon_lr, weight_decay=config.weight_decay))
     if not optimisers:
-        raise ValueError("the model has no parameter that can be trained")
+        raise ValueError("the model has no parameter that can be trained: check model.path and lora.target_modules")
     return optimisers
 
 

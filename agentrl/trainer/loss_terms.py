@@ -1,7 +1,9 @@
 """Loss terms beside the policy gradient: the KL term and the critic's loss.
 
-All take flat tensors of the tokens (or steps) of a micro-batch and return one number each, to be weighted by
-the caller's aggregation weights and summed. Letters: T tokens, V values (steps with a value).
+Both functions take flat tensors over the tokens or values of a micro-batch and return one number per entry, which the
+caller multiplies by its aggregation weights and sums.
+
+Letters: K tokens, V values that the critic read.
 """
 
 import torch
@@ -11,7 +13,7 @@ from agentrl.trainer.sections import KlForm
 
 
 def kl_term(logprob: Tensor, reference: Tensor, form: KlForm) -> Tensor:
-    """Per-token estimate of KL(pi || ref) from one sample, [K].
+    """[K] estimate of KL(pi || ref) per token, from one sample.
 
     Source: Schulman, "Approximating KL divergence" (2020); k3 clamped to +-10 as in verl.
     """
@@ -28,9 +30,9 @@ def kl_term(logprob: Tensor, reference: Tensor, form: KlForm) -> Tensor:
 def value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip: float | None = 0.2) -> Tensor:
     """[V] squared error of the critic, pessimistically clipped around the old value.
 
-    Source: PPO's released code: max((V - G)^2, (old + clip(V - old, -clip, clip) - G)^2), there halved, which
-    is the critic's coefficient; clip None for the plain square. On shared steps the target is the weighted
-    mean of the paths' returns, and nothing is clipped.
+    Source: PPO's released code: max((V - G)^2, (old + clip(V - old, -clip, clip) - G)^2). That code also multiplies by
+    0.5, which belongs to the critic's coefficient and is left out here. With `clip` None it is the plain square, which
+    the critic uses on branched graphs, where the target of a shared step is the weighted mean of its paths' returns.
     """
     error = (value - target) ** 2  # [V]
     if clip is not None:

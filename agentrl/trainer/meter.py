@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Meter:
-    """Sums of an update's metrics, kept on the device until they are asked for."""
+    """Sums of an update's metrics, which stay on the device until `means` reads them."""
 
     def __init__(self) -> None:
         self.sums: dict[str, Tensor] = {}
@@ -18,7 +18,15 @@ class Meter:
     def add(
         self, tokens: int, loss: Tensor, share: Tensor, values: Mapping[str, Tensor | None], decisions: int
     ) -> None:
-        """A micro-batch: its loss, the share [X] of each copy of a target in the mini-batch's means, values [X]."""
+        """Count a micro-batch.
+
+        Args:
+            tokens: its packed tokens.
+            loss: its loss, a scalar.
+            share: [X] share of each target of the copies in the mini-batch's means.
+            values: by name [X], one value per target of the copies.
+            decisions: its targets.
+        """
         named = {"loss": loss.detach(), "share": share.sum()}
         named |= {name: (share * x.detach()).sum() for name, x in values.items() if x is not None}
         for name, x in named.items():
@@ -28,15 +36,14 @@ class Meter:
         self.counts["microbatches"] += 1
 
     def step(self, grad_norm: float, skipped: bool) -> None:
-        """An optimiser step."""
+        """Count an optimiser step."""
         self.counts["optimizer_steps"] += 1
         self.skipped += skipped
         if not skipped:
             self.norms.append(grad_norm)
 
     def means(self) -> dict[str, float]:
-        """Loss and gradient norm as means over optimiser steps, the rest as means over decisions; and the
-        counts."""
+        """Means of loss and gradient norm over optimiser steps, means of all values over decisions, and the counts."""
         share = float(self.sums.pop("share", torch.tensor(0.0)))
         loss = float(self.sums.pop("loss", torch.tensor(0.0))) / max(self.counts["optimizer_steps"], 1.0)
         means = {name: float(x) / share for name, x in self.sums.items()} if share else {}

@@ -1,4 +1,4 @@
-"""Which rows share an optimiser step: whole groups or whole rollouts, never parts of a tree.
+"""Which rows share an optimiser step: whole groups or whole rollouts. A tree is never divided.
 
 Letters: N rows, U units.
 """
@@ -17,10 +17,9 @@ def split(
     unit: Literal["group", "rollout"],
     order: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Divide `rows` (ascending) into at most `count` mini-batches of whole units, shuffled; each ascending,
-    not empty.
+    """Divide `rows` (ascending) into at most `count` mini-batches of whole units, in random order.
 
-    With one mini-batch nothing is drawn from `order`.
+    Each mini-batch is an ascending, non-empty array of rows. With one mini-batch nothing is drawn from `order`.
     """
     if not len(rows):
         return []
@@ -33,8 +32,7 @@ def split(
 
 
 def families(graph: StepGraph) -> np.ndarray:
-    """[N] int64, rollouts joined where one continues, calls or shares the prompt of another: a tree is one
-    family."""
+    """[N] int64, the family of each row: a rollout, with those that it continues, calls or shares a tree with."""
     label = np.unique(graph.rollout, return_inverse=True)[1].astype(np.int64)  # [N]
     links = [(np.flatnonzero(above >= 0), above[above >= 0]) for above in (graph.parent, graph.caller)]
     if graph.tokens is not None:

@@ -1,8 +1,8 @@
-"""How often and as what each step counts in a loss: once for itself, or once for each path through it.
+"""How a loss counts each row: once for itself, or once per path through it.
 
-A shared step of a tree is trained once, with the sums of its paths' credit. Where a ratio or a mean spans a whole
-path that is not enough: each root-to-leaf path then has a copy of the step, with the path's own credit. Copies are
-made of log-probabilities, after one forward pass over the tree; the model never sees a token twice.
+A shared step of a tree is trained once, with the sum of its paths' credit. If a ratio or a mean spans a whole path, the
+sum is not enough: each root-to-leaf path then has a copy of the row, with that path's credit. Log-probabilities are
+copied, after one forward pass over the tree; the model never sees a token twice.
 
 Letters: N steps, S tokens of the graph, K targets of a micro-batch, C copies, X targets of all copies.
 """
@@ -17,8 +17,14 @@ from agentrl.trainer.sections import Aggregation
 
 
 class Copies(NamedTuple):
-    """[C] each: the copied row, the sequence it belongs to (an episode, or a leaf's path), its positive and negative
-    credit and its multiplicity, the graph's `weight` included."""
+    """Copies of rows, as a loss counts them.
+
+    Attributes:
+        row: [C] int64, the row that is copied.
+        path: [C] int64, the sequence of the copy: an episode, or the leaf of its path.
+        positive, negative: [C] float64, credit of the copy, times the graph's `weight`.
+        weight: [C] float64, how often the copy counts, times the graph's `weight`.
+    """
 
     row: np.ndarray
     path: np.ndarray
@@ -32,14 +38,14 @@ class Copies(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """[X] each: the targets that the copies have, and the copy of each."""
+    """The targets of all copies: `target` [X] is an index into the targets [K], `copy` [X] into the copies [C]."""
 
     target: np.ndarray
     copy: np.ndarray
 
 
 def of_rows(graph: StepGraph, credit: Credit, use: np.ndarray) -> Copies:
-    """Every row for itself. `use` [N] is the share of each row in the loss, 0 to leave it out."""
+    """One copy per row. `use` [N] is the share of each row in the loss, 0 to leave the row out."""
     return Copies(
         np.arange(len(graph)),
         graph.episode,
@@ -50,9 +56,9 @@ def of_rows(graph: StepGraph, credit: Credit, use: np.ndarray) -> Copies:
 
 
 def of_paths(graph: StepGraph, credit: Credit, use: np.ndarray) -> Copies:
-    """Every row once for each root-to-leaf path through it, with that path's credit.
+    """One copy of a row per root-to-leaf path through it, with that path's credit. `use` [N] as in `of_rows`.
 
-    Credit that was not given path by path (methods for nodes) is divided equally among a row's paths.
+    If the credit method gives credit per row and not per path, a row's credit is divided equally among its paths.
     """
     if credit.on_paths is not None:
         on, positive, negative, weight = credit.on_paths
@@ -73,26 +79,25 @@ def aggregate(
     sequence: Literal["step", "episode"],
     norm_tokens: int | None,
 ) -> np.ndarray:
-    """[C] what each decision of a copy counts, the denominators over all of `copies` (see
-    `agentrl.trainer.path_weights.aggregation_weights`)."""
+    """[C] weight of each decision of a copy, with denominators over all of `copies`; see `aggregation_weights`."""
     assert graph.tokens is not None
     n_tokens = np.bincount(token_rows(graph.tokens), decisions(graph.tokens), len(graph))[copies.row]  # [C]
     key = np.arange(len(copies.row)) if sequence == "step" else copies.path  # [C]
     return aggregation_weights(n_tokens, copies.weight, key, how, norm_tokens)
 
 
-def spread(step: np.ndarray, row: np.ndarray) -> Spread:
-    """The targets of each copy, from the rows of targets [K] and of copies [C]; copies without a target have none."""
-    order = np.argsort(step, kind="stable")  # [K]
-    start = np.searchsorted(step[order], row)  # [C]
-    size = np.searchsorted(step[order], row, side="right") - start  # [C]
-    copy = np.repeat(np.arange(len(row)), size)  # [X]
+def spread(target_row: np.ndarray, copy_row: np.ndarray) -> Spread:
+    """The targets of each copy, from the rows of the targets [K] and of the copies [C]."""
+    order = np.argsort(target_row, kind="stable")  # [K]
+    start = np.searchsorted(target_row[order], copy_row)  # [C]
+    size = np.searchsorted(target_row[order], copy_row, side="right") - start  # [C]
+    copy = np.repeat(np.arange(len(copy_row)), size)  # [X]
     place = np.arange(len(copy)) - np.repeat(np.cumsum(size) - size, size)  # [X] inside its copy
     return Spread(order[start[copy] + place], copy)
 
 
 def roots(parent: np.ndarray) -> np.ndarray:
-    """[N] the root above each row: rows of one root share paths."""
+    """[N] int64, the root above each row; rows that share a path have the same root."""
     root = np.arange(len(parent))  # [N]
     for rows in levels(parent)[1:]:
         root[rows] = root[parent[rows]]
@@ -106,21 +111,20 @@ def aggregation_weights(
     how: Aggregation = "token-mean",
     norm_tokens: int | None = None,
 ) -> np.ndarray:
-    """What each decision of a row counts in the loss of a mini-batch, its denominator taken over the whole mini-batch.
+    """Weight of each decision of a row in the loss of a mini-batch; denominators are over the whole mini-batch.
 
     Args:
-        n_tokens: [N] decisions of each row.
-        multiplicity: [N] float, how often each row counts (paths through it, times its weight); 0 leaves it
-            out.
-        key: [N] the sequence of each row: a step (prompt and response, as in verl) or an episode.
-        how: token-mean: 1 / decisions. seq-mean-token-sum: 1 / sequences. seq-mean-token-mean: 1 / sequences
-            / the sequence's decisions. seq-mean-token-sum-norm: 1 / sequences / norm_tokens (verl divides the
-            sum over sequences by the padded length alone; here it is a mean over sequences, as its name
-            says).
-        norm_tokens: decisions a sequence is normalised by; None takes the longest sequence of the mini-batch.
+        n_tokens: [N] int64, number of decisions of each row.
+        multiplicity: [N] float, how often each row counts (paths through it, times its weight); 0 leaves it out.
+        key: [N] int64, the sequence of each row: a step (prompt and response, as in verl) or an episode.
+        how: token-mean: 1 / decisions. seq-mean-token-sum: 1 / sequences. seq-mean-token-mean: 1 / sequences / the
+            sequence's decisions. seq-mean-token-sum-norm: 1 / sequences / norm_tokens (verl divides the sum over
+            sequences by the padded length alone; here it is a mean over sequences, as its name says).
+        norm_tokens: number of decisions that a sequence is normalised by; None takes that of the longest sequence of
+            the mini-batch.
 
     Returns:
-        [N] float64, to be multiplied by a row's P, M and W (see `agentrl.credit.method.Credit`).
+        [N] float64, to be multiplied by a row's P, M and W (see `agentrl.credit.Credit`).
     """
     if how == "token-mean":
         return np.full(len(n_tokens), 1.0 / max(float((n_tokens * multiplicity).sum()), 1e-300))

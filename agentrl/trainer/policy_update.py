@@ -1,10 +1,10 @@
 """The policy update: packed forward passes, one loss per token, sums over the whole mini-batch.
 
-The loss of a mini-batch is sum over decisions of a * (P * l(u, +1) + M * l(u, -1) + W * (KL - entropy bonus)), where a
-is the aggregation weight over the whole mini-batch (`agentrl.trainer.path_weights.aggregation_weights`) and P, M, W are
-the step's credit times the row's weight. Micro-batches are summed, so their number changes nothing but rounding. On a
-branched graph, ratios and means over whole episodes are taken path by path (`agentrl.trainer.path_weights`), all of a
-tree's paths after one forward pass.
+The loss of a mini-batch is the sum over decisions of a * (P * l(u, +1) + M * l(u, -1) + W * (KL - entropy bonus)),
+where a is the aggregation weight over the whole mini-batch (`agentrl.trainer.path_weights.aggregation_weights`) and P,
+M, W are the step's credit times the row's weight. Micro-batches are summed, so their number changes only rounding. On a
+branched graph, ratios and means over whole episodes are computed per path (`agentrl.trainer.path_weights`), for all
+paths of a tree after one forward pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,16 +42,20 @@ def update(
     """Policy-gradient update of the learner on an annotated graph.
 
     Args:
-        loss: an entry of `algorithms/loss`; one whose configuration has a true `whole_episodes` gets an episode's
-            tokens in one micro-batch.
-        temperature: of the sampling; 0 (greedy) counts as 1, as in the engine.
-        seed: of the order of mini-batches and of dropout.
-        regularizers: terms beside the policy loss; None for none.
-        beside: called with a mini-batch's rows before its optimiser step, to add a gradient of its own (a critic on
-            the policy's trunk).
+        learner: whose weights change.
+        graph: see `annotate`.
+        credit: of the graph's rows.
+        config: section [update].
+        loss: an entry of `algorithms/loss`. If its configuration has a true `whole_episodes`, all tokens of an episode
+            are in one micro-batch.
+        temperature: sampling temperature; 0 (greedy) counts as 1, as in the engine.
+        seed: seed of the order of mini-batches and of dropout.
+        regularizers: further terms of the loss; None for no such terms.
+        beside: called with a mini-batch's rows before its optimiser step, to add another loss's gradient (that of a
+            critic on the policy's trunk).
 
     Returns:
-        Metrics of the whole update; means are over decisions, each weighted as in the loss.
+        Metrics of the whole update; means are over decisions, with the weights of the loss.
     """
     trained = credit.assigned & (graph.valid | config.train_invalid)  # [N]
     if not config.train_unfinished:
@@ -68,7 +72,7 @@ def update(
         terms=_policy_terms(graph, credit, config, loss, added),
         entropy="gradient" if config.entropy_coef or regularizers.entropy else "value",
         temperature=temperature or 1.0,
-        whole=roots(graph.parent) if whole_episodes else None,
+        bundle=roots(graph.parent) if whole_episodes else None,
         beside=beside,
     )
     metrics = descend(learner, work, config, config.epochs, config.minibatches, seed)
@@ -79,16 +83,17 @@ def update(
 
 
 def unfinished(graph: StepGraph) -> np.ndarray:
-    """[N] bool, rows of rollouts whose first agent's chain a limit ended."""
+    """[N] bool, rows of rollouts in which a limit ended the chain of the agent that the task was given to."""
     limited = (graph.ending > Status.DONE) & (graph.ending < Status.ENV_ERROR) & (graph.caller < 0)
     rows: np.ndarray = np.isin(graph.rollout, graph.rollout[limited])
     return rows
 
 
 def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: Entry[Loss], regularized: bool) -> np.ndarray:
-    """[N] bool, rows that can have a gradient: where no other term asks for them, steps without credit need no pass.
+    """[N] bool, rows that can have a gradient. The other rows need no forward pass, but count in every denominator.
 
-    They still count in every denominator. A loss file says `ZERO_WITHOUT_CREDIT = True` if it is 0 at P = M = 0.
+    A row without credit has no gradient if the loss is 0 at P = M = 0 (its file declares `ZERO_WITHOUT_CREDIT = True`)
+    and no KL term, entropy bonus or regularizer is added.
     """
     others = config.kl_loss_coef or config.entropy_coef or regularized
     idle_allowed = loss.hooks.zero_without_credit and not others
@@ -104,13 +109,13 @@ def _policy_terms(
     loss: Entry[Loss],
     added: Sequence[Term],
 ) -> Callable[[TokenStats, np.ndarray, Spread, Copies], Terms]:
-    """The loss of each target from its log-prob: policy gradient and regularisers."""
+    """A function that computes the loss of each target of the copies: policy gradient, penalties and regularizers."""
     importance = graph.token_column("importance") if graph.has_token_column("importance") else None  # [S]
     old = graph.token_column("old_logprob", "a policy update")  # [S]
     reference = graph.token_column("ref_logprob", "update.kl_coef > 0") if config.kl_loss_coef > 0 else None
 
     def terms(stats: TokenStats, token: np.ndarray, on: Spread, copies: Copies) -> Terms:
-        """Of the targets of copies: their statistics and their places [X] in the token table."""
+        """Terms of the targets of the copies; `token` [X] are their indices in the token table."""
 
         def like(x: np.ndarray) -> Tensor:
             return column_like(x, stats.logprob)
@@ -139,7 +144,7 @@ def _policy_terms(
 
 
 def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig, added: Sequence[Term]) -> Terms:
-    """Add KL, entropy bonus and the regularizers, which the step's W multiplies."""
+    """The policy loss plus KL term, entropy bonus and regularizers; W of the row multiplies each of them."""
     per_token, logged = policy.per_token, dict(policy.metrics)
     if inputs.ref_logprob is not None:
         kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [K]

@@ -1,12 +1,12 @@
-"""What a regularizer is: a term beside the policy loss, which may remember past updates.
+"""What a regularizer is: a term added to the policy loss, which may remember past updates.
 
 A catalogue file in `algorithms/regularizer/` offers a frozen pydantic `Config` and
 
     def make(config: Config) -> Regularizer
 
-Each policy of a run has its own regularizer, made anew at the start of a stage (warm-up, training). One with
-`state_dict` and `load_state_dict` is kept in the run's checkpoints. The file must not import torch when it is imported,
-because recipes are read without torch.
+Each policy of a run has its own regularizer, made anew at the start of a stage (warm-up, training). If a regularizer
+has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints. The file must not import torch when
+it is imported, because recipes are read without torch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 
 class Moment(NamedTuple):
-    """One update, as a regularizer sees it before its first mini-batch.
+    """One update, as a regularizer sees it before the first mini-batch.
 
-    turn: [C] int64, the turn of each step (or copy of a step) that `LossInputs.step` counts. update: number of this
-    update in its stage. updates: length of the stage, in updates.
+    Attributes:
+        turn: [C] int64, the turn of each copy of a row; `LossInputs.step` is an index into it.
+        update: number of this update in its stage, from 0.
+        updates: length of the stage, in updates.
     """
 
     turn: np.ndarray
@@ -39,16 +41,16 @@ class Term(Protocol):
     """A regularizer in one update."""
 
     def __call__(self, inputs: "LossInputs") -> "LossOutput":
-        """What is added to the loss of each token [T], times the step's weight, and what is logged."""
+        """The term of each token [T], already multiplied by the row's weight, and the metrics to log."""
         ...
 
     def finish(self) -> None:
-        """The update is over: remember what was seen."""
+        """The update is over: store what later updates need to know about it."""
         ...
 
 
 class Regularizer(Protocol):
-    """A term beside the policy loss."""
+    """A term added to the policy loss."""
 
     def begin(self, moment: Moment) -> Term:
         """The term of the next update."""
@@ -84,8 +86,8 @@ class Regularizers:
         self.restart()
 
     def restart(self) -> None:
-        """A stage begins: nothing is remembered."""
-        self.own = [entry.hooks.make(entry.config) for entry in self.entries]
+        """Begin a stage with new regularizers, which remember no update."""
+        self.instances = [entry.hooks.make(entry.config) for entry in self.entries]
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -96,20 +98,20 @@ class Regularizers:
         return any(entry.hooks.entropy for entry in self.entries)
 
     def begin(self, moment: Moment) -> list[Term]:
-        """Their terms in the next update."""
-        return [one.begin(moment) for one in self.own]
+        """The terms of the next update."""
+        return [regularizer.begin(moment) for regularizer in self.instances]
 
     def state_dict(self) -> dict[str, Any]:
-        """State by place and name, of those that have any."""
-        return {key: one.state_dict() for key, one in self._stateful()}
+        """The states of the regularizers that have one, by place and name."""
+        return {key: regularizer.state_dict() for key, regularizer in self._stateful()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was taken; one whose state is absent begins anew."""
-        for key, one in self._stateful():
+        """Continue from a `state_dict`; a regularizer whose state is absent begins anew."""
+        for key, regularizer in self._stateful():
             if key in state:
-                one.load_state_dict(state[key])
+                regularizer.load_state_dict(state[key])
 
     def _stateful(self) -> Iterator[tuple[str, Stateful]]:
-        for place, (entry, one) in enumerate(zip(self.entries, self.own, strict=True)):
-            if isinstance(one, Stateful):
-                yield f"{place}-{entry.name}", one
+        for place, (entry, regularizer) in enumerate(zip(self.entries, self.instances, strict=True)):
+            if isinstance(regularizer, Stateful):
+                yield f"{place}-{entry.name}", regularizer

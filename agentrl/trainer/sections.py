@@ -1,4 +1,4 @@
-"""The sections of a recipe that say how a learner learns; no torch is imported here."""
+"""The sections [critic], [optim] and [update] of a recipe; this module imports no torch."""
 
 from typing import Any, Literal
 
@@ -12,18 +12,20 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         model: none; `head`, one linear layer on the policy's trunk; `own`, a model of its own that starts as a copy of
             the policy (or is read from `path`).
         path: folder or hub name of the own model; its vocabulary must be the policy's.
-        at: where values are read: `turn` or `token`.
-        high: a second head, whose value becomes `value_high` (HiPER's upper level).
-        trunk_coef: of a head's loss in the trunk's gradient, taken in the policy's own optimiser steps; 0 leaves the
-            trunk to the policy.
+        at: `turn` reads one value per turn, `token` one value per sampled token.
+        high: add a second head, whose value becomes the column `value_high` (HiPER's upper level).
+        trunk_coef: weight of the head's loss in the trunk's gradient, which the policy's optimiser steps apply; 0 lets
+            the policy alone train the trunk.
         lr: learning rate (AdamW) of the head or the own model; turn-PPO's is ten times the actor's.
-        weight_decay, grad_clip: of the critic's optimiser.
-        clip: how far a value may move from the one it had before the update before its loss stops falling; None for
-            the plain square. Steps on several paths are never clipped.
-        epochs, minibatches: passes over the batch, optimiser steps a pass.
-        mean: `episode`, turns averaged in their episode, then episodes, so that long ones do not dominate; `value`,
-            all values alike.
-        warmup: first iterations in which the critic alone learns.
+        weight_decay: weight decay of the critic's optimiser.
+        grad_clip: largest gradient norm of the critic; 0 for no limit.
+        clip: how far an update may move a value before the value's loss stops falling; None for the plain square. On a
+            branched graph nothing is clipped.
+        epochs: passes over the batch.
+        minibatches: optimiser steps per pass.
+        mean: `episode` averages the turns of an episode, then the episodes, so that long episodes do not dominate;
+            `value` gives all values the same weight.
+        warmup: number of first iterations in which only the critic learns.
     """
 
     model: Literal["none", "head", "own"] = "none"
@@ -53,15 +55,14 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """The optimiser. All lengths are in updates (calls of `update` or `clone`), not in optimiser steps.
 
     Attributes:
-        name: adamw; or muon, which takes the matrices between embedding and head and leaves the rest to
-            AdamW.
-        lr: of AdamW.
-        muon_lr: of Muon.
-        weight_decay: of tensors with two or more dimensions.
-        betas: of AdamW.
+        name: adamw; or muon for the matrices between embedding and head, with AdamW for the rest.
+        lr: learning rate of AdamW.
+        muon_lr: learning rate of Muon.
+        weight_decay: weight decay of tensors with two or more dimensions.
+        betas: betas of AdamW.
         warmup: updates over which the rate rises linearly.
-        schedule: constant, or cosine from the end of the warm-up to 0 at the last update or, if that comes first,
-            where the run's budget (run.tokens, run.calls) is spent.
+        schedule: constant; or cosine, which falls to 0 from the end of the warm-up to the last update, or to the update
+            in which the run's budget (run.tokens, run.calls) is spent, whichever comes first.
         grad_clip: largest norm of all gradients together; 0 for no limit.
     """
 
@@ -86,23 +87,23 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         kl_coef: weight of the KL term against the reference model.
-        kl_form: k1 = pi - ref; abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10 (all
-            log-probs).
-        kl_in: the loss, or each step's reward before credit (`agentrl.trainer.kl_reward`).
+        kl_form: k1 = pi - ref (log-probs); abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10.
+        kl_in: where the KL term goes: into the loss, or into each step's reward before credit
+            (`agentrl.trainer.charge_kl`).
         entropy_coef: weight of the entropy bonus.
         aggregation, sequence, norm_tokens: see `agentrl.trainer.path_weights.aggregation_weights`.
         epochs: passes over the batch.
-        minibatches: optimiser steps a pass, at most as many as there are units.
-        unit: what is never divided between mini-batches: a task's group, or a rollout with all that shares
+        minibatches: optimiser steps per pass, at most one per unit.
+        unit: what is never divided between mini-batches: the group of a task, or a rollout with all rollouts that share
             its steps.
-        max_tokens: packed tokens of a micro-batch; at least the longest path.
+        max_tokens: most packed tokens per micro-batch; at least the longest path.
         train_invalid: also train steps whose answer was not in the right format.
         train_unfinished: also train rollouts that a limit ended (SUPO does not; they stay in the statistics).
-        old_logprob: recomputed by the trainer before the update, or the engine's.
-        importance_cap: cap of the correction for tokens sampled under other log-probs than the trainer's; 0
-            for none.
-        mismatch_tolerance: nats; below it engine and trainer count as equal and nothing is corrected.
-        regularizers: entries of `algorithms/regularizer/` with their options, terms beside the policy loss.
+        old_logprob: `trainer` recomputes the log-probs before the update, `engine` takes the engine's.
+        importance_cap: cap of the importance correction where engine and trainer disagree on a token's log-prob; 0 for
+            no correction.
+        mismatch_tolerance: nats; if engine and trainer differ by no more than this, nothing is corrected.
+        regularizers: entries of `algorithms/regularizer/` with their options, terms added to the policy loss.
     """
 
     kl_coef: float = Field(0.0, ge=0)

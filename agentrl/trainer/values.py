@@ -1,4 +1,4 @@
-"""What a critic is fitted to, and the rows that bootstrap truncated episodes."""
+"""Targets of a critic's fit, and the rows that bootstrap truncated episodes."""
 
 from typing import NamedTuple
 
@@ -8,8 +8,13 @@ from agentrl.graph import StepGraph, Tokens, append_rows, path_lengths
 
 
 class Targets(NamedTuple):
-    """What a critic is fitted to, over the token table: `returns` [S, H] (NaN where there is none), the values
-    [S, H] before the update, and the share [S, H] of each in the loss (they sum to 1)."""
+    """Targets of a critic's fit, over the token table.
+
+    Attributes:
+        returns: [S, H] returns to fit, 0 where there is none.
+        old: [S, H] values before the update, 0 where there is none.
+        share: [S, H] share of each entry in the loss, 0 where there is no return or no value; all sum to 1.
+    """
 
     returns: np.ndarray
     old: np.ndarray
@@ -19,29 +24,29 @@ class Targets(NamedTuple):
 def with_tails(graph: StepGraph, rows: np.ndarray) -> tuple[Tokens, np.ndarray, np.ndarray]:
     """The token table with one more row for the tail of each truncated episode among `rows`.
 
-    Such a row continues its episode's last step (or is a prompt of its own, where the context policy writes one every
-    turn) and ends in a place-holder marked as sampled, so that a value can be read before it.
+    Such a row continues its episode's last step (or is a prompt of its own, if the context policy writes a new prompt
+    per turn). It ends in a place-holder token marked as sampled, so that a value can be read before it.
 
     Returns:
-        The table, the numbers of the new rows, and the rows they follow.
+        The table; the new rows; and for each new row, the row that it follows.
     """
     assert graph.tokens is not None
     tokens, tails = graph.tokens, graph.tails
     order = np.unique(graph.episode, return_index=True)[1]  # [E] first row of each episode
     number = np.argsort(np.argsort(order))[np.unique(graph.episode, return_inverse=True)[1]]  # [N] place of its episode
-    cut = rows[(graph.last & graph.truncated)[rows]]
-    if not len(tails) or not len(cut):
+    ends = rows[(graph.last & graph.truncated)[rows]]
+    if not len(tails) or not len(ends):
         return tokens, np.zeros(0, np.int64), np.zeros(0, np.int64)
     offsets, flat = tails["tail_offsets"], tails["tail_ids"]
     continues = tails.get("tail_continues", np.ones(len(offsets) - 1, bool))
-    cut = cut[(np.diff(offsets) > 0)[number[cut]]]
-    pieces = [np.append(flat[offsets[e] : offsets[e + 1]], 0) for e in number[cut]]
-    linked = continues[number[cut]].astype(bool)
+    ends = ends[(np.diff(offsets) > 0)[number[ends]]]
+    pieces = [np.append(flat[offsets[e] : offsets[e + 1]], 0) for e in number[ends]]
+    linked = continues[number[ends]].astype(bool)
     longer = append_rows(
         tokens,
         pieces,
         [np.arange(len(piece)) == len(piece) - 1 for piece in pieces],
-        np.where(linked, cut, -1),
-        np.where(linked, path_lengths(tokens)[cut], 0),
+        np.where(linked, ends, -1),
+        np.where(linked, path_lengths(tokens)[ends], 0),
     )
-    return longer, len(graph) + np.arange(len(cut)), cut
+    return longer, len(graph) + np.arange(len(ends)), ends

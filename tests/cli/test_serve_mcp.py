@@ -81,7 +81,10 @@ def test_an_argument_may_be_called_name_and_what_cannot_be_served_is_one_sentenc
     assert table(of(Post), 0).call("send", {"name": "Ada"}) == "to Ada"
     with pytest.raises(ValueError, match=r"task .*/1 of post cannot be started: OSError: no post today"):
         table(of(Post), 1)
-    with pytest.raises(ValueError, match="post has a tool named 'new_task', as one of this server's: rename it"):
+    with pytest.raises(
+        ValueError,
+        match="post has a tool named 'new_task', which is also a tool of this server: rename the environment's tool",
+    ):
         table(of(Busy), 0)
 
 

@@ -273,7 +273,7 @@ def test_mistakes_are_told():
         engine_of(model, max_context=600)
     with pytest.raises(ValueError, match="was not opened"):
         asyncio.run(engine_of(model, deterministic=True).generate(request(5, prompt_of(4))))
-    with pytest.raises(ValueError, match="needs a step's choices"):
+    with pytest.raises(ValueError, match="needs a list of admissible actions"):
         asyncio.run(engine_of(model, actions="admissible").generate(request(5, prompt_of(4))))
     with pytest.raises(ValueError, match="end token"):
         engine_of(model, tokenizer=object())

@@ -37,7 +37,7 @@ def test_a_fork_by_hand():
     assert batch.ids.tolist() == [1, 2, 3, 4, 5, 7]
     assert batch.target.tolist() == [3, 4, 6, 8]
     assert batch.at.tolist() == [1, 2, 4, 5]
-    assert batch.step.tolist() == [0, 0, 1, 2]
+    assert batch.row.tolist() == [0, 0, 1, 2]
 
 
 def test_equal_prompts_merge_and_equal_answers_do_not():
@@ -89,11 +89,11 @@ def test_each_token_sees_its_path(make, seed, min_shared):
 def test_episodes_stay_whole_where_a_loss_needs_them(make, seed, sharing):
     graph = make(seed)
     whole = pack(graph.tokens, all_rows(graph), np.ones(len(graph.tokens.ids)), sharing=sharing, min_shared=4)
-    unit = graph.episode[whole.step]
+    unit = graph.episode[whole.row]
     limit = len(whole) // 2 + 60
     pieces = list(microbatches(whole, limit, unit))
-    assert sorted(t for piece in pieces for t in piece.token) == sorted(whole.token)
-    owners = [set(graph.episode[piece.step]) for piece in pieces]
+    assert sorted(t for piece in pieces for t in piece.source) == sorted(whole.source)
+    owners = [set(graph.episode[piece.row]) for piece in pieces]
     assert all(len(piece) <= limit for piece in pieces) and sum(map(len, owners)) == len(set().union(*owners))
     for piece in pieces:
         check_targets(graph, piece, np.ones(len(graph.tokens.ids)))
@@ -114,19 +114,19 @@ def test_microbatches_hold_every_target_once_with_its_path(make, seed, sharing):
         pieces = list(microbatches(whole, limit))
         assert all(len(piece) <= limit for piece in pieces)
         wanted = np.flatnonzero(decisions(tokens) & np.isin(np.repeat(all_rows(graph), np.diff(tokens.offsets)), rows))
-        found = np.concatenate([piece.token for piece in pieces]) if pieces else np.zeros(0)
+        found = np.concatenate([piece.source for piece in pieces]) if pieces else np.zeros(0)
         assert sorted(found) == wanted.tolist()
         for piece in pieces:
             check_targets(graph, piece, weight)
-            steps = piece.step[np.flatnonzero(np.diff(piece.step, prepend=-1))]
-            assert all(not np.isin(steps, other.step).any() for other in pieces if other is not piece)
+            steps = piece.row[np.flatnonzero(np.diff(piece.row, prepend=-1))]
+            assert all(not np.isin(steps, other.row).any() for other in pieces if other is not piece)
 
 
 def check_targets(graph: StepGraph, piece: Batch, weight: np.ndarray) -> None:
     """Every target of a piece is predicted from the path the model saw, and no token is there for nothing."""
     tokens, seen = graph.tokens, paths_of(piece.layout)
-    for i, token in enumerate(piece.token):
-        row = piece.step[i]
+    for i, token in enumerate(piece.source):
+        row = piece.row[i]
         depth = tokens.context_tokens[row] + token - tokens.offsets[row]
         assert piece.ids[seen[piece.at[i]]].tolist() == tokens.path(row)[:depth].tolist()
         assert piece.target[i] == tokens.ids[token]
@@ -172,7 +172,7 @@ def test_unshared_lays_each_leaf_path_out_once():
         (1, 2, 3, 7, 8),
     ]
     batch = pack(graph.tokens, all_rows(graph), np.ones(8), sharing="paths")
-    assert sorted(batch.token) == [2, 3, 5, 7]  # 3 is on both paths and trained once
+    assert sorted(batch.source) == [2, 3, 5, 7]  # 3 is on both paths and trained once
 
 
 @pytest.mark.parametrize(

@@ -167,5 +167,5 @@ def test_a_model_that_changes_its_logits_unknown_to_us_is_refused():
             return out
 
     model.__class__ = Odd
-    with pytest.raises(ValueError, match="does something to its logits"):
+    with pytest.raises(ValueError, match="post-processes its logits"):
         network(model)

@@ -181,7 +181,7 @@ def test_errands_in_answer_to_replies_are_the_environments_fault(monkeypatch):
 
     monkeypatch.setattr(Boss, "returned", again)
     (record,) = run(crew(["walk"]))
-    assert record.ending == Status.ENV_ERROR and "errands in answer" in record.fault
+    assert record.ending == Status.ENV_ERROR and "returned new errands" in record.fault
 
 
 def test_a_deterministic_engine_shared_by_caller_and_called_does_not_wait_for_itself():

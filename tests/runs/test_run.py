@@ -101,7 +101,7 @@ def test_ctrl_c_and_sigterm_leave_a_run_that_goes_on(recipe, number, code):
     process.send_signal(number)
     _, said = process.communicate()
     assert process.returncode == code
-    assert said.strip().splitlines()[-1].startswith("agentrl: stopped; go on with")
+    assert said.strip().splitlines()[-1].startswith("agentrl: stopped; continue with")
     same(whole, run(recipe, "cut", "--resume"))
 
 

@@ -62,7 +62,7 @@ def test_the_band_by_hand():
     second = run(learner, graph, np.ones(1), terms, config)
     assert second["epo_band"] == pytest.approx(0.1)
     assert second["loss"] == pytest.approx(-1 - 0.5 * (entropy - 2 * band_weight(1, 4) * 0.1))
-    assert terms.own[0].at(np.array([0]))[0] == pytest.approx(entropy)
+    assert terms.instances[0].at(np.array([0]))[0] == pytest.approx(entropy)
 
 
 def test_history_is_kept_by_turn_and_weighted_like_the_loss():
@@ -72,7 +72,7 @@ def test_history_is_kept_by_turn_and_weighted_like_the_loss():
     h = [plain_tokens(tiny_model(), graph, row)[0][2].item() for row in range(3)]
     terms = Regularizers([regularizer("entropy_band")])
     run(still(), graph, np.zeros(3), terms)
-    np.testing.assert_allclose(terms.own[0].at(np.array([0, 1])), [(h[0] + 3 * h[2]) / 4, h[1]])
+    np.testing.assert_allclose(terms.instances[0].at(np.array([0, 1])), [(h[0] + 3 * h[2]) / 4, h[1]])
 
 
 def test_the_guard_by_hand():
@@ -96,14 +96,14 @@ def test_micro_batches_equal_one(make):
         learner = still()
         learner.step = lambda: (0.0, False)
         terms = Regularizers(BOTH)
-        terms.own[0].add(np.array([1.5, 2.0, 3.0]))  # turn 3 has no history
+        terms.instances[0].add(np.array([1.5, 2.0, 3.0]))  # turn 3 has no history
         graph, _ = annotate(make(5), learner, UpdateConfig(), 1.0)
         noise = np.random.default_rng(1).normal(0, 0.2, len(graph.tokens.ids))
         graph = graph.with_token_columns(old_logprob=graph.tokens.columns["old_logprob"] + noise)
         credit = Credit.of(np.random.default_rng(2).normal(size=len(graph)))
         config = UpdateConfig(max_tokens=max_tokens)
         metrics = update(learner, graph, credit, config, LOSS, temperature=1.0, regularizers=terms)
-        found.append((metrics, gradient(learner.model), terms.own[0].at(np.arange(4))))
+        found.append((metrics, gradient(learner.model), terms.instances[0].at(np.arange(4))))
     assert found[0][0]["microbatches"] > found[1][0]["microbatches"] == 1
     for name in ("loss", "epo_band", "llds"):
         assert found[0][0][name] == pytest.approx(found[1][0][name], abs=1e-7) != 0
@@ -151,9 +151,9 @@ def test_resume_is_exact():
 
 def test_a_stage_begins_without_history():
     terms = Regularizers(BOTH)
-    terms.own[0].add(np.ones(2))
+    terms.instances[0].add(np.ones(2))
     terms.restart()
-    assert terms.own[0].total == []
+    assert terms.instances[0].total == []
 
 
 BASE = {"env": {"name": "alfworld"}, "model": {"path": "m"}}

@@ -38,7 +38,7 @@ def descended(graph, credit, config, entry, terms=()):
     learner = Learner(loaded(tiny_model()), OptimConfig())
     learner.step = lambda: (0.0, False)
     regularizers = Regularizers(terms)
-    for one in regularizers.own[:1]:
+    for one in regularizers.instances[:1]:
         one.add(np.full(8, 2.0))
     metrics = update(learner, graph, credit, config, entry, temperature=1.0, regularizers=regularizers)
     return metrics, gradient(learner.model)
@@ -104,8 +104,8 @@ def test_a_step_is_never_divided(make, sharing):
         graph = make(seed)
         rows = np.flatnonzero(np.random.default_rng(seed).random(len(graph)) < 0.8)
         batch = pack(graph.tokens, rows, np.ones(len(graph.tokens.ids)), sharing=sharing)
-        steps = [set(part.step) for part in microbatches(batch, int(path_lengths(graph.tokens).max()))]
-        assert sum(map(len, steps)) == len(set().union(*steps)) == len(set(batch.step))
+        steps = [set(part.row) for part in microbatches(batch, int(path_lengths(graph.tokens).max()))]
+        assert sum(map(len, steps)) == len(set().union(*steps)) == len(set(batch.row))
 
 
 # A rollout that goes on in a second episode: no step has two children, and yet a path is not an episode.

@@ -131,8 +131,8 @@ def test_the_gradient_of_every_observation_token_is_exactly_zero(monkeypatch, se
     passes += through(monkeypatch, lambda: clone(learner, graph, config))
     assert len(passes) >= 2
     for batch, gradient in passes:
-        assert mine[batch.token].all()
-        before = batch.token - 1  # a sampled token stands behind a token of its own row: `added` is never empty
+        assert mine[batch.source].all()
+        before = batch.source - 1  # a sampled token stands behind a token of its own row: `added` is never empty
         np.testing.assert_array_equal(batch.ids[batch.at], graph.tokens.ids[before])
         predicts_mine = np.zeros(len(batch), bool)  # [T]
         predicts_mine[batch.at] = True

@@ -98,7 +98,7 @@ def test_the_prompt_after_a_summary_is_the_task_the_summary_and_the_page():
 
 def test_a_memory_reads_what_no_window_holds():
     on = resolve("envs", {"name": "notes", "show": "whole", **TERSE})
-    with pytest.raises(ValueError, match="raise it, or shorten"):
+    with pytest.raises(ValueError, match=r"raise engine\.max_context, or shorten"):
         played(on, {"name": "full"}, expert(60))
     context = {"name": "memory", "chunk_tokens": 30, "memory_tokens": 8, "instruction": "", "empty": "nothing"}
     records = played(on, context, expert(60))
