@@ -30,9 +30,7 @@ def main(words: Sequence[str]) -> int:
     arguments = parser.parse_intermixed_args(words)
     if arguments.hooks is not None:
         if arguments.env is not None:
-            raise ValueError(
-                f"--hooks lists the hooks of a catalogue and checks no {arguments.env}: leave one of them out"
-            )
+            raise ValueError(f"--hooks lists hooks and checks no environment: leave out --hooks or {arguments.env}")
         print(_hooks.listing(arguments.hooks, json=arguments.json))
         return 0
     if arguments.json:
