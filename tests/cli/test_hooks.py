@@ -63,7 +63,7 @@ def test_json_says_the_same(capsys):
         (("--hooks", "zzz", "--json"), "unknown catalogue 'zzz': known are context, credit, engine, envs, "),
         (("alfworld", "--hooks"), "--hooks lists hooks and checks no environment: leave out --hooks or alfworld"),
         (("alfworld", "--json"), "add --hooks, or leave --json out"),
-        ((), "the following arguments are required: env; agentrl check --help"),
+        ((), "the following arguments are required: env; see agentrl check --help"),
     ],
 )
 def test_a_mistake_is_one_sentence(words, sentence, capsys):

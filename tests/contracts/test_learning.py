@@ -257,9 +257,9 @@ def test_a_regularizer_without_entropy_reads_none(name):
 def test_a_regularizer_goes_on_from_its_state_and_forgets_at_a_restart(name):
     chosen = entry("regularizer", name)
     ours, theirs = Regularizers([chosen]), Regularizers([chosen])
-    ours.own = [begun(chosen, 2)]
+    ours.instances = [begun(chosen, 2)]
     theirs.load_state_dict(copy.deepcopy(ours.state_dict()))
-    assert bool(ours.state_dict()) == isinstance(ours.own[0], Stateful)
+    assert bool(ours.state_dict()) == isinstance(ours.instances[0], Stateful)
     for number in (2, 3):
         terms = [regularizers.begin(moment(number))[0] for regularizers in (ours, theirs)]
         first, second = (one(update(shift=0.7)).per_token for one in terms)
@@ -267,6 +267,6 @@ def test_a_regularizer_goes_on_from_its_state_and_forgets_at_a_restart(name):
         for one in terms:
             one.finish()
     ours.restart()
-    assert torch.equal(term(ours.own[0], 0), term(begun(chosen), 0))
-    if isinstance(ours.own[0], Stateful):
-        assert not torch.equal(term(theirs.own[0], 0), term(begun(chosen), 0)), "its state changes nothing"
+    assert torch.equal(term(ours.instances[0], 0), term(begun(chosen), 0))
+    if isinstance(ours.instances[0], Stateful):
+        assert not torch.equal(term(theirs.instances[0], 0), term(begun(chosen), 0)), "its state changes nothing"
