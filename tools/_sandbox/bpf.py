@@ -70,19 +70,20 @@ def supported() -> bool:
 
 
 @functools.cache
-def program(families: tuple[int, ...], messages: bool = True) -> bytes:
+def program(families: tuple[int, ...], shows: bool = False) -> bytes:
     """The filter as bytes of struct sock_filter.
 
     Args:
         families: socket families it may open (socket pairs are always allowed, which asyncio needs): internet ones
             where a network namespace holds them, unix ones where also the file system is hidden.
-        messages: whether sendmsg is allowed, which can keep open files inside a socket.
+        shows: whether all open files must be seen from outside: no sendmsg, which can keep files inside a socket,
+            and no process that hides its own. Needed where no file system of its own bounds the files of a sandbox.
     """
     column, architecture = ARCHITECTURES[platform.machine()]
     code = [_op(LOAD, ARCHITECTURE), _op(JUMP_EQUAL, architecture, 1, 0), _op(RETURN, KILL_PROCESS), _op(LOAD, NUMBER)]
     if column == 0:
         code += [_op(JUMP_AT_LEAST, X32_BIT, 0, 1), _op(RETURN, KILL_PROCESS)]
-    for numbers in [*DENIED.values(), *(() if messages else NO_MESSAGES.values())]:
+    for numbers in [*DENIED.values(), *(NO_MESSAGES.values() if shows else ())]:
         if numbers[column] is not None:
             code += _refuse(numbers[column], EPERM)
     code += _refuse(CLONE3[column], ENOSYS)  # its flags lie in memory, where a filter cannot look
@@ -92,7 +93,7 @@ def program(families: tuple[int, ...], messages: bool = True) -> bytes:
     code += _unless(FCNTL[column], 1, [*_equal(LOCK_REQUESTS, PRETEND), *_equal(REFUSED_REQUESTS, EPERM)])
     code += _unless(MMAP[column], 3, _mmap_checks())
     code += _unless(MADVISE[column], 2, _equal((PAGE_OUT,), EPERM))
-    code += _unless(PRCTL[column], 0, _equal(HIDING, EPERM))
+    code += _unless(PRCTL[column], 0, _equal(HIDING if shows else HIDING[1:], EPERM))
     level = [_op(JUMP_EQUAL, SOCKET_LEVEL, 1, 0), _op(RETURN, ALLOW), _op(LOAD, ARGUMENTS + 8 * 2)]
     code += _unless(SETSOCKOPT[column], 1, [*level, *_equal(BUFFER_SIZES, EPERM)])
     allowed = [op for f in families for op in (_op(JUMP_EQUAL, f, 0, 1), _op(RETURN, ALLOW))]

@@ -17,9 +17,12 @@ from agentrl.tools._sandbox.usage import (
     descriptors,
     measure,
     resident,
+    stopped,
 )
 
-FREEZE_S = 2.0  # for killing children that go on making children
+FREEZE_S = 5.0  # for killing children that go on making children, on a busy machine
+QUICK_ROUNDS = 20  # of looking without a pause: a stop takes some ten microseconds
+PAUSE_S = 0.0005  # between two rounds of killing: a process needs some time to end
 TABLES = 4  # times the descriptors of one process that all processes together may hold
 
 
@@ -34,8 +37,7 @@ class Family:
     """What descends from a started sandbox.
 
     Between two cells the loop's process is stopped and its children are killed, so an idle session burns no
-    processor time, whatever threads it left. `loop` is the process that runs cells, `reaper` its parent inside, or the
-    loop itself where it is process 1.
+    processor time, whatever threads it left. `loop` is the process that runs cells, `reaper` its parent inside.
     """
 
     def __init__(self, plan: Plan, started: int, info: int) -> None:
@@ -63,21 +65,28 @@ class Family:
     def freeze(self) -> bool:
         """Kill what the cell left running, and stop the loop until it is asked again; False if that fails.
 
-        The loop is stopped again after each round: a process that ends can continue its parent.
+        A process that ends can continue its parent, and a thread its own process while the stop is on its way. So a
+        round counts if all threads were found stopped and then no other process; two such rounds after killing.
         """
         if not self._plan.tamed:
             return True
-        ends = time.monotonic() + FREEZE_S
+        started, rounds, disturbed = time.monotonic(), 0, False
         while True:
             self._frozen = True
             self._signal(self.loop, signal.SIGSTOP)
-            left = [pid for pid in self._members() if pid != self.loop and alive(pid)]
-            if not left:
-                return True
-            if time.monotonic() > ends:
+            left: list[int] = []
+            if stopped(self.loop):
+                left = [pid for pid in self._members() if pid != self.loop and alive(pid)]
+                if not left and not disturbed:
+                    return True
+                disturbed = bool(left)
+                for pid in left:
+                    self._signal(pid, signal.SIGKILL)
+            rounds += 1
+            if time.monotonic() - started > FREEZE_S:
                 return False
-            for pid in left:
-                self._signal(pid, signal.SIGKILL)
+            if left or rounds > QUICK_ROUNDS:
+                time.sleep(PAUSE_S)
 
     def _signal(self, pid: int, number: int) -> None:
         with suppress(OSError):

@@ -139,7 +139,7 @@ def _rules(limits: Limits, **more: Any) -> dict[str, Any]:
         "SIGPENDING": SIGNALS,
     }
     plain = {"limits": sizes, "uid": _spare_uid(), "landlock": None, "seccomp": b"", "tmpfs": 0, "inodes": 0}
-    return {**plain, "sweep": False, "folder": "/work", **more}
+    return {**plain, "sweep": False, "divide": False, "folder": "/work", **more}
 
 
 def _python(inside: Interpreter) -> list[str]:
@@ -161,7 +161,7 @@ def _walls(program: str, limits: Limits, inside: Interpreter, packages: tuple[st
     share are memory that no process shows.
 
     As an ordinary user bubblewrap's own process 1 would run as the same user as the code, which could write to its
-    memory and live on in it uncounted. There the interpreter is process 1 itself.
+    memory and live on in it uncounted. There the interpreter is started as process 1, and divides (`jail.divide`).
     """
     size = str(limits.disk_mb * MIB)
     walls = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
@@ -206,7 +206,7 @@ def _bwrap(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
     return Plan(
         command=[*_walls(_program("bwrap"), limits, inside, packages, root), *_python(inside)],
         environment={**ENVIRONMENT, "HOME": "/work", "TMPDIR": "/tmp"},
-        rules=_rules(limits),
+        rules=_rules(limits, divide=not root),
         compiled=_form(inside) == "c",
         folder="/work",
         path=["/packages"] if packages else [],
@@ -321,7 +321,7 @@ def _unshare(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
 def _landlock(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
     _need_landlock()
     inside = interpreter.find(python, os.getuid() == 0)
-    rules = _rules(limits, sweep=True, seccomp=bpf.program((), messages=False))
+    rules = _rules(limits, sweep=True, seccomp=bpf.program((), shows=True))
     scratch, work, links, lock = _scratch(packages, rules["uid"])
     rules["folder"] = work
     rules["landlock"] = [*_allowed(inside, packages, [work]), (links, LANDLOCK_READ)]

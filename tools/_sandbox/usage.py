@@ -60,6 +60,18 @@ def alive(pid: int) -> bool:
         return False
 
 
+def stopped(pid: int) -> bool:
+    """Whether no thread of a process can run until it is continued."""
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/stat", "rb", buffering=0) as file:
+                if file.read().rpartition(b")")[2].split()[0] not in b"TtZX":
+                    return False
+    except (OSError, IndexError):
+        return not os.path.exists(f"/proc/{pid}")
+    return True
+
+
 def resident(pid: int) -> int:
     """Bytes of resident memory."""
     return _pages(_view(pid)) * PAGE

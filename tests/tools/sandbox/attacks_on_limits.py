@@ -103,7 +103,13 @@ PROCESS_ONE = {
         os.set_blocking(r2, False)
         won(lambda: len(os.read(r2, 99)) * 100 > 600)
     """,
-    "hide from the watch": "won(lambda: libc.prctl(4, 0, 0, 0, 0) == 0)",
+    "hide from the watch": """
+        if libc.prctl(4, 0, 0, 0, 0) == 0:
+            held = [open(f'f{i}', 'wb', buffering=0) for i in range(8)]
+            for i in range(8):
+                os.unlink(f'f{i}')
+            won(lambda: stays(sum(f.write(b'x' * (1 << 20)) for f in held for _ in range(30)), 128 << 20))
+    """,
     "push memory into swap": """
         page = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE)
         address = ctypes.addressof(ctypes.c_char.from_buffer(page))
@@ -424,7 +430,7 @@ ATTACKS_ON_LIMITS = {
     for name, code in family.items()
 }
 HARMFUL_TO_LIMITS = (
-    "hide memory behind a main thread that ended", "fill the buffers of TCP connections",
+    "hide from the watch", "hide memory behind a main thread that ended", "fill the buffers of TCP connections",
     "fill the buffers of socket pairs", "fill the queue of a listening socket",
     "hold shared memory that no process shows", "hold shared memory of /dev/zero",
     *(name for name in FILES if name != "write extended attributes"),

@@ -73,7 +73,8 @@ def test_ordinary_calls_are_allowed(name):
         ("madvise", (0, 4096, 4), ALLOWED),  # MADV_DONTNEED
         ("madvise", (0, 4096, 21), f"error {EPERM}"),  # MADV_PAGEOUT
         ("prctl", (15,), ALLOWED),  # PR_SET_NAME
-        ("prctl", (4, 0), f"error {EPERM}"),  # PR_SET_DUMPABLE
+        ("prctl", (4, 0), ALLOWED),  # PR_SET_DUMPABLE
+        ("prctl", (35,), f"error {EPERM}"),  # PR_SET_MM
         ("setsockopt", (3, 1, 7), f"error {EPERM}"),  # SO_SNDBUF
         ("setsockopt", (3, 1, 2), ALLOWED),  # SO_REUSEADDR
         ("setsockopt", (3, 6, 7), ALLOWED),  # an option of TCP with the number of SO_SNDBUF
@@ -98,8 +99,9 @@ def test_sockets_are_of_the_families_asked_for(family):
     assert both == (ALLOWED if family in (1, 2, 10) else refused)
 
 
-def test_messages_are_refused_where_they_could_hide_files():
-    assert decide(bpf.program((), False), CALLS["sendmsg"]) == f"error {EPERM}"
+def test_what_could_hide_files_is_refused_where_files_are_counted():
+    program = bpf.program((), shows=True)
+    assert decide(program, CALLS["sendmsg"]) == decide(program, CALLS["prctl"], 4, 0) == f"error {EPERM}"
 
 
 def test_other_machines_and_numbers_are_killed():

@@ -94,6 +94,27 @@ for _ in range(5):
 threading.Thread(target=spin, daemon=True).start()
 """
     assert session.run(code, 5.0).error_name == ""
+    assert_frozen(session)
+
+
+def test_a_thread_that_continues_its_own_process_ends_the_session_or_is_frozen(session):
+    code = """
+import os, threading
+def go_on():
+    while True:
+        os.kill(os.getpid(), 18)
+for _ in range(3):
+    threading.Thread(target=go_on, daemon=True).start()
+"""
+    result = session.run(code, 10.0)
+    assert not result.infra_error and result.error_name in ("", "ProcessLimit")
+    if not result.error_name:
+        assert_frozen(session)
+    assert session.run("6 * 7").result_text == "42"
+
+
+def assert_frozen(session):
+    """An idle session uses no processor time."""
     loop = session._process._family.loop
 
     def spent() -> int:
@@ -118,7 +139,7 @@ def test_locks_are_no_channel_between_sandboxes(session):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nor does it block a process of the machine
 
 
-def test_process_one_is_the_code_itself_or_of_another_user():
+def test_process_one_is_out_of_reach():
     need("bwrap")
     need_root()
     with LocalSession("bwrap", Limits()) as session:
@@ -133,9 +154,26 @@ def test_process_one_is_the_code_itself_or_of_another_user():
         with LocalSession("bwrap", Limits()) as session:
             session.run("1")
             family = session._process._family
-            return str(family.reaper == family.loop and family.loop in family._members())
+            error = session.run("open('/proc/1/mem', 'r+b')").error_name
+            return f"{error} {family.loop in family._members()} {session.run('import os; os.getpid()').result_text}"
 
-    assert as_user(NOBODY, ordinary) == "True"
+    assert as_user(NOBODY, ordinary) == "PermissionError True 2"
+
+
+@pytest.mark.parametrize("user", [0, NOBODY])
+def test_children_that_nobody_waits_for_do_not_use_up_the_processes(user):
+    need("bwrap")
+    need_root()
+    code = (
+        "import subprocess, time\nfor _ in range(30):\n"
+        "    subprocess.run('sleep 0.01 &', shell=True, stdout=subprocess.DEVNULL)\n    time.sleep(0.02)"
+    )
+
+    def start_many() -> str:
+        with LocalSession("bwrap", Limits()) as session:
+            return session.run(code, 20.0).stderr
+
+    assert as_user(user, start_many) == ""
 
 
 def test_a_killed_ordinary_user_leaves_no_process():
