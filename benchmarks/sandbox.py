@@ -120,12 +120,13 @@ def _is_ours(pid: str) -> bool:
 
 
 def leaks(backend: str, executions: int, a_sandbox: int) -> dict[str, dict[str, int]]:
-    """What is left before and after some executions, a hang, a crash and a fork among them."""
+    """What is left before and after some executions, a hang, a crash, a fork and closed folders among them."""
     codes = [
         "print(1)",
         "1/0",
         "import os; os._exit(1)",
         "import os\nif os.fork() == 0:\n    os.setsid()\n    while 1: pass",
+        "import os\nos.makedirs('d/d', exist_ok=True)\nopen('d/d/f', 'w')\nfor d in ('d/d', 'd'): os.chmod(d, 0)",
     ]
     for code in codes:
         with LocalSession(backend, LIMITS) as session:

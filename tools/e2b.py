@@ -35,11 +35,14 @@ import base64 as _b, json as _j
 def _read(path):
     try:
         with open(path, "rb") as file:
-            return _b.b64encode(file.read()).decode()
+            data = file.read({most} + 1)
+            return _b.b64encode(data).decode() if len(data) <= {most} else None
     except OSError:
         return None
 print(_j.dumps({{path: _read(path) for path in {paths!r}}}))
 """
+FETCH_BYTES = 8 << 20  # largest file brought back
+FLOOD_CHARS = 32 << 20  # printed by one run; the client keeps it all in memory until the run ends
 NO_KEY = (
     "the e2b sandbox needs a key: set {name} (https://e2b.dev/dashboard?tab=keys), or take the python_sandbox tool,"
     " which needs none"
@@ -92,6 +95,31 @@ def _options(config: Config) -> dict[str, Any]:
     return {**options, **{name: value for name, value in given.items() if value}}
 
 
+class OutputFlood(Exception):
+    """The code printed more than a run may."""
+
+
+class Meter:
+    """A callback for what a run prints, which ends the run once it is too much."""
+
+    def __init__(self) -> None:
+        self.left = FLOOD_CHARS
+
+    def __call__(self, message: Any) -> None:
+        """Count a message.
+
+        Raises:
+            OutputFlood: it is too much.
+        """
+        self.left -= len(message.line)
+        if self.left < 0:
+            raise OutputFlood(f"the code printed more than {FLOOD_CHARS >> 20} million characters, the limit")
+
+    def callbacks(self) -> dict[str, Any]:
+        """Arguments of `run_code`."""
+        return {"on_stdout": self, "on_stderr": self}
+
+
 def converted(execution: Any, limit: int) -> CodeResult:
     """The result of an `Execution`; texts are capped at `limit` characters."""
     error = execution.error
@@ -127,15 +155,18 @@ def _bytes(value: object, form: str) -> bytes:
 
 
 def failed(error: Exception, seconds: float, stateful: bool) -> CodeResult:
-    """The result of a run that raised: out of time, or the sandbox's failure.
+    """The result of a run that raised: out of time or too much printed by the code, or the sandbox's failure.
 
     The client reports both with `TimeoutException` and its subclasses; only the execution's own says "execution".
     """
     late = type(error).__name__ == "TimeoutException" and "xecution timed out" in str(error)
+    again = " The next cell starts a new sandbox: variables and files are lost." if stateful else ""
+    if isinstance(error, OutputFlood):
+        words = f"{error}.{again}"
+        return CodeResult(error_name="OutputLimit", error_value=words, exit_code=None, backend=BACKEND)
     if not late:
         words = " ".join(str(error).split())[:300]
         return CodeResult(exit_code=None, infra_error=f"{type(error).__name__}: {words}", backend=BACKEND)
-    again = " The next cell starts a new sandbox: variables and files are lost." if stateful else ""
     return CodeResult(
         timed_out=True, exit_code=None, error_value=f"stopped after {seconds:g} s.{again}", backend=BACKEND
     )
@@ -207,9 +238,11 @@ class E2BSession(_Session):
             self._sandbox = self._library.Sandbox.create(**self._options)
             if setup := _setup(self._files):
                 self._sandbox.run_code(setup, timeout=self._config.timeout_s)
-        result = converted(self._sandbox.run_code(code, timeout=seconds), self._config.output_kb * 1024)
+        execution = self._sandbox.run_code(code, timeout=seconds, **Meter().callbacks())
+        result = converted(execution, self._config.output_kb * 1024)
         if fetch:
-            told = self._sandbox.run_code(READ.format(paths=list(fetch)), timeout=self._config.timeout_s)
+            reading = READ.format(paths=list(fetch), most=FETCH_BYTES)
+            told = self._sandbox.run_code(reading, timeout=self._config.timeout_s)
             result = replace(result, artifacts={**result.artifacts, **_fetched("".join(told.logs.stdout))})
         return result
 
@@ -246,9 +279,11 @@ class AsyncE2BSession(_Session):
             self._sandbox = await self._library.AsyncSandbox.create(**self._options)
             if setup := _setup(self._files):
                 await self._sandbox.run_code(setup, timeout=self._config.timeout_s)
-        result = converted(await self._sandbox.run_code(code, timeout=seconds), self._config.output_kb * 1024)
+        execution = await self._sandbox.run_code(code, timeout=seconds, **Meter().callbacks())
+        result = converted(execution, self._config.output_kb * 1024)
         if fetch:
-            told = await self._sandbox.run_code(READ.format(paths=list(fetch)), timeout=self._config.timeout_s)
+            reading = READ.format(paths=list(fetch), most=FETCH_BYTES)
+            told = await self._sandbox.run_code(reading, timeout=self._config.timeout_s)
             result = replace(result, artifacts={**result.artifacts, **_fetched("".join(told.logs.stdout))})
         return result
 

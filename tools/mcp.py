@@ -11,6 +11,7 @@ knows whether it was carried out. What a server prints to stdout beside the prot
 import asyncio
 import atexit
 import logging
+import os
 import re
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -24,6 +25,8 @@ from agentrl.tool import ToolError, ToolFault, ToolSpec, inlined, run_all, share
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
 PING_S = 5.0  # for a server to show that it is alive, after a call that took too long
+STDERR_BYTES = 1 << 24  # of a server's stderr on disk, looked at before each call
+TAIL_BYTES = 1 << 16  # of it that are read for its last words
 SAID_CHARS = 300  # of a server's stderr, in the sentence about its end
 
 
@@ -134,6 +137,7 @@ class Server:
             ToolFault: the server was lost.
         """
         client = await self.client()
+        self._shorten_stderr()
         try:
             result = await client.call_tool(name, dict(arguments), read_timeout_seconds=self.config.timeout_s)
         except Exception as error:  # noqa: BLE001  the SDK and its transports raise many kinds
@@ -183,12 +187,18 @@ class Server:
             self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  kept open
         return self._said
 
+    def _shorten_stderr(self) -> None:
+        """Give the disk back what a server wrote to stderr, once it is much; its next words follow a hole of zeros."""
+        if self._said is not None and os.fstat(self._said.fileno()).st_blocks * 512 > STDERR_BYTES:
+            os.ftruncate(self._said.fileno(), 0)
+
     def words(self) -> str:
         """The end of what it wrote to stderr."""
         if self._said is None or self.config.url:
             return "nothing more is known"
-        self._said.seek(0)
-        lines = [line.strip() for line in self._said.read().splitlines() if line.strip()]
+        size = os.fstat(self._said.fileno()).st_size
+        tail = os.pread(self._said.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES)).decode("utf-8", "replace")
+        lines = [line.strip(" \t\r\0") for line in tail.split("\n") if line.strip(" \t\r\0")]
         said = lines[-1][-SAID_CHARS:] if lines else ""
         return f"its last words: {said}" if said else "it said nothing on stderr"
 

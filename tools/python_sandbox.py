@@ -11,6 +11,7 @@
 does, the start is refused. Results name the backend that ran.
 """
 
+import warnings
 from collections.abc import Mapping
 from typing import Literal
 
@@ -18,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from agentrl.tool import CodeRunner, CodeSession, Convention, describe_code, with_print, without_infra_error
 from agentrl.tools._sandbox.interpreter import entries
-from agentrl.tools._sandbox.launch import Limits
+from agentrl.tools._sandbox.launch import Limits, unheld
 from agentrl.tools._sandbox.probe import choose
 from agentrl.tools._sandbox.session import LocalSession
 
@@ -46,9 +47,18 @@ class Runner:
     """Opens local sessions of one configuration; see `agentrl.tool.code.CodeRunner`."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds here, or a package is not installed."""
+        """Raises ValueError if no sandbox holds here, or a package is not installed; warns of limits that the backend
+        does not hold."""
         entries(config.packages)
         self.config, self.backend = config, choose(config.backend, config.python)
+        if config.limits.loopback and self.backend == "landlock":
+            raise ValueError(
+                "limits.loopback needs a network namespace, which backend 'landlock' has not: set loopback = false, or"
+                " install bubblewrap"
+            )
+        self.unheld = unheld(self.backend, config.limits)
+        if self.unheld:
+            warnings.warn(f"sandbox {self.backend}: {'; '.join(self.unheld)}", stacklevel=2)
 
     def session(self, files: Mapping[str, str | bytes] | None = None, *, stateful: bool = True) -> CodeSession:
         """See CodeRunner."""

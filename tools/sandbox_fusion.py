@@ -22,6 +22,7 @@ from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, descri
 
 BACKEND = "sandbox_fusion"
 RETRIED = (429, 502, 503, 504)
+ANSWER_BYTES = 64 << 20  # of one answer, which holds what the code printed and the files asked for
 MARK = "agentrl-replayed-until-here"
 
 
@@ -39,6 +40,10 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     replay: bool = False
     output_kb: int = Field(64, ge=1)
     convention: Convention = "plain"
+
+
+class AnswerFlood(Exception):
+    """The answer is larger than any may be: the code printed without end."""
 
 
 class FusionSession:
@@ -78,6 +83,8 @@ class FusionSession:
         }
         try:
             result = self._converted(self._post(asked, seconds), seconds)
+        except AnswerFlood as flood:
+            result = CodeResult(exit_code=None, error_name="OutputLimit", error_value=str(flood))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             result = CodeResult(exit_code=None, infra_error=f"{type(error).__name__}: {error}"[:300])
         if self._stateful and result.ok:
@@ -85,7 +92,8 @@ class FusionSession:
         return replace(result, wall_s=time.monotonic() - started, backend=BACKEND)
 
     def _post(self, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-        """The server's answer; OSError if it has none after all tries."""
+        """The server's answer; OSError if it has none after all tries, AnswerFlood if it is too large."""
+        patience = 2 * seconds + 10
         request = urllib.request.Request(
             self._config.url.rstrip("/") + "/run_code",
             data=json.dumps(asked).encode(),
@@ -93,8 +101,8 @@ class FusionSession:
         )
         for attempt in range(self._config.tries):
             try:
-                with urllib.request.urlopen(request, timeout=2 * seconds + 10) as response:
-                    answer: Mapping[str, Any] = json.loads(response.read())
+                with urllib.request.urlopen(request, timeout=patience) as response:
+                    answer: Mapping[str, Any] = json.loads(_body(response, patience))
                     return answer
             except urllib.error.HTTPError as error:
                 if error.code not in RETRIED or attempt == self._config.tries - 1:
@@ -129,6 +137,24 @@ class FusionSession:
     def close(self) -> None:
         """Forget the cells; the server holds nothing."""
         self._cells.clear()
+
+
+def _body(response: Any, patience: float) -> bytes:
+    """An answer's bytes, bounded in number and in seconds: the library's own limit is between two bytes.
+
+    Raises:
+        AnswerFlood: there are too many.
+        TimeoutError: they trickle on.
+    """
+    ends = time.monotonic() + patience
+    body = bytearray()
+    while part := response.read1(1 << 16):
+        body += part
+        if len(body) > ANSWER_BYTES:
+            raise AnswerFlood(f"the code's output and files were more than {ANSWER_BYTES >> 20} MB, the limit.")
+        if time.monotonic() > ends:
+            raise TimeoutError(f"the answer did not end in {patience:g} s")
+    return bytes(body)
 
 
 def _text(value: object, limit: int) -> str:

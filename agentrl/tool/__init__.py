@@ -14,7 +14,15 @@ from agentrl.tool.calls import (
     load_format,
     properties_of,
 )
-from agentrl.tool.code import CodeResult, CodeRunner, CodeSession, open_runner, shared_runner, without_infra_error
+from agentrl.tool.code import (
+    CodeResult,
+    CodeRunner,
+    CodeSession,
+    open_runner,
+    runner_facts,
+    shared_runner,
+    without_infra_error,
+)
 from agentrl.tool.code_text import Convention, describe_code, fenced_code, with_print
 from agentrl.tool.coroutines import run_all, settled, shared_loop
 from agentrl.tool.protocol import Tool, Toolbox, ToolError, ToolFault, ToolFile
@@ -56,6 +64,7 @@ __all__ = [
     "properties_of",
     "random_action",
     "run_all",
+    "runner_facts",
     "settled",
     "shared_loop",
     "shared_runner",

@@ -124,6 +124,12 @@ def _opened(section: str, where: str) -> CodeRunner:
     return open_runner(json.loads(section), where)
 
 
+def runner_facts(runner: CodeRunner) -> dict[str, str]:
+    """What a report says of a sandbox: its name, and the limits that it does not hold strictly, if there are any."""
+    unheld = "; ".join(getattr(runner, "unheld", ()))
+    return {"sandbox": runner.backend, **({"sandbox_limits_not_held": unheld} if unheld else {})}
+
+
 def without_infra_error(result: CodeResult) -> CodeResult:
     """The result; ToolFault if the sandbox itself failed, so that the episode is played again and not scored."""
     if result.infra_error:

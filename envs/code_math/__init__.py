@@ -17,6 +17,7 @@ from typing import Any
 
 from agentrl.envs.code_math.environment import EXPERTS, CodeMath, expert, kind, prompt, tasks
 from agentrl.envs.code_math.problem import Config, runner_of
+from agentrl.tool import runner_facts
 
 __all__ = ["EXPERTS", "GYMNASIUM_IDS", "HEAVY", "WAITS", "Config", "expert", "facts", "kind", "make", "prompt", "tasks"]
 
@@ -26,8 +27,8 @@ GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Code
 
 
 def facts(config: Config) -> Mapping[str, str]:
-    """Which sandbox runs the code."""
-    return {"sandbox": runner_of(config).backend}
+    """Which sandbox runs the code, and which limits it does not hold."""
+    return runner_facts(runner_of(config))
 
 
 def make(config: Config) -> CodeMath:

@@ -22,6 +22,7 @@ from agentrl.envs.code_repair.environment import EXPERTS, CodeRepair, expert, pr
 from agentrl.envs.code_repair.tasks import kind, tasks
 from agentrl.envs.code_repair.verify import verify
 from agentrl.envs.code_repair.workspace import Config, runner_of
+from agentrl.tool import runner_facts
 
 __all__ = [
     "EXPERTS",
@@ -45,8 +46,8 @@ commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"veri
 
 
 def facts(config: Config) -> Mapping[str, str]:
-    """Which sandbox runs the code."""
-    return {"sandbox": runner_of(config).backend}
+    """Which sandbox runs the code, and which limits it does not hold."""
+    return runner_facts(runner_of(config))
 
 
 def make(config: Config) -> CodeRepair:

@@ -14,7 +14,8 @@ from agentrl.tool import ToolError, ToolFault, run_all
 from agentrl.tool_env import environment
 
 pytest.importorskip("mcp")
-from agentrl.tools.mcp import Config, closed, make
+from agentrl.tools import mcp
+from agentrl.tools.mcp import Config, Server, closed, make
 
 RAW = Path(__file__).with_name("raw_mcp_server.py")
 SERVER = (sys.executable, str(Path(__file__).with_name("mcp_server.py")))
@@ -202,3 +203,16 @@ def test_a_server_over_http():
         box.close()
     finally:
         process.kill()
+
+
+def test_a_server_that_floods_stderr_fills_neither_memory_nor_disk(monkeypatch):
+    server = Server(Config(command=("nothing",)))
+    said = server._stderr()
+    os.write(said.fileno(), b"much\n" * 400_000 + b"the last words\n")
+    assert server.words() == "its last words: the last words"
+    monkeypatch.setattr(mcp, "STDERR_BYTES", 1 << 20)
+    server._shorten_stderr()
+    assert os.fstat(said.fileno()).st_blocks == 0
+    os.write(said.fileno(), b"and more\n")  # the server goes on where it was
+    assert server.words() == "its last words: and more"
+    server.close()

@@ -1,7 +1,11 @@
 """The system calls that sandboxed code may not make, as a classic BPF program for seccomp(2).
 
 A deny list on top of namespaces or Landlock: what reaches into the kernel's rarely used corners, makes new
-namespaces, or holds memory that no limit counts (memfd, System V shared memory, message queues).
+namespaces, or holds memory that no limit counts (memfd, System V shared memory, message queues, rings of
+asynchronous input and output, pages given to pipes, shared memory without a file).
+
+File locks are answered with success and not taken. Locks reach beyond a sandbox, since all sandboxes share read-only
+files of the machine, and each lock costs kernel memory that no limit counts; sqlite3 and others need the answer.
 """
 
 import functools
@@ -28,7 +32,24 @@ DENIED = {
     "sethostname": (170, 161), "setdomainname": (171, 162), "vhangup": (153, 58), "nfsservctl": (180, 42),
     "uselib": (134, None), "_sysctl": (156, None), "fanotify_init": (300, 262), "mbind": (237, 235),
     "set_mempolicy": (238, 237), "move_pages": (279, 239), "migrate_pages": (256, 238),
+    "set_mempolicy_home_node": (450, 450), "io_setup": (206, 0), "io_destroy": (207, 1), "io_submit": (209, 2),
+    "io_cancel": (210, 3), "io_getevents": (208, 4), "io_pgetevents": (333, 292), "vmsplice": (278, 75),
+    "inotify_init": (253, None), "inotify_init1": (294, 26), "inotify_add_watch": (254, 27),
+    "fanotify_mark": (301, 263), "timer_create": (222, 107), "setxattr": (188, 5), "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7), "setxattrat": (463, 463), "cachestat": (451, 451), "statmount": (457, 457),
+    "listmount": (458, 458), "open_tree_attr": (467, 467), "file_setattr": (469, 469), "listns": (470, 470),
+    "remap_file_pages": (216, 234), "process_mrelease": (448, 448),
 }  # fmt: skip
+NO_MESSAGES = {"sendmsg": (46, 211), "sendmmsg": (307, 269)}  # which could keep open files where nobody sees them
+FLOCK, FCNTL, MMAP, MADVISE, PRCTL, SETSOCKOPT = (73, 32), (72, 25), (9, 222), (28, 233), (157, 167), (54, 208)
+LOCK_REQUESTS = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW
+# F_SETSIG could continue a stopped process; leases and notes of folders hold up others; pipes stay at 64 KB.
+REFUSED_REQUESTS = (10, 1024, 1026, 1031, 1045)  # F_SETSIG, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ, F_SETDELEG
+ANONYMOUS, SHARED, HUGE = 0x20, 0x01, 0x40000  # flags of mmap; what they make is in no process's resident memory
+PAGE_OUT = 21  # of madvise: into swap, out of the resident memory
+HIDING = (4, 35)  # of prctl: PR_SET_DUMPABLE hides a process's files from the watch, PR_SET_MM its command line
+SOCKET_LEVEL, BUFFER_SIZES = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and the forms with force
+THREAD, SHARED_FILES = 0x00010000, 0x00000400  # flags of clone: a thread with descriptors of its own is not counted
 CLONE, CLONE3, SOCKET, IOCTL = (56, 220), (435, 435), (41, 198), (16, 29)
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the tables, AUDIT_ARCH
 NEW_NAMESPACES = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
@@ -38,6 +59,7 @@ X32_BIT = 0x40000000
 
 EPERM, EACCES, ENOSYS = 1, 13, 38
 LOAD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+PRETEND = 0  # an error number of zero is success
 ALLOW, KILL_PROCESS, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 
@@ -48,27 +70,61 @@ def supported() -> bool:
 
 
 @functools.cache
-def program(families: tuple[int, ...]) -> bytes:
+def program(families: tuple[int, ...], shows: bool = False) -> bytes:
     """The filter as bytes of struct sock_filter.
 
     Args:
         families: socket families it may open (socket pairs are always allowed, which asyncio needs): internet ones
             where a network namespace holds them, unix ones where also the file system is hidden.
+        shows: whether all open files must be seen from outside: no sendmsg, which can keep files inside a socket,
+            and no process that hides its own. Needed where no file system of its own bounds the files of a sandbox.
     """
     column, architecture = ARCHITECTURES[platform.machine()]
     code = [_op(LOAD, ARCHITECTURE), _op(JUMP_EQUAL, architecture, 1, 0), _op(RETURN, KILL_PROCESS), _op(LOAD, NUMBER)]
     if column == 0:
         code += [_op(JUMP_AT_LEAST, X32_BIT, 0, 1), _op(RETURN, KILL_PROCESS)]
-    for numbers in DENIED.values():
+    for numbers in [*DENIED.values(), *(NO_MESSAGES.values() if shows else ())]:
         if numbers[column] is not None:
             code += _refuse(numbers[column], EPERM)
     code += _refuse(CLONE3[column], ENOSYS)  # its flags lie in memory, where a filter cannot look
-    code += _unless(CLONE[column], 0, [_op(JUMP_ANY_BIT, NEW_NAMESPACES, 0, 1), _op(RETURN, ERRNO | EPERM)])
-    terminal = [op for r in TERMINAL_REQUESTS for op in (_op(JUMP_EQUAL, r, 0, 1), _op(RETURN, ERRNO | EPERM))]
-    code += _unless(IOCTL[column], 1, terminal)
+    code += _refuse(FLOCK[column], PRETEND)
+    code += _unless(CLONE[column], 0, _clone_checks())
+    code += _unless(IOCTL[column], 1, _equal(TERMINAL_REQUESTS, EPERM))
+    code += _unless(FCNTL[column], 1, [*_equal(LOCK_REQUESTS, PRETEND), *_equal(REFUSED_REQUESTS, EPERM)])
+    code += _unless(MMAP[column], 3, _mmap_checks())
+    code += _unless(MADVISE[column], 2, _equal((PAGE_OUT,), EPERM))
+    code += _unless(PRCTL[column], 0, _equal(HIDING if shows else HIDING[1:], EPERM))
+    level = [_op(JUMP_EQUAL, SOCKET_LEVEL, 1, 0), _op(RETURN, ALLOW), _op(LOAD, ARGUMENTS + 8 * 2)]
+    code += _unless(SETSOCKOPT[column], 1, [*level, *_equal(BUFFER_SIZES, EPERM)])
     allowed = [op for f in families for op in (_op(JUMP_EQUAL, f, 0, 1), _op(RETURN, ALLOW))]
     code += _unless(SOCKET[column], 0, [*allowed, _op(RETURN, ERRNO | EACCES)])
     return b"".join([*code, _op(RETURN, ALLOW)])
+
+
+def _clone_checks() -> list[bytes]:
+    """No new namespace; no thread without the descriptors of its process."""
+    namespaces = [_op(JUMP_ANY_BIT, NEW_NAMESPACES, 0, 1), _op(RETURN, ERRNO | EPERM)]
+    return [
+        *namespaces,
+        _op(JUMP_ANY_BIT, THREAD, 0, 2),
+        _op(JUMP_ANY_BIT, SHARED_FILES, 1, 0),
+        _op(RETURN, ERRNO | EPERM),
+    ]
+
+
+def _mmap_checks() -> list[bytes]:
+    """No huge pages, no shared memory without a file."""
+    return [
+        _op(JUMP_ANY_BIT, HUGE, 2, 0),
+        _op(JUMP_ANY_BIT, ANONYMOUS, 0, 2),
+        _op(JUMP_ANY_BIT, SHARED, 0, 1),
+        _op(RETURN, ERRNO | EPERM),
+    ]
+
+
+def _equal(values: tuple[int, ...], errno: int) -> list[bytes]:
+    """Return an error for each of some values of the loaded argument."""
+    return [op for value in values for op in (_op(JUMP_EQUAL, value, 0, 1), _op(RETURN, ERRNO | errno))]
 
 
 def _op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

@@ -3,13 +3,34 @@
 import os
 import select
 import signal
-from collections.abc import Iterator
+import time
 from contextlib import suppress
+from typing import NamedTuple
 
-from agentrl.tools._sandbox.launch import Limits, Plan
+from agentrl.tools._sandbox.launch import MIB, Limits, Plan
+from agentrl.tools._sandbox.usage import (
+    Uncountable,
+    add_deleted,
+    alive,
+    children,
+    descendants,
+    descriptors,
+    measure,
+    resident,
+    stopped,
+)
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
-ROUNDS = 200  # of killing children that go on making children
+FREEZE_S = 5.0  # for killing children that go on making children, on a busy machine
+QUICK_ROUNDS = 20  # of looking without a pause: a stop takes some ten microseconds
+PAUSE_S = 0.0005  # between two rounds of killing: a process needs some time to end
+TABLES = 4  # times the descriptors of one process that all processes together may hold
+
+
+class Excess(NamedTuple):
+    """Which limit is passed (`memory`, `disk` or `descriptors`), and by how much in words."""
+
+    reason: str
+    words: str
 
 
 class Family:
@@ -25,57 +46,93 @@ class Family:
         found = children(self.reaper)
         self.loop = found[0] if found else self.reaper
         self._frozen = False
+        self._handles: list[int] = []
+        # Opened before any untrusted code runs: later the code could keep these paths from being looked up.
+        self._folders = [self._open(f"/proc/{self.loop}/root{folder}") for folder in plan.counted]
+        self._sockets = self._open(f"/proc/{self.loop}/net/sockstat") if plan.own_network else -1
+
+    def _open(self, path: str) -> int:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._handles.append(handle)
+        return handle
 
     def thaw(self) -> None:
         """Let the loop run."""
         if self._frozen:
             self._frozen = False
-            with suppress(OSError):
-                os.kill(self.loop, signal.SIGCONT)
+            self._signal(self.loop, signal.SIGCONT)
 
-    def freeze(self) -> None:
-        """Kill what the cell left running, and stop the loop until it is asked again."""
+    def freeze(self) -> bool:
+        """Kill what the cell left running, and stop the loop until it is asked again; False if that fails.
+
+        A process that ends can continue its parent, and a thread its own process while the stop is on its way. So a
+        round counts if all threads were found stopped and then no other process; two such rounds after killing.
+        """
         if not self._plan.tamed:
-            return
-        with suppress(OSError):
-            os.kill(self.loop, signal.SIGSTOP)
+            return True
+        started, rounds, disturbed = time.monotonic(), 0, False
+        while True:
             self._frozen = True
-        for _ in range(ROUNDS):
-            left = [pid for pid in self._members() if pid != self.loop and _state(pid) != "Z"]
-            if not left:
-                break
-            for pid in left:
-                with suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+            self._signal(self.loop, signal.SIGSTOP)
+            left: list[int] = []
+            if stopped(self.loop):
+                left = [pid for pid in self._members() if pid != self.loop and alive(pid)]
+                if not left and not disturbed:
+                    return True
+                disturbed = bool(left)
+                for pid in left:
+                    self._signal(pid, signal.SIGKILL)
+            rounds += 1
+            if time.monotonic() - started > FREEZE_S:
+                return False
+            if left or rounds > QUICK_ROUNDS:
+                time.sleep(PAUSE_S)
+
+    def _signal(self, pid: int, number: int) -> None:
+        with suppress(OSError):
+            os.kill(pid, number)
 
     def _members(self) -> list[int]:
         """The loop and everything below it or adopted by the reaper, from the host's view."""
         return list(descendants(self.reaper)) if self.reaper != self.loop else [self.loop, *descendants(self.loop)]
 
-    def excess(self, limits: Limits) -> str:
-        """What the processes together have too much of, in words; empty if nothing."""
+    def excess(self, limits: Limits) -> Excess | None:
+        """What the sandbox has too much of; None if nothing."""
         if not self._plan.tamed:
-            return ""
-        resident = sum(_resident(pid) for pid in self._members())
-        if resident > limits.total_mb << 20:
-            return f"the processes held {resident >> 20} MB of memory, the limit is {limits.total_mb} MB"
-        count, size = self._files()
-        if count > limits.files:
-            return f"there were {count} files, the limit is {limits.files}"
-        if size > limits.disk_mb << 20:
-            return f"the files had {size >> 20} MB, the limit is {limits.disk_mb} MB"
-        return ""
+            return None
+        members = self._members()
+        held = sum(resident(pid) for pid in members)
+        if held > limits.total_mb * MIB:
+            return Excess("memory", f"the processes held {held >> 20} MB of memory, the limit is {limits.total_mb} MB")
+        return self._many_descriptors(members, limits.open_files * TABLES) or self._many_files(members, limits)
 
-    def _files(self) -> tuple[int, int]:
-        """How many files there are, and their bytes where no file system bounds them."""
-        if self._plan.supervised:
-            return _measure(self._plan.folder)
-        count = 0
-        for folder in ("/work", "/tmp", "/dev/shm") if self._plan.wants_info else ():
-            with suppress(OSError):
-                told = os.statvfs(f"/proc/{self.loop}/root{folder}")
-                count += told.f_files - told.f_ffree
-        return count, 0
+    def _many_descriptors(self, members: list[int], limit: int) -> Excess | None:
+        """Pipes and sockets hold kernel memory that no other limit counts."""
+        count = sum(descriptors(pid) for pid in members)
+        if count > limit:
+            return Excess("descriptors", f"the processes held {count} open files, the limit is {limit} together")
+        sockets = _sockets(self._sockets) if self._sockets >= 0 else 0
+        if sockets > limit:
+            return Excess("descriptors", f"there were {sockets} sockets, the limit is {limit}")
+        return None
+
+    def _many_files(self, members: list[int], limits: Limits) -> Excess | None:
+        count = size = 0
+        try:
+            if self._plan.supervised:
+                tally = measure(self._plan.folder, limits.files)
+                add_deleted(tally, members, self._plan.folder, limits.disk_mb * MIB)
+                count, size = tally.count, tally.size
+        except Uncountable as error:
+            return Excess("disk", str(error))
+        for folder in self._folders:
+            told = os.fstatvfs(folder)
+            count += told.f_files - told.f_ffree
+        if count > limits.files:
+            return Excess("disk", f"there were {count} files, the limit is {limits.files}")
+        if size > limits.disk_mb * MIB:
+            return Excess("disk", f"the files had {size >> 20} MB, the limit is {limits.disk_mb} MB")
+        return None
 
     def kill(self) -> None:
         """Kill the loop and all below it, where no process namespace ends with its first process."""
@@ -83,8 +140,18 @@ class Family:
             return
         for pid in (self.loop, *descendants(self.loop)):
             if pid != self._started:
-                with suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+                self._signal(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let go of the sandbox's file systems, which would otherwise stay."""
+        while self._handles:
+            os.close(self._handles.pop())
+
+
+def _sockets(handle: int) -> int:
+    """Sockets in use in a network namespace, by its open sockstat."""
+    words = os.pread(handle, 4096, 0).split(b"\n")[0].split()
+    return int(words[2])
 
 
 def _child_pid(info: int) -> int:
@@ -99,52 +166,3 @@ def _child_pid(info: int) -> int:
         text += part
     digits = text.partition(b'"child-pid":')[2].strip().split(b"\n")[0].strip(b" ,}")
     return int(digits)
-
-
-def children(pid: int) -> list[int]:
-    """The children of all threads of a process."""
-    found: list[int] = []
-    with suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:
-                found += map(int, (file.read() or b"").split())
-    return found
-
-
-def descendants(pid: int) -> Iterator[int]:
-    """Every process below one."""
-    for child in children(pid):
-        yield child
-        yield from descendants(child)
-
-
-def _state(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            return file.read().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
-        return "Z"
-
-
-def _resident(pid: int) -> int:
-    """Bytes of resident memory."""
-    try:
-        with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:
-            return int(file.read().split()[1]) * PAGE
-    except (OSError, IndexError):
-        return 0
-
-
-def _measure(folder: str) -> tuple[int, int]:
-    """Files below a folder and their bytes on disk, no link followed."""
-    count = size = 0
-    waiting = [folder]
-    while waiting:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                with suppress(OSError):
-                    told = entry.stat(follow_symlinks=False)
-                    count, size = count + 1, size + told.st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-    return count, size

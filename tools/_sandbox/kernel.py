@@ -128,7 +128,7 @@ def describe(error: BaseException, name: str, code: str, cap: int) -> "tuple[str
         lines = "".join(traceback.format_exception(type(error), error, trace))
     except BaseException:  # an exception may fail to say what it is
         value, lines = "", kind
-    return kind, value[:cap], lines[-cap:]
+    return kind[:200], value[:cap], lines[-cap:]
 
 
 def fetched(paths: "list[str]", cap: int) -> str:

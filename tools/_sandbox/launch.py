@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from agentrl.tools._sandbox.interpreter import Interpreter
 
 BACKENDS = ("bwrap", "unshare", "landlock", "unsafe-host")
 MIB = 1 << 20
+SIGNALS = 256  # queued signals; the kernel counts those of the whole user
+FOLDERS = ("/work", "/tmp", "/dev/shm")  # of bubblewrap, each temporary memory of a bounded size
 SCRATCH = "agentrl-sandbox-"
 FIRST_SPARE_UID = 1 << 30  # far above any account; each sandbox of root takes one of 2**29 at random
 LANDLOCK_READ = 1 | 4 | 8  # execute, read files, list folders
@@ -45,7 +48,9 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
 
     memory_mb: address space of one process. total_mb: resident memory of all processes of a sandbox together.
     processes: processes and threads at once. disk_mb: each of the working folder, /tmp and /dev/shm, and the
-    largest file. files: how many files. open_files: descriptors of one process. output_kb: of stdout, of
+    largest file. files: how many files. open_files: descriptors of one process; all processes of a sandbox together
+    may hold four times as many. loopback: whether the code may open internet sockets to itself (bwrap and unshare
+    only; the kernel memory of their buffers is then bounded by the number of sockets alone). output_kb: of stdout, of
     stderr and of the echoed value that are kept. fetch_mb: largest file brought back.
     """
 
@@ -55,6 +60,7 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
     disk_mb: int = Field(64, ge=1)
     files: int = Field(20_000, ge=100)
     open_files: int = Field(128, ge=32)
+    loopback: bool = False
     output_kb: int = Field(64, ge=1)
     fetch_mb: int = Field(8, ge=1)
 
@@ -73,7 +79,9 @@ class Plan:
         path: entries for `sys.path`.
         scratch: a folder of this machine to remove at the end, or empty.
         lock: a descriptor that holds a lock on it while its sandbox may run, or -1.
-        wants_filter: the launcher reads the system call filter from a descriptor.
+        filter: the system call filter that the launcher reads from a descriptor, or empty.
+        counted: folders as the code sees them, in file systems of its own, where files are counted.
+        own_network: it has a network namespace, whose sockets can be counted.
         wants_info: it tells its child's process id on one.
         supervised: it ends on SIGTERM after killing all it started.
         tamed: its processes can be found, frozen and killed between two cells.
@@ -87,7 +95,9 @@ class Plan:
     compiled: bool = False
     scratch: str = ""
     lock: int = -1
-    wants_filter: bool = False
+    filter: bytes = b""
+    counted: tuple[str, ...] = ()
+    own_network: bool = False
     wants_info: bool = False
     supervised: bool = False
     tamed: bool = True
@@ -126,9 +136,10 @@ def _rules(limits: Limits, **more: Any) -> dict[str, Any]:
         "CORE": 0,
         "MEMLOCK": 0,
         "MSGQUEUE": 0,
+        "SIGPENDING": SIGNALS,
     }
     plain = {"limits": sizes, "uid": _spare_uid(), "landlock": None, "seccomp": b"", "tmpfs": 0, "inodes": 0}
-    return {**plain, "sweep": False, "folder": "/work", **more}
+    return {**plain, "sweep": False, "divide": False, "folder": "/work", **more}
 
 
 def _python(inside: Interpreter) -> list[str]:
@@ -146,13 +157,20 @@ def _walls(program: str, limits: Limits, inside: Interpreter, packages: tuple[st
 
     Parents of bind mounts are made with mode 0755: root's implicit ones would be 0700 and unreadable after the
     user id is dropped. The root and /dev are remounted read-only, or they would be unbounded temporary memory.
+    /dev/zero is /dev/full, which reads as zeros too and cannot be mapped: mappings of /dev/zero that several processes
+    share are memory that no process shows.
+
+    As an ordinary user bubblewrap's own process 1 would run as the same user as the code, which could write to its
+    memory and live on in it uncounted. There the interpreter is started as process 1, and divides (`jail.divide`).
     """
     size = str(limits.disk_mb * MIB)
     walls = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     if root:
         walls += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
-        walls += ["--unshare-user"] + (["--disable-userns"] if _knows(program, "--disable-userns") else [])
+        walls += ["--as-pid-1", "--unshare-user"] + (
+            ["--disable-userns"] if _knows(program, "--disable-userns") else []
+        )
     for path in interpreter.SYSTEM:
         if os.path.islink(path):
             walls += ["--symlink", os.readlink(path), path]
@@ -170,8 +188,8 @@ def _walls(program: str, limits: Limits, inside: Interpreter, packages: tuple[st
     walls += ["--perms", "0755", "--dir", "/packages"]
     for path in interpreter.entries(packages):
         walls += ["--ro-bind", path, f"/packages/{os.path.basename(path)}"]
-    walls += ["--proc", "/proc", "--dev", "/dev"]
-    for path in ("/work", "/tmp", "/dev/shm"):
+    walls += ["--proc", "/proc", "--dev", "/dev", "--dev-bind", "/dev/full", "/dev/zero"]
+    for path in FOLDERS:
         walls += ["--perms", "1777", "--size", size, "--tmpfs", path]
     walls += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work", "--hostname", "sandbox"]
     return [*walls, "--die-with-parent", "--seccomp", "{filter}", "--info-fd", "{info}", "--"]
@@ -188,11 +206,13 @@ def _bwrap(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
     return Plan(
         command=[*_walls(_program("bwrap"), limits, inside, packages, root), *_python(inside)],
         environment={**ENVIRONMENT, "HOME": "/work", "TMPDIR": "/tmp"},
-        rules=_rules(limits),
+        rules=_rules(limits, divide=not root),
         compiled=_form(inside) == "c",
         folder="/work",
         path=["/packages"] if packages else [],
-        wants_filter=True,
+        filter=bpf.program(bpf.UNIX + (bpf.INTERNET if limits.loopback else ())),
+        counted=FOLDERS,
+        own_network=True,
         wants_info=True,
     )
 
@@ -259,9 +279,13 @@ def _sweep(parent: str) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder that hostile code could write to: rm descends by open folders, so neither links nor a thousand
-    nested folders mislead it."""
-    subprocess.run(["rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
+    """Remove a folder that hostile code could write to: rm and chmod descend by open folders, so neither links nor a
+    thousand nested folders mislead them. Folders without rights for their owner are given them first."""
+    for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        if os.path.lexists(folder):
+            subprocess.run([*command, "--", folder], check=False, capture_output=True)
+    if os.path.lexists(folder):
+        warnings.warn(f"the folder {folder} of a sandbox could not be removed: remove it by hand", stacklevel=2)
 
 
 def _need_landlock() -> None:
@@ -273,7 +297,8 @@ def _unshare(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
     _need_landlock()
     root = os.getuid() == 0
     program, inside = _program("unshare"), interpreter.find(python, root)
-    rules = _rules(limits, tmpfs=limits.disk_mb * MIB, inodes=limits.files, seccomp=bpf.program(bpf.INTERNET))
+    families = bpf.INTERNET if limits.loopback else ()
+    rules = _rules(limits, tmpfs=limits.disk_mb * MIB, inodes=limits.files, seccomp=bpf.program(families))
     scratch, work, links, lock = _scratch(packages, rules["uid"])
     rules["folder"] = work
     rules["landlock"] = [*_allowed(inside, packages, [work]), (links, LANDLOCK_READ), ("/proc", 4 | 8)]
@@ -287,6 +312,7 @@ def _unshare(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
         compiled=_form(inside) == "c",
         folder=work,
         path=[links] if packages else [],
+        own_network=True,
         scratch=scratch,
         lock=lock,
     )
@@ -295,7 +321,7 @@ def _unshare(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
 def _landlock(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
     _need_landlock()
     inside = interpreter.find(python, os.getuid() == 0)
-    rules = _rules(limits, sweep=True, seccomp=bpf.program(()))
+    rules = _rules(limits, sweep=True, seccomp=bpf.program((), shows=True))
     scratch, work, links, lock = _scratch(packages, rules["uid"])
     rules["folder"] = work
     rules["landlock"] = [*_allowed(inside, packages, [work]), (links, LANDLOCK_READ)]
@@ -331,3 +357,17 @@ def _unsafe_host(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan
 
 
 PLANS = {"bwrap": _bwrap, "unshare": _unshare, "landlock": _landlock, "unsafe-host": _unsafe_host}
+
+
+def unheld(backend: str, limits: Limits) -> tuple[str, ...]:
+    """The limits that a backend does not hold strictly on this machine, each in words; none for most."""
+    if backend == "unsafe-host":
+        return ("no limit holds: there are no walls",)
+    found = []
+    if backend == "landlock":
+        found.append("files and disk_mb are counted every 50 ms, and a burst passes them for that long")
+        if os.getuid():
+            found.append("processes counts those of your user too")
+    if limits.loopback:
+        found.append("the kernel memory of internet sockets is bounded by their number alone")
+    return tuple(found)

@@ -19,11 +19,12 @@ from contextlib import suppress
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from agentrl.tools._sandbox import bpf
 from agentrl.tools._sandbox.family import Family
 from agentrl.tools._sandbox.launch import Limits, Plan, remove
 
-LINE_LIMIT = 1 << 25  # bytes of one reply; beyond it the code is flooding the channel
+REPLY_LIMIT = 1 << 25  # bytes between two answers at most; beyond it the code is flooding the channel
+REPLY_ROOM = 1 << 17  # bytes beyond a reply's texts: its marks, and what an earlier cell left in the pipe
+ESCAPED = 12  # bytes of one character in a reply at most: \\uXXXX twice
 POLL_S = 0.05  # between two looks at memory
 START_S = 20.0  # for a sandbox to be ready, on a busy machine
 END_S = 5.0
@@ -134,6 +135,8 @@ class Process:
         self._popen: subprocess.Popen[bytes] | None = None
         self._pipes: list[int] = []
         self._line = bytearray()
+        self._reply_room = self._reply_marks = REPLY_ROOM
+        self._looked = 0.0
         self._family: Family | None = None
         try:
             self._start(files)
@@ -145,9 +148,9 @@ class Process:
         replies, theirs = os.pipe()
         given = {"replies": theirs}
         info = -1
-        if self._plan.wants_filter:
+        if self._plan.filter:
             given["filter"], write = os.pipe()
-            os.write(write, bpf.program(bpf.INTERNET + bpf.UNIX))
+            os.write(write, self._plan.filter)
             os.close(write)
         if self._plan.wants_info:
             info, given["info"] = os.pipe()
@@ -201,13 +204,31 @@ class Process:
             timeout_s: seconds after which the sandbox is given up.
         """
         nonce = secrets.token_hex(8)
-        assert self._family is not None
-        self._family.thaw()
+        family = self._family
+        assert family is not None
+        family.thaw()
         for pipe in (self._out, self._err):
             self._read(pipe, Capture(0))
+        self._expect(command)
         answer = self._ask(_frame(marshal.dumps({**command, "nonce": nonce}, 2)), nonce, timeout_s)
-        self._family.freeze()
+        if not family.freeze():
+            raise self._left(answer, "processes", "processes went on that could not be stopped")
+        if time.monotonic() - self._looked >= POLL_S:  # a row of short cells is looked at too
+            excess = family.excess(self._limits)
+            self._looked = time.monotonic()
+            if excess is not None:
+                raise self._left(answer, excess.reason, excess.words)
         return answer
+
+    def _expect(self, command: Mapping[str, Any]) -> None:
+        """Bound the reply's bytes and its brackets by what an honest loop may send, so that a forged reply can fill
+        neither the memory nor, as a million nested lists, the parser's time."""
+        asked = command["fetch"]
+        texts = 3 * command["cap"] + 1000 + sum(map(len, asked))
+        self._line.clear()
+        self._reply_marks = REPLY_ROOM + texts
+        files = len(asked) * (command["fetch_cap"] * 4 // 3 + 8)
+        self._reply_room = min(REPLY_ROOM + ESCAPED * texts + files, REPLY_LIMIT)
 
     def _ask(self, data: bytes, nonce: str, timeout_s: float) -> Answer:
         ends = time.monotonic() + timeout_s
@@ -220,7 +241,6 @@ class Process:
         waiting = waiting[self._write(waiting) :]
         if waiting:
             watched.register(self._commands, select.POLLOUT)
-        looked = time.monotonic()
         while True:
             ready = watched.poll(1000 * POLL_S)
             for pipe, _ in ready:
@@ -239,9 +259,8 @@ class Process:
             now = time.monotonic()
             if now >= ends:
                 raise self._stopped("timeout", f"no answer in {timeout_s:g} s", out, err)
-            if self._family is not None and now - looked >= POLL_S:
-                looked = now
-                self._look(out, err)
+            if self._family is not None and now - self._looked >= POLL_S:
+                self._look(self._family, out, err)
 
     def _write(self, data: memoryview) -> int:
         try:
@@ -264,31 +283,40 @@ class Process:
         return True
 
     def _reply(self, nonce: str, out: Capture, err: Capture) -> Mapping[str, Any] | None:
-        """The fields of the reply with this nonce, once it is there; whatever else arrives is skipped."""
-        while True:
-            try:
-                data = os.read(self._replies, 1 << 18)
-            except BlockingIOError:
-                return None
-            if not data:
-                raise self._stopped("exit", "", out, err)
-            self._line += data
-            *lines, rest = self._line.split(b"\n")
-            self._line = rest
-            if len(rest) > LINE_LIMIT:
-                raise self._stopped("flood", "the reply channel was flooded", out, err)
-            for line in lines:
-                if line.startswith(nonce.encode()):
-                    fields = _parse(line[len(nonce) :])
-                    if fields is not None:
-                        return fields
+        """The fields of the reply with this nonce, once it is there; whatever else arrives is skipped.
 
-    def _look(self, out: Capture, err: Capture) -> None:
-        """Stop the sandbox if its processes together hold too much memory, or too many files."""
-        assert self._family is not None
-        words = self._family.excess(self._limits)
-        if words:
-            raise self._stopped("memory" if "memory" in words else "disk", words, out, err)
+        One read per call: code that writes without end must not keep the caller from looking at the clock.
+        """
+        try:
+            data = os.read(self._replies, 1 << 18)
+        except BlockingIOError:
+            return None
+        if not data:
+            raise self._stopped("exit", "", out, err)
+        self._reply_room -= len(data)
+        if self._reply_room < 0:
+            raise self._stopped("flood", "the reply channel was flooded", out, err)
+        self._line += data
+        if b"\n" not in data:
+            return None
+        *lines, self._line = self._line.split(b"\n")
+        for line in lines:
+            if line.startswith(nonce.encode()):
+                fields = _parse(line[len(nonce) :], self._reply_marks)
+                if fields is not None:
+                    return fields
+        return None
+
+    def _look(self, family: Family, out: Capture, err: Capture) -> None:
+        """Stop the sandbox if it passes a limit."""
+        excess = family.excess(self._limits)
+        self._looked = time.monotonic()
+        if excess is not None:
+            raise self._stopped(excess.reason, excess.words, out, err)
+
+    def _left(self, answer: Answer, reason: str, words: str) -> Stopped:
+        """Kill everything after a cell that answered and left too much behind."""
+        return Stopped(reason, words, self._end(False), answer.stdout, answer.stderr)
 
     def _stopped(self, reason: str, words: str, out: Capture, err: Capture) -> Stopped:
         """Kill everything; what was printed until now goes with the exception."""
@@ -323,7 +351,9 @@ class Process:
     def close(self) -> None:
         """End all processes, close the pipes, remove the files."""
         self._end(False)
-        self._family = None
+        family, self._family = self._family, None
+        if family is not None:
+            family.close()
         pipes, self._pipes = self._pipes, []
         for pipe in pipes:
             with suppress(OSError):
@@ -336,8 +366,10 @@ class Process:
             os.close(lock)
 
 
-def _parse(line: bytes | bytearray) -> Mapping[str, Any] | None:
+def _parse(line: bytes | bytearray, marks: int) -> Mapping[str, Any] | None:
     """The fields of a reply, or None if it is none: a cell may have written it."""
+    if line.count(b"[") + line.count(b"{") > marks:
+        return None
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):

@@ -14,7 +14,14 @@ from agentrl.tools._sandbox.process import Answer, Lost, Process, Stopped
 
 GRACE_S = 0.5  # between the interpreter's own timer, which keeps its variables, and the end of the sandbox
 MIB = 1 << 20
-REASONS = {"memory": "MemoryLimit", "disk": "DiskLimit", "flood": "ReplyFlood", "exit": "InterpreterExit"}
+REASONS = {
+    "memory": "MemoryLimit",
+    "disk": "DiskLimit",
+    "descriptors": "DescriptorLimit",
+    "processes": "ProcessLimit",
+    "flood": "ReplyFlood",
+    "exit": "InterpreterExit",
+}
 
 
 def checked_files(files: Mapping[str, str | bytes] | None) -> dict[str, bytes]:

@@ -18,6 +18,7 @@ from agentrl.tool import Passage, ToolFault
 from agentrl.tools.search.dialects import SINGLE, Dialect, Garbled, ask, read
 from agentrl.tools.search.gather import Gatherer
 
+ANSWER_BYTES = 256 << 20  # of one answer, unpacked
 PASSING = (408, 425, 429)  # and every 5xx
 
 
@@ -154,12 +155,15 @@ class Http:
 
     def _post(self, url: str, content: bytes, kind: str) -> tuple[int, bytes]:
         """Status and body; TimeoutError for a body that trickles on after the time of a try, which the library, whose
-        limits are between two bytes, would wait for."""
+        limits are between two bytes, would wait for; ReadError for one that is too large."""
         ends = time.monotonic() + self.config.timeout_s
-        parts = []
+        parts, size = [], 0
         with self._client.stream("POST", url, content=content, headers={"content-type": kind}) as answer:
             for part in answer.iter_bytes():
                 parts.append(part)
+                size += len(part)
+                if size > ANSWER_BYTES:
+                    raise self._httpx.ReadError(f"the answer is larger than {ANSWER_BYTES >> 20} MB")
                 if time.monotonic() > ends:
                     raise TimeoutError
         return answer.status_code, b"".join(parts)

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import agentrl
 from agentrl.tool import CodeResult
 from agentrl.tools._sandbox.launch import Limits
 from agentrl.tools._sandbox.session import LocalSession
+from tests.tools.sandbox.attacks_on_limits import ATTACKS_ON_LIMITS, HARMFUL_TO_LIMITS
 
 HEADER = """
 import os, sys, socket, ctypes, time
@@ -114,9 +116,7 @@ ATTACKS = {
         won(lambda: function() > 0)
     """,
     "write another process's memory": """
-        # process 1 of a sandbox is left out: it has the same rights as the cell and lies inside the same walls
-        own = ('1', str(os.getpid()))
-        for pid in [name for name in os.listdir('/proc') if name.isdigit() and name not in own] + [VICTIM]:
+        for pid in [name for name in os.listdir('/proc') if name.isdigit() and int(name) != os.getpid()] + [VICTIM]:
             def attempt():
                 with open(f'/proc/{pid}/maps') as maps:
                     start = int(next(line for line in maps if ' r-xp' in line).split('-')[0], 16)
@@ -263,13 +263,16 @@ ATTACKS = {
                     pass
         threading.Thread(target=thief, daemon=True).start()
     """,
+    **ATTACKS_ON_LIMITS,
 }  # fmt: skip
 HARMFUL = (  # not tried where there are no walls: they would really do it to this machine
     "explode in forks", "kill a process of the host", "write system folders", "mount and chroot", "fill the disk",
     "write another process's memory", "make 200000 files", "take 2 GB in many processes",
     "take memory outside a process", "become root", "type into a terminal",
-    "outlive its time", "outlive a finished cell",
+    "outlive its time", "outlive a finished cell", *HARMFUL_TO_LIMITS,
 )  # fmt: skip
+LATE = ("explode in forks", "outlive its time", "keep the reply channel full", "send a reply without an end")
+ENDS_S = 8.0  # within which a cell must end after its time, on a busy machine
 FETCHED = ("out.txt", "../" * 12 + "etc/passwd")
 
 
@@ -302,6 +305,18 @@ class Bait:
 
     def __exit__(self, *reason: object) -> None:
         self.stack.close()
+
+    @contextmanager
+    def temporary(self) -> Iterator[Path]:
+        """A folder that takes the place of the machine's temporary one, to see what is left in it."""
+        folder, before = self.file.parent / "temporary", tempfile.tempdir
+        folder.mkdir()
+        folder.chmod(0o777)
+        tempfile.tempdir = str(folder)
+        try:
+            yield folder
+        finally:
+            tempfile.tempdir = before
 
     def _serve(self, family: int, address: object, kind: int = socket.SOCK_STREAM) -> socket.socket:
         server = self.stack.enter_context(socket.socket(family, kind))
@@ -358,14 +373,16 @@ def processes_with(mark: str) -> list[int]:
 
 def attack(backend: str, name: str, limits: Limits | None = None, timeout_s: float = 5.0) -> str:
     """Try one attack on one backend; how it succeeded, in words, or empty."""
-    late = name in ("explode in forks", "outlive its time")
+    seconds = 1.0 if name in LATE else timeout_s
     code = HEADER + textwrap.dedent(ATTACKS[name])
-    with Bait() as bait, LocalSession(backend, limits or Limits()) as session:
+    with Bait() as bait, bait.temporary() as folder, LocalSession(backend, limits or Limits()) as session:
         fetch = FETCHED if "link" in name else ()
-        result = session.run(bait.names() + code, 1.0 if late else timeout_s, fetch=fetch)
+        result = session.run(bait.names() + code, seconds, fetch=fetch)
         assert result.backend == backend and not result.infra_error, result.infra_error
         if "SUCCEEDED" in result.stdout:
             return "it did it"
+        if result.wall_s > seconds + ENDS_S:
+            return f"it went on for {result.wall_s:.1f} s"
         if bait.secret in result.stdout or any(bait.secret.encode() in data for data in result.artifacts.values()):
             return "the secret came out"
         if any(b"root:" in data for data in result.artifacts.values()):
@@ -376,6 +393,8 @@ def attack(backend: str, name: str, limits: Limits | None = None, timeout_s: flo
         if name == "outlive a finished cell" and processes_with(bait.mark):
             return "a process outlived its cell"
         session.close()
+        if left := os.listdir(folder):
+            return f"the session left {left}"
         return "a process outlived the session" if processes_with(bait.mark) else after
 
 

@@ -8,9 +8,12 @@ import pytest
 from agentrl.tools._sandbox import bpf
 from agentrl.tools._sandbox.probe import check
 from tests.tools.sandbox.attacks import ATTACKS, HARMFUL, attack
+from tests.tools.sandbox.attacks_on_limits import HARMLESS
 from tests.tools.sandbox.users import NOBODY, as_user
 
-NO_CONTROL = ("find open descriptors", "steal the next command", "link to the host")  # no harm without walls either
+NO_CONTROL = (  # no harm without walls either
+    "find open descriptors", "steal the next command", "link to the host", *HARMLESS
+)  # fmt: skip
 
 
 def need(backend: str) -> None:

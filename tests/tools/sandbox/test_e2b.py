@@ -146,3 +146,16 @@ def test_awaited(config):
         await other.close()
 
     asyncio.run(both())
+
+
+def test_a_flood_of_output_is_the_codes_doing(session, monkeypatch):
+    monkeypatch.setattr(e2b, "FLOOD_CHARS", 1000)
+    result = session.run("print('x' * 5000)")
+    assert result.error_name == "OutputLimit" and not result.infra_error and not result.ok
+    assert session.run("print('x' * 500)").ok
+
+
+def test_a_file_too_large_is_not_brought_back(session, monkeypatch):
+    monkeypatch.setattr(e2b, "FETCH_BYTES", 10)
+    code = "open('small', 'w').write('x' * 10)\nopen('large', 'w').write('x' * 11)"
+    assert session.run(code, fetch=("small", "large")).artifacts == {"small": b"x" * 10}

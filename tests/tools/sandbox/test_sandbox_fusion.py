@@ -3,6 +3,7 @@
 import base64
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -104,3 +105,22 @@ def test_the_tool(url):
     tool = sandbox_fusion.make(sandbox_fusion.Config(url=url))
     assert tool("print(6 * 7)") == "42"
     assert tool("1/0").endswith("ZeroDivisionError: division by zero")
+
+
+def test_a_flood_of_output_is_the_codes_doing(url, monkeypatch):
+    monkeypatch.setattr(sandbox_fusion, "ANSWER_BYTES", 1000)
+    result = opened(url).run("print('x' * 5000)")
+    assert result.error_name == "OutputLimit" and not result.infra_error and not result.ok
+    assert opened(url).run("print('x' * 5)").ok
+
+
+def test_an_answer_that_trickles_ends():
+    class Trickle:
+        def read1(self, size):
+            time.sleep(0.01)
+            return b"x"
+
+    started = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"did not end in 0\.1 s"):
+        sandbox_fusion._body(Trickle(), 0.1)
+    assert time.monotonic() - started < 5

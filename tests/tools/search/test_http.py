@@ -7,6 +7,7 @@ import pytest
 
 from agentrl.tool import Passage, ToolFault
 from agentrl.tools import search
+from agentrl.tools.search import http
 from agentrl.tools.search.gather import Gatherer
 from agentrl.tools.search.http import Http, HttpConfig
 from tests.tools.search.servers import server
@@ -199,3 +200,9 @@ def test_the_tool_answers_a_model_in_words():
     with server() as url:
         tool = search.make(search.Config(backend="http", http=HttpConfig(urls=(url,)), topk=2))
         assert tool("tea") == 'Doc 1(Title: "tea 0") about tea\nDoc 2(Title: "tea 1") about tea\n'
+
+
+def test_an_answer_too_large_is_a_fault(monkeypatch):
+    monkeypatch.setattr(http, "ANSWER_BYTES", 20)
+    with server() as url, pytest.raises(ToolFault, match="the answer is larger than 0 MB"):
+        client(url, retries=0).search(["q"], 3)

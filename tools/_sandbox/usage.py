@@ -1,0 +1,216 @@
+"""What processes and folders of a sandbox use, counted from outside by the host's /proc and by open folders.
+
+Everything counted here was arranged by hostile code: a main thread that ended hides its process's memory, a folder
+without rights hides its files, a deleted file occupies the disk as long as somebody holds it.
+"""
+
+import os
+import stat
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+DEPTH = 64  # folders inside folders; each level of a walk holds a descriptor
+BLOCK = 512  # bytes of st_blocks
+FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Uncountable(Exception):
+    """Something of the sandbox cannot be counted, which a limit must treat as too much; the message says what."""
+
+
+class Tally:
+    """Files and their bytes on disk, counted up to a number of files."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.count, self.size = most, 0, 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the limit is passed, so that counting further tells nothing."""
+        return self.count > self.most
+
+
+def children(pid: int) -> list[int]:
+    """The children of all threads of a process."""
+    found: list[int] = []
+    with suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:
+                found += map(int, (file.read() or b"").split())
+    return found
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Every process below one."""
+    for child in children(pid):
+        yield child
+        yield from descendants(child)
+
+
+def alive(pid: int) -> bool:
+    """Whether any thread of a process can run: its main thread may have ended before the others."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            if file.read().rpartition(b")")[2].split()[0] not in b"ZX":
+                return True
+        return len(os.listdir(f"/proc/{pid}/task")) > 1
+    except (OSError, IndexError):
+        return False
+
+
+def stopped(pid: int) -> bool:
+    """Whether no thread of a process can run until it is continued."""
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/stat", "rb", buffering=0) as file:
+                if file.read().rpartition(b")")[2].split()[0] not in b"TtZX":
+                    return False
+    except (OSError, IndexError):
+        return not os.path.exists(f"/proc/{pid}")
+    return True
+
+
+def resident(pid: int) -> int:
+    """Bytes of resident memory."""
+    return _pages(_view(pid)) * PAGE
+
+
+def _view(pid: int) -> str:
+    """The folder in /proc of a thread that still has the process's memory; the process's own if none has."""
+    own = f"/proc/{pid}"
+    if _pages(own):
+        return own
+    with suppress(OSError):
+        for task in os.listdir(f"{own}/task"):
+            if _pages(f"{own}/task/{task}"):
+                return f"{own}/task/{task}"
+    return own
+
+
+def _pages(view: str) -> int:
+    try:
+        with open(f"{view}/statm", "rb", buffering=0) as file:
+            return int(file.read().split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def descriptors(pid: int) -> int:
+    """How many files, pipes and sockets a process holds open."""
+    folder = f"{_view(pid)}/fd"
+    with suppress(OSError):
+        return os.stat(folder).st_size or len(os.listdir(folder))  # Linux before 6.2 gives a size of zero
+    return 0
+
+
+def measure(folder: str, most: int) -> Tally:
+    """Files below a folder and their bytes on disk, no link followed; counting ends once there are too many.
+
+    Folders without rights for their owner are given them.
+
+    Raises:
+        Uncountable: a folder lies too deep, or stays closed.
+    """
+    tally = Tally(most)
+    handle = _opened(folder, None)
+    if handle >= 0:
+        _walk(handle, 1, tally)
+    return tally
+
+
+def _walk(handle: int, depth: int, tally: Tally) -> None:
+    """Count what is in an open folder, and close it."""
+    try:
+        if depth > DEPTH:
+            raise Uncountable(f"folders were nested deeper than {DEPTH}, the limit")
+        with os.scandir(handle) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    found = entry.stat(follow_symlinks=False)
+                    tally.count, tally.size = tally.count + 1, tally.size + found.st_blocks * BLOCK
+                    child = _opened(entry.name, handle) if stat.S_ISDIR(found.st_mode) and not tally.full else -1
+                    if child >= 0:
+                        _walk(child, depth + 1, tally)
+                if tally.full:
+                    return
+    except PermissionError:
+        raise Uncountable("a folder was kept closed while its files were counted") from None
+    finally:
+        os.close(handle)
+
+
+def _opened(name: str, parent: int | None) -> int:
+    """A folder's descriptor, -1 if it is gone. PermissionError if it is closed again at once."""
+    try:
+        try:
+            handle = os.open(name, os.O_RDONLY | FOLDER, dir_fd=parent)
+        except PermissionError:
+            _open_up(name, parent)
+            handle = os.open(name, os.O_RDONLY | FOLDER, dir_fd=parent)
+    except (FileNotFoundError, NotADirectoryError):
+        return -1
+    mode = os.fstat(handle).st_mode
+    if mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.fchmod(handle, stat.S_IMODE(mode) | stat.S_IRWXU)
+    return handle
+
+
+def _open_up(name: str, parent: int | None) -> None:
+    """Give a folder's owner all rights; a descriptor of O_PATH needs none."""
+    handle = os.open(name, os.O_PATH | FOLDER, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{handle}", stat.S_IRWXU)
+    finally:
+        os.close(handle)
+
+
+def add_deleted(tally: Tally, pids: Sequence[int], folder: str, largest: int) -> None:
+    """Add files without a name that some processes still hold.
+
+    Args:
+        tally: where they are added.
+        pids: the processes.
+        folder: where the files were.
+        largest: bytes that count for a file that is only mapped, whose size cannot be seen.
+
+    Raises:
+        Uncountable: a process does not show its files.
+    """
+    held: dict[tuple[int, int], int] = {}
+    names: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    mapped: dict[str, set[bytes]] = defaultdict(set)
+    for pid in pids:
+        view = _view(pid)
+        try:
+            _deleted_open(view, held, names)
+            _deleted_mapped(view, folder, mapped)
+        except PermissionError:
+            if _pages(view):  # an ending process has none, and its files are about to go
+                raise Uncountable("a process hid its open files") from None
+        except OSError:
+            continue
+    unseen = sum(max(0, len(inodes) - len(names[name])) for name, inodes in mapped.items())
+    tally.count += len(held) + unseen
+    tally.size += sum(held.values()) + unseen * largest
+
+
+def _deleted_open(view: str, held: dict[tuple[int, int], int], names: dict[str, set[tuple[int, int]]]) -> None:
+    for number in os.listdir(f"{view}/fd"):
+        path = f"{view}/fd/{number}"
+        with suppress(FileNotFoundError):
+            found = os.stat(path)
+            if stat.S_ISREG(found.st_mode) and not found.st_nlink:
+                held[found.st_dev, found.st_ino] = found.st_blocks * BLOCK
+                with suppress(OSError):  # the name may be too long to be told
+                    names[os.readlink(path)].add((found.st_dev, found.st_ino))
+
+
+def _deleted_mapped(view: str, folder: str, mapped: dict[str, set[bytes]]) -> None:
+    with open(f"{view}/maps", "rb") as file:
+        for line in file:
+            parts = line.rstrip(b"\n").split(None, 5)
+            name = os.fsdecode(parts[5]) if len(parts) == 6 else ""
+            if name.endswith(" (deleted)") and name.startswith(f"{folder}/"):
+                mapped[name].add(parts[3] + parts[4])
