@@ -34,6 +34,7 @@ BASIC = {
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # what chat templates and endpoints take as a tool's name
 CHOICES = re.compile(r"\(choices:\s*(.*?)\)\s*$", re.I)
 SHOWN_CHARS = 80  # of a wrong value, in the sentence about it
+MOST_PARTS = 20_000  # of a schema with its references followed: definitions that hold each other twice grow as 2^n
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +68,7 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     name = name or str(getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__))
     if inspect.isasyncgenfunction(called):
         raise ValueError(f"tool {name}: it yields, and a call has one answer: collect and return it")
-    if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for a tool: use letters, digits and _, at most 64, no digit first")
+    check_tool_name(name)
     parameters = _parameters(called, name)
     document = docstring_parser.parse(inspect.getdoc(called) or inspect.getdoc(function) or "")
     told = {p.arg_name: " ".join((p.description or "").split()) for p in document.params}
@@ -87,11 +87,18 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     )
 
 
+def check_tool_name(name: str) -> None:
+    """Raises ValueError for a name that a chat template or an endpoint may refuse or read as something else."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r:.80} is no name for a tool: use letters, digits and _, at most 64, no digit first")
+
+
 def tool_specs(functions: Sequence[Callable[..., Any] | ToolSpec]) -> dict[str, ToolSpec]:
-    """Tools by name; ValueError if two have one name."""
+    """Tools by name; ValueError if two have one name, or if a `ToolSpec` has a name that no tool may have."""
     specs: dict[str, ToolSpec] = {}
     for function in functions:
         spec = function if isinstance(function, ToolSpec) else tool_spec(function)
+        check_tool_name(spec.name)
         if spec.name in specs:
             raise ValueError(f"two tools are named {spec.name!r}: a model could not tell them apart, rename one")
         specs[spec.name] = spec
@@ -269,10 +276,19 @@ def _union(arguments: Sequence[Any]) -> dict[str, Any]:
 
 
 def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A pydantic schema without titles and references; a type that holds itself keeps its references."""
+    """A pydantic schema without titles and references; a type that holds itself keeps its references.
+
+    Raises:
+        ValueError: the schema has more than MOST_PARTS parts without references, or is nested too deeply.
+    """
     definitions = schema.get("$defs", {})
+    parts = 0
 
     def walk(node: Any, inside: tuple[str, ...]) -> Any:
+        nonlocal parts
+        parts += 1
+        if parts > MOST_PARTS:
+            raise ValueError(f"the schema has more than {MOST_PARTS} parts once its references are followed")
         if isinstance(node, list):
             return [walk(one, inside) for one in node]
         if not isinstance(node, dict):
@@ -288,7 +304,10 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
             plain["properties"] = {name: walk(one, inside) for name, one in kept["properties"].items()}
         return plain
 
-    plain: dict[str, Any] = walk(dict(schema), ())
+    try:
+        plain: dict[str, Any] = walk(dict(schema), ())
+    except RecursionError:
+        raise ValueError("the schema is nested too deeply") from None
     if "$ref" in json.dumps(plain):
         plain["$defs"] = definitions
     return plain
