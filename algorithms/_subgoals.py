@@ -5,17 +5,17 @@ the released code, a switch that says anything but KEEP begins a segment, one th
 belong to what they enclose, and an answer without an action is all action.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from agentrl.graph import Columns, PolicyReader, StepGraph
+from agentrl.text import first_tagged
 
 REST, ACTION, SUBGOAL, SWITCH = range(4)  # of a token
 KEEP = "KEEP"
-_TAGS = {name: re.compile(f"<{name}>(.*?)</{name}>", re.DOTALL) for name in ("action", "subgoal", "switch")}
+_TAGS = ("action", "subgoal", "switch")
 
 
 class Subgoals:
@@ -39,8 +39,8 @@ class Subgoals:
 
 def switches(text: str) -> bool:
     """Does an answer begin a new sub-goal?"""
-    match = _TAGS["switch"].search(text)
-    said = match[1].strip().upper() if match is not None else ""
+    found = first_tagged(text, ("switch",))
+    said = found.content.strip().upper() if found is not None else ""
     return said not in ("", KEEP)
 
 
@@ -55,12 +55,12 @@ def levels(pieces: Sequence[str]) -> np.ndarray:
 
 def spans(text: str) -> Iterator[tuple[int, int, int]]:
     """(what, first character, one past the last) of each part of an answer, tags included."""
-    found = {name: tag.search(text) for name, tag in _TAGS.items()}
-    for name, code in (("switch", SWITCH), ("subgoal", SUBGOAL)):
-        if (match := found[name]) is not None:
-            yield code, *match.span()
+    found = {tag: first_tagged(text, (tag,)) for tag in _TAGS}
+    for tag, code in (("switch", SWITCH), ("subgoal", SUBGOAL)):
+        if (pair := found[tag]) is not None:
+            yield code, pair.start, pair.end
     action = found["action"]
-    yield (ACTION, *action.span()) if action is not None else (ACTION, 0, len(text))
+    yield (ACTION, action.start, action.end) if action is not None else (ACTION, 0, len(text))
 
 
 def _pieces(tokenizer: Any, ids: np.ndarray) -> list[str]:

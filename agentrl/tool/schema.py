@@ -32,7 +32,7 @@ BASIC = {
     dict: "object",
 }
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # what chat templates and endpoints take as a tool's name
-CHOICES = re.compile(r"\(choices:\s*(.*?)\)\s*$", re.I)
+CHOICES = "(choices:"
 SHOWN_CHARS = 80  # of a wrong value, in the sentence about it
 MOST_PARTS = 20_000  # of a schema with its references followed: definitions that hold each other twice grow as 2^n
 
@@ -197,10 +197,11 @@ def _shown(parameters: Mapping[str, tuple[Any, Any]], told: Mapping[str, str]) -
 
 def _choices(words: str) -> tuple[str, list[Any]]:
     """An argument's description without its `(choices: [...])`, and those choices."""
-    found = CHOICES.search(words)
-    if found is None:
+    start, end = words.lower().find(CHOICES), len(words.rstrip()) - 1
+    if start < 0 or not words.endswith(")", 0, end + 1):
         return words, []
-    return words[: found.start()].strip(), [c.strip() if isinstance(c, str) else c for c in json.loads(found[1])]
+    listed = json.loads(words[start + len(CHOICES) : end])
+    return words[:start].strip(), [c.strip() if isinstance(c, str) else c for c in listed]
 
 
 def _returned(function: Callable[..., Any], document: Any) -> dict[str, Any] | None:

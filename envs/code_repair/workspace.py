@@ -4,6 +4,7 @@ in a sandbox that gets a copy."""
 import hashlib
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -187,9 +188,9 @@ class View:
 def unique_edit(source: str, start: int, end: int, text: str) -> tuple[str, str]:
     """The pieces (old, new) of `Workspace.replace` that put `text` at source[start:end]: whole lines, as many before
     them as make the old piece stand once."""
-    first = source.rfind("\n", 0, start) + 1
     last = source.find("\n", end)
     last = len(source) if last < 0 else last
-    while source.count(source[first:last]) > 1 and first > 0:
-        first = source.rfind("\n", 0, first - 1) + 1
+    begins = [0, *(found.end() for found in re.finditer("\n", source[:start]))]
+    # The longer the old piece, the rarer: the latest beginning that makes it unique.
+    first = begins[max(bisect_right(begins, 1, key=lambda at: source.count(source[at:last])) - 1, 0)]
     return source[first:last], source[first:start] + text + source[end:last]
