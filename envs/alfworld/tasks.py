@@ -139,7 +139,7 @@ class Opener:
             where = task.params.get("path", task.key)
             raise ValueError(
                 f"the rules of the game file {where} are none of the published ones, and the textworld engine would "
-                "run the Python expressions in them: set trust=true if you trust who made the file, or leave the game out"
+                "run the Python expressions in them: set trust=true if you trust its makers, or leave the game out"
             )
         return Genuine(data, task.key)
 
