@@ -6,17 +6,17 @@ switch does not; a tag has the level of the text that it encloses; all tokens of
 the action.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from agentrl.chat import first_tagged
 from agentrl.graph import Columns, PolicyReader, StepGraph
 
 REST, ACTION, SUBGOAL, SWITCH = range(4)  # levels of a token
 KEEP = "KEEP"
-_TAGS = {name: re.compile(f"<{name}>(.*?)</{name}>", re.DOTALL) for name in ("action", "subgoal", "switch")}
+_TAGS = ("action", "subgoal", "switch")
 
 
 class Subgoals:
@@ -43,8 +43,8 @@ class Subgoals:
 
 def switches(text: str) -> bool:
     """Does an answer begin a new sub-goal?"""
-    match = _TAGS["switch"].search(text)
-    word = match[1].strip().upper() if match is not None else ""
+    pair = first_tagged(text, ("switch",))
+    word = pair.content.strip().upper() if pair is not None else ""
     return word not in ("", KEEP)
 
 
@@ -59,12 +59,12 @@ def levels(pieces: Sequence[str]) -> np.ndarray:
 
 def spans(text: str) -> Iterator[tuple[int, int, int]]:
     """(level, first character, one past the last) of each part of an answer, tags included."""
-    matches = {name: tag.search(text) for name, tag in _TAGS.items()}
-    for name, code in (("switch", SWITCH), ("subgoal", SUBGOAL)):
-        if (match := matches[name]) is not None:
-            yield code, *match.span()
-    action = matches["action"]
-    yield (ACTION, *action.span()) if action is not None else (ACTION, 0, len(text))
+    pairs = {tag: first_tagged(text, (tag,)) for tag in _TAGS}
+    for tag, code in (("switch", SWITCH), ("subgoal", SUBGOAL)):
+        if (pair := pairs[tag]) is not None:
+            yield code, pair.start, pair.end
+    action = pairs["action"]
+    yield (ACTION, action.start, action.end) if action is not None else (ACTION, 0, len(text))
 
 
 def _pieces(tokenizer: Any, ids: np.ndarray) -> list[str]:

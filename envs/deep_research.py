@@ -11,7 +11,6 @@ Its results are a benchmark of their own, `deep-gen`.
 """
 
 import random
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from agentrl.chat import first_tagged
 from agentrl.env import Env, Move, Parsed, Past, random_share
 from agentrl.envs.search_qa import scores
 from agentrl.envs.search_qa.encyclopaedia import RELATIONS, world
@@ -31,7 +31,7 @@ EXPERTS = ("expert", "careless", "random")
 MEASURES = ("em", "f1", "delegations", "failed")
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 SEARCHER = "searcher"
-_ACTION = re.compile(r"<(delegate|answer)>(.*?)</\1>", re.DOTALL)
+_TAGS = ("delegate", "answer")
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -76,20 +76,20 @@ class DeepResearch:
     def step(self, action: str) -> StepResult:
         """Send a question out, take an answer, or say that it is neither."""
         state = replace(self.state, turn=self.state.turn + 1)
-        match = _ACTION.search(action)
+        found = first_tagged(action, _TAGS)
         last = state.turn > self.config.max_turns
-        if match is not None and match[1] == "answer":
-            self.state = replace(state, answer=match[2].strip())
+        if found is not None and found.tag == "answer":
+            self.state = replace(state, answer=found.content.strip())
             return self._over()
-        if match is None:
+        if found is None:
             told = "Neither <delegate> nor <answer> was found."
             self.state = replace(state, invalid=state.invalid + 1, text=told)
             return self._over() if last else self._go_on(Status.PARSE_ERROR)
         if last:
             self.state = state
             return self._over()
-        self.state = replace(state, heard=(*state.heard, (match[2].strip(), "")))
-        return StepResult(self.observation(), 0.0, False, False, {"errands": (self._errand(match[2].strip()),)})
+        self.state = replace(state, heard=(*state.heard, (found.content.strip(), "")))
+        return StepResult(self.observation(), 0.0, False, False, {"errands": (self._errand(found.content.strip()),)})
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:
         """What the searcher says; one that was lost is told as such."""
@@ -209,10 +209,10 @@ class Tags:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The first pair of tags counts."""
-        match = _ACTION.search(text)
-        if match is None:
+        found = first_tagged(text, _TAGS)
+        if found is None:
             return Parsed(text.strip()[-80:], False, Status.PARSE_ERROR)
-        return Parsed(f"<{match[1]}>{match[2].strip()}</{match[1]}>", True, Status.OK)
+        return Parsed(f"<{found.tag}>{found.content.strip()}</{found.tag}>", True, Status.OK)
 
 
 class Compact(Tags):
@@ -230,8 +230,8 @@ class Compact(Tags):
 
     def answer(self, action: str) -> str:
         """The action without tags."""
-        match = _ACTION.search(action)
-        return action if match is None else f"{match[1]} {match[2]}"
+        found = first_tagged(action, _TAGS)
+        return action if found is None else f"{found.tag} {found.content}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The first word says which."""

@@ -22,6 +22,7 @@ from agentrl.types import Observation, StepResult, Task
 HEAVY = True  # the interpreters are C libraries with state of their own
 HELD_OUT = 1 << 30  # first seed of the test split of generated games
 LINE = 120  # characters of a command
+HEAD, TAIL = 5000, 1000  # characters at either end of a game's words in which banner, prompt and status are sought
 STORY = re.compile(r"\.z[1-8]$")
 _PROMPT = re.compile(r"\n>[^\n]*(\n\s*-= .* =-.*)?\s*$|\s+-= [^\n]* =-\s*-?\d+/-?\d+\s*$")
 _BANNER = re.compile(r"\A(?:[^\n]*(?:\$\$|\\\||______|\s{8}\\|\s{8}\|)[^\n]*\n|\s*\n)+")
@@ -93,7 +94,7 @@ def game_files(root: Path) -> list[Path]:
         other = "TextWorld 1.7 plays no Glulx games: give the .json or .z8" if root.suffix == ".ulx" else "use alfworld"
         raise ValueError(f"env.games = {str(root)!r}: {other}")
     else:
-        lines = [line.partition("#")[0].strip() for line in read_text(root, "game file, folder or list").splitlines()]
+        lines = [line.partition("#")[0].strip() for line in read_text(root, "game file, folder or list").split("\n")]
         found = [root.parent / line for line in lines if line]
     missing = [path for path in found if not path.is_file() or not path.stat().st_size]
     if missing or not found:
@@ -220,9 +221,10 @@ def typed(action: str) -> str:
 
 def tidy(feedback: str, *, opening: bool = False) -> str:
     """The game's words without its drawn banner, its prompt and its status line."""
-    text = _PROMPT.sub("", feedback)
+    whole = feedback.rstrip()
+    text = whole[:-TAIL] + _PROMPT.sub("", whole[-TAIL:])
     if opening:
-        text = _BANNER.sub("", text)
+        text = _BANNER.sub("", text[:HEAD]) + text[HEAD:]
     lines = [line.rstrip() for line in text.strip().splitlines()]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
 

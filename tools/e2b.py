@@ -188,7 +188,7 @@ def _fetched(printed: str) -> dict[str, bytes]:
     try:
         found = json.loads(printed)
         return {path: base64.b64decode(data) for path, data in found.items() if data is not None}
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         return {}
 
 

@@ -10,18 +10,21 @@ knows whether it was carried out. What a server prints to stdout beside the prot
 
 import asyncio
 import atexit
+import functools
+import json
 import logging
 import os
 import re
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from agentrl.catalogue import nearest
-from agentrl.tool import ToolError, ToolFault, ToolSpec, inlined, run_all, shared_loop
+from agentrl.tool import ToolError, ToolFault, ToolSpec, check_tool_name, inlined, run_all, shared_loop
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
 PING_S = 5.0  # for a server to show that it is alive, after a call that took too long
@@ -275,8 +278,6 @@ def content(result: Any) -> str:
         else:
             parts.append(f"[{item.type}]")
     if not parts and result.structured_content is not None:
-        import json
-
         return json.dumps(result.structured_content, ensure_ascii=False)
     return "\n".join(parts)
 
@@ -341,10 +342,10 @@ class Toolbox:
         return tools
 
     def _spec(self, tool: Any) -> ToolSpec:
-        name = self.config.prefix + re.sub(r"[^A-Za-z0-9_.-]", "_", tool.name)
-        parameters = inlined(tool.input_schema)
-        check = checker(name, closed(parameters))
+        name = self._name(tool.name)
         try:
+            parameters = inlined(tool.input_schema)
+            check = checker(name, closed(parameters))
             samples: tuple[Any, ...] = (None, "", 0, [], {})
             for value in samples:  # every schema inside is read, every reference followed
                 with suppress(WrongArguments):
@@ -363,6 +364,23 @@ class Toolbox:
             function=self._function(tool.name),
             waits=True,
         )
+
+    def _name(self, listed: str) -> str:
+        """What a model calls a tool by: `_` for what no name may hold, and before a digit, dot or dash at the start.
+
+        Raises:
+            ValueError: the name is empty or longer than 64 characters.
+        """
+        name = self.config.prefix + re.sub(r"[^A-Za-z0-9_.-]", "_", listed)
+        name = f"_{name}" if name[:1] in tuple("0123456789.-") else name
+        try:
+            check_tool_name(name)
+        except ValueError as error:
+            raise ValueError(
+                f"the tool {listed!r:.80} of the MCP server {self.config.where} cannot be offered, {error}: "
+                "choose other tools with only = [...], or another prefix"
+            ) from None
+        return name
 
     def _function(self, name: str) -> Callable[..., Coroutine[Any, Any, str]]:
         async def call(**arguments: Any) -> str:
@@ -386,10 +404,12 @@ def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checker(tool: str, schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """A strict check of arguments against a JSON schema; WrongArguments with a sentence for the model."""
-    import jsonschema  # type: ignore[import-untyped]  # comes with mcp
+    """A strict check of arguments against a JSON schema; WrongArguments with a sentence for the model.
 
-    validator = jsonschema.Draft202012Validator(schema)
+    Python's regular expressions can take exponential time, so `pattern` is matched by an engine of linear time. The
+    server alone checks what that engine does not know (look-around) and the keys that `patternProperties` describes.
+    """
+    validator = _validator(json.dumps(schema, sort_keys=True))
 
     def check(arguments: Mapping[str, Any]) -> dict[str, Any]:
         wrong = []
@@ -401,6 +421,45 @@ def checker(tool: str, schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]
         return dict(arguments)
 
     return check
+
+
+def _validator(schema: str) -> Any:
+    """jsonschema's validator of a schema in JSON, without Python's regular expressions."""
+    import jsonschema  # type: ignore[import-untyped]  # comes with mcp
+
+    whole = jsonschema.Draft202012Validator.VALIDATORS
+
+    def pattern(validator: Any, expression: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+        if isinstance(value, str) and not _matches(expression, value):
+            yield jsonschema.ValidationError(f"{value!r} does not match {expression!r}")
+
+    def unchecked(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+        return iter(())
+
+    def additional(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+        if "patternProperties" not in schema:
+            yield from whole["additionalProperties"](validator, value, instance, schema) or ()
+
+    own = {"pattern": pattern, "patternProperties": unchecked, "additionalProperties": additional}
+    if '"patternProperties"' in schema:
+        own["unevaluatedProperties"] = unchecked
+    return jsonschema.validators.extend(jsonschema.Draft202012Validator, own)(json.loads(schema))
+
+
+def _matches(expression: str, text: str) -> bool:
+    """Does a regular expression match somewhere in a text, in linear time? True where the linear engine lacks it."""
+    known = _linear(expression)
+    return known is None or known.isinstance_python(text)
+
+
+@functools.lru_cache(maxsize=256)
+def _linear(expression: str) -> SchemaValidator | None:
+    """The expression for the linear engine, None where the engine lacks it; re.error for what is no expression."""
+    re.compile(expression)
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=expression))
+    except SchemaError:
+        return None
 
 
 def make(config: Config) -> Toolbox:

@@ -173,19 +173,21 @@ class Chat:
 
 
 class _Masked:
-    """Messages in which marks replace the texts of special tokens. Templates keep marks; no tokenizer reads them.
+    """Messages and tool schemas in which marks replace the texts of special tokens: contents, roles and tools' names,
+    and in schemas the keys as well as the values. Templates keep marks; no tokenizer reads them.
 
-    A mark is one private-use character that no message holds, a number, and the character again.
+    A mark is one private-use character that none of these texts holds, the number of the special token's text, and the
+    character again. Equal texts get equal marks: a template may compare a key of `properties` with `required`.
     """
 
     def __init__(
         self, messages: Sequence[Message], special: "re.Pattern[str]", tools: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        content = "".join([*(m.content for m in messages), json.dumps(list(tools), ensure_ascii=False)])
+        content = "".join([*("".join(m) for m in messages), json.dumps(list(tools), ensure_ascii=False)])
         self._edge = next(chr(c) for c in range(0xF0000, 0x10FFFE) if chr(c) not in content)
-        self._special_texts: list[str] = []  # by the number in their marks
+        self._numbers: dict[str, int] = {}  # special token's text -> its number
         self._special = special
-        self.messages = [m._replace(content=special.sub(self._mark, m.content)) for m in messages]
+        self.messages = [Message(*(special.sub(self._mark, part) for part in m)) for m in messages]
         self.tools = [self._marked(tool) for tool in tools]
 
     def _marked(self, value: Any) -> Any:
@@ -193,17 +195,17 @@ class _Masked:
         if isinstance(value, str):
             return self._special.sub(self._mark, value)
         if isinstance(value, Mapping):
-            return {key: self._marked(one) for key, one in value.items()}
+            return {self._marked(key): self._marked(one) for key, one in value.items()}
         return [self._marked(one) for one in value] if isinstance(value, list | tuple) else value
 
     def _mark(self, match: "re.Match[str]") -> str:
-        self._special_texts.append(match[0])
-        return f"{self._edge}{len(self._special_texts) - 1}{self._edge}"
+        number = self._numbers.setdefault(match[0], len(self._numbers))
+        return f"{self._edge}{number}{self._edge}"
 
     def pieces(self, text: str) -> list[str]:
         """The text cut at its marks: template text and texts of special tokens by turns, template text first."""
-        pieces = text.split(self._edge)
-        return [self._special_texts[int(piece)] if i % 2 else piece for i, piece in enumerate(pieces)]
+        pieces, specials = text.split(self._edge), list(self._numbers)
+        return [specials[int(piece)] if i % 2 else piece for i, piece in enumerate(pieces)]
 
 
 def special_texts(tokenizer: Any) -> list[str]:

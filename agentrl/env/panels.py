@@ -17,7 +17,7 @@ def read_panel(path: Path) -> list[str]:
     if path.suffix == ".json":
         keys = _json_keys(path, text)
     else:
-        keys = [line.partition("#")[0].strip() for line in text.splitlines()]
+        keys = [line.partition("#")[0].strip() for line in text.split("\n")]
     keys = [key for key in keys if key]
     if not keys or len(set(keys)) < len(keys):
         raise ValueError(f"panel {path} is empty or lists a task twice: each task is played once")
@@ -27,7 +27,7 @@ def read_panel(path: Path) -> list[str]:
 def _json_keys(path: Path, text: str) -> list[str]:
     try:
         keys = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         keys = None
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise ValueError(f"panel {path} is no JSON list of task keys")

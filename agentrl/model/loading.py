@@ -56,7 +56,7 @@ def load_tokenizer(folder: str | os.PathLike[str]) -> Any:
 
     source = Path(folder)
     _check_folder(source)
-    return AutoTokenizer.from_pretrained(str(source))
+    return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
 
 
 def save_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
@@ -205,8 +205,9 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
         path = str(folder)
     try:
         with _quietly():
-            model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
-            tokenizer = AutoTokenizer.from_pretrained(path)
+            # Without the option, transformers asks on the terminal whether it may run code of the folder.
+            model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(

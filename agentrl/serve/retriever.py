@@ -90,7 +90,7 @@ def _question(path: str, body: bytes, topk: int, max_batch: int) -> Question:
         raise Refused(404, f"no {path}: GET /health or POST /retrieve")
     try:
         request = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refused(400, f"the request is not JSON: {error}") from None
     if not isinstance(request, dict):
         raise Refused(400, "the request is no JSON object: send {queries: [...], topk: 3, return_scores: true}")

@@ -28,7 +28,7 @@ from agentrl.tool.coroutines import run_all, settled, shared_loop
 from agentrl.tool.protocol import Tool, Toolbox, ToolError, ToolFault, ToolFile
 from agentrl.tool.random_calls import random_action
 from agentrl.tool.retrieval import Form, Passage, Retriever, write_passages
-from agentrl.tool.schema import ToolSpec, as_words, inlined, tool_spec, tool_specs
+from agentrl.tool.schema import ToolSpec, as_words, check_tool_name, inlined, tool_spec, tool_specs
 
 __all__ = [
     "Call",
@@ -54,6 +54,7 @@ __all__ = [
     "as_words",
     "calls",
     "check_format_name",
+    "check_tool_name",
     "describe_code",
     "fenced_code",
     "format_names",

@@ -15,6 +15,7 @@ from typing import Any
 
 from agentrl.tool.calls import Call, Calls, Malformed, function_of
 from agentrl.tool.calls._expression import read_expression
+from agentrl.tool.calls._strict_json import check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,7 @@ def read(action: str, schemas: Sequence[Mapping[str, Any]] = ()) -> Turn:
     """
     try:
         value = json.loads(action)
+        check(value)
     except (ValueError, RecursionError):
         value = None
     turn = _canonical(value) if isinstance(value, dict) else None

@@ -32,8 +32,9 @@ BASIC = {
     dict: "object",
 }
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # names that chat templates and endpoints accept
-CHOICES = re.compile(r"\(choices:\s*(.*?)\)\s*$", re.I)
+CHOICES = "(choices:"
 SHOWN_CHARS = 80  # of a wrong value, in the error sentence
+MOST_PARTS = 20_000  # of a schema with its references followed: definitions that hold each other twice grow as 2^n
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +68,7 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     name = name or str(getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__))
     if inspect.isasyncgenfunction(called):
         raise ValueError(f"tool {name}: it yields, and a call has one answer: collect and return it")
-    if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for a tool: use letters, digits and _, at most 64, no digit first")
+    check_tool_name(name)
     parameters = _parameters(called, name)
     document = docstring_parser.parse(inspect.getdoc(called) or inspect.getdoc(function) or "")
     descriptions = {p.arg_name: " ".join((p.description or "").split()) for p in document.params}
@@ -87,11 +87,18 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     )
 
 
+def check_tool_name(name: str) -> None:
+    """Raises ValueError for a name that a chat template or an endpoint may refuse or read as something else."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r:.80} is no name for a tool: use letters, digits and _, at most 64, no digit first")
+
+
 def tool_specs(functions: Sequence[Callable[..., Any] | ToolSpec]) -> dict[str, ToolSpec]:
-    """Tools by name; ValueError if two tools have the same name."""
+    """Tools by name; ValueError if two tools have the same name, or a `ToolSpec` a name that no tool may have."""
     specs: dict[str, ToolSpec] = {}
     for function in functions:
         spec = function if isinstance(function, ToolSpec) else tool_spec(function)
+        check_tool_name(spec.name)
         if spec.name in specs:
             raise ValueError(f"two tools are named {spec.name!r}: a model could not tell them apart, rename one")
         specs[spec.name] = spec
@@ -191,11 +198,12 @@ def _shown(parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str,
 
 
 def _choices(words: str) -> tuple[str, list[Any]]:
-    """The description of an argument without its `(choices: [...])`, and these choices."""
-    match = CHOICES.search(words)
-    if match is None:
+    """An argument's description without its `(choices: [...])`, and those choices."""
+    start, end = words.lower().find(CHOICES), len(words.rstrip()) - 1
+    if start < 0 or not words.endswith(")", 0, end + 1):
         return words, []
-    return words[: match.start()].strip(), [c.strip() if isinstance(c, str) else c for c in json.loads(match[1])]
+    listed = json.loads(words[start + len(CHOICES) : end])
+    return words[:start].strip(), [c.strip() if isinstance(c, str) else c for c in listed]
 
 
 def _returned(function: Callable[..., Any], document: Any) -> dict[str, Any] | None:
@@ -271,10 +279,19 @@ def _union(arguments: Sequence[Any]) -> dict[str, Any]:
 
 
 def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A pydantic schema without titles and references; a type that holds itself keeps its references."""
+    """A pydantic schema without titles and references; a type that holds itself keeps its references.
+
+    Raises:
+        ValueError: the schema has more than MOST_PARTS parts without references, or is nested too deeply.
+    """
     definitions = schema.get("$defs", {})
+    parts = 0
 
     def walk(node: Any, inside: tuple[str, ...]) -> Any:
+        nonlocal parts
+        parts += 1
+        if parts > MOST_PARTS:
+            raise ValueError(f"the schema has more than {MOST_PARTS} parts once its references are followed")
         if isinstance(node, list):
             return [walk(one, inside) for one in node]
         if not isinstance(node, dict):
@@ -290,7 +307,10 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
             plain["properties"] = {name: walk(one, inside) for name, one in entries["properties"].items()}
         return plain
 
-    plain: dict[str, Any] = walk(dict(schema), ())
+    try:
+        plain: dict[str, Any] = walk(dict(schema), ())
+    except RecursionError:
+        raise ValueError("the schema is nested too deeply") from None
     if "$ref" in json.dumps(plain):
         plain["$defs"] = definitions
     return plain

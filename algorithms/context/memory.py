@@ -50,7 +50,8 @@ def split(config: Config, chat: Chat | None, text: str) -> tuple[str, ...]:
     """The text in chunks of whole lines where they fit, else of whole words; at least one. A chunk's tokens are counted
     line by line."""
     chunks: list[str] = []
-    current, held = "", 0
+    current: list[str] = []
+    held = 0
     for line in text.splitlines(keepends=True):
         size = _size(chat, line)
         pieces = [(line, size)]
@@ -58,10 +59,11 @@ def split(config: Config, chat: Chat | None, text: str) -> tuple[str, ...]:
             pieces = [(word, _size(chat, word)) for word in (f" {word}" for word in line.split())]
         for piece, size in pieces:
             if current and held + size > config.chunk_tokens:
-                chunks.append(current.strip())
-                current, held = "", 0
-            current, held = current + piece, held + size
-    return (*chunks, current.strip())
+                chunks.append("".join(current).strip())
+                current, held = [], 0
+            current.append(piece)
+            held += size
+    return (*chunks, "".join(current).strip())
 
 
 def _size(chat: Chat | None, text: str) -> int:

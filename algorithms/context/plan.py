@@ -16,11 +16,10 @@ from pydantic import Field, field_validator
 
 from agentrl.algorithms._subgoals import Subgoals
 from agentrl.algorithms.context import full
+from agentrl.chat import first_tagged
 from agentrl.env import Parsed, Past, Prompt
 from agentrl.rollout import Ask, History
 from agentrl.types import Observation, Status
-
-_ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
 
 
 def filler(config: "Config") -> Subgoals:
@@ -91,15 +90,15 @@ class Planned:
     def answer(self, action: str) -> str:
         """The action between its tags, behind a switch."""
         said = self._prompt.answer(action)
-        body = said if _ACTION.search(said) else f"<action>{said}</action>"
+        body = said if first_tagged(said, ("action",)) else f"<action>{said}</action>"
         if self._config.starts and re.search(self._config.starts, action):
             return f"<switch>SWITCH</switch><subgoal>{action}</subgoal>{body}"
         return f"<switch>KEEP</switch>{body}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The action between the tags as the environment reads it; without them the answer is not valid."""
-        match = _ACTION.search(text)
-        if match is None:
+        found = first_tagged(text, ("action",))
+        if found is None:
             return Parsed(text.strip()[-80:], False, Status.PARSE_ERROR)
-        own = _ACTION.search(self._prompt.answer("x")) is not None
-        return self._prompt.parse(text if own else match[1], observation)
+        own = first_tagged(self._prompt.answer("x"), ("action",)) is not None
+        return self._prompt.parse(text if own else found.content, observation)

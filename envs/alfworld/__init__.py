@@ -41,7 +41,7 @@ commands: Mapping[str, Callable[[Sequence[str]], int]] = {"": about, "write": wr
 def make(config: Config) -> AlfworldEnv:
     """An instance; any number of them share compiled games."""
     return AlfworldEnv(
-        Opener(config.engine),
+        Opener(config.engine, config.trust),
         state_key=config.state_key,
         max_steps=config.max_steps,
         success_reward=config.success_reward,

@@ -75,6 +75,8 @@ def compile_game(data: Mapping[str, Any], *, key: str) -> Game:
         return _compile(data, key)
     except NotNative as error:
         raise NotNative(f"{key}: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{key}: its goal is nested too deeply; leave the game out") from None
     except ValueError as error:
         raise ValueError(f"{key}: {error}; leave the game out") from None
 

@@ -123,7 +123,7 @@ def list_games(games: str) -> Listing:
 
 def _manifest(path: Path) -> Iterator[GameFile]:
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8").split("\n")  # a path may hold U+2028, at which splitlines would cut it
     except UnicodeDecodeError:
         raise ValueError(f"{path} is neither a game file ({GAME}) nor a manifest of relative paths") from None
     for number, line in enumerate(lines, 1):
@@ -194,7 +194,7 @@ def read_game(path: Path) -> dict[str, Any]:
         raise ValueError(f"the ALFWorld game {path} is empty: write or download it again")
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the ALFWorld game {path} is not whole JSON ({error}): write or download it again") from None
     if not isinstance(data, dict):
         raise ValueError(f"the ALFWorld game {path} holds a JSON {type(data).__name__}, expected an object")

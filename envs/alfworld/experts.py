@@ -102,7 +102,7 @@ def task_words(observation: Observation) -> str:
     before, found, after = stated.rpartition(_TASK)
     if not found and not observation.task:
         raise ValueError(f"the first observation states no task: {observation.text[:80]!r}; call reset(task) first")
-    return (after if found else before or stated).splitlines()[0].strip().removesuffix(".")
+    return (after if found else before or stated).partition("\n")[0].strip().removesuffix(".")
 
 
 class RandomPlayer:

@@ -7,8 +7,9 @@ and spacing; in the grammar line ends, trailing blanks and the task sentence.
 
 import hashlib
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentrl.envs.alfworld.pddl import NotNative
 
@@ -98,6 +99,15 @@ def split_task(grammar: str) -> tuple[str, str]:
     if _SPECIAL.search(words):
         raise NotNative(f"its task {words!r} uses characters that mean something to the grammar")
     return _TASK.sub(r"\1\3", grammar), words
+
+
+def published(data: Mapping[str, Any]) -> bool:
+    """Are a game file's domain and grammar, its task's words aside, published ones?"""
+    domain, grammar = data.get("pddl_domain"), data.get("grammar")
+    try:
+        return isinstance(domain, str) and isinstance(grammar, str) and bool(recognise(domain, grammar))
+    except NotNative:
+        return False
 
 
 def recognise(domain: str, grammar: str) -> tuple[Form, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from agentrl.types import Observation
 
 _SEEN = re.compile(r"(?:On the (\w+ \d+)|The (\w+ \d+) is open\. In it), you see ([^.]*)\.")
-_NAME = re.compile(r"\w+ \d+")
+_NAME = re.compile(r"\b\w+ \d+")
 _DONE = re.compile(r"You (pick up|move|put|heat|cool|clean) the (\w+ \d+)(?: (?:from|to|in/on|using) the (\w+ \d+))?")
 _UNDOES = {"heat": "cool", "cool": "heat"}
 
@@ -51,7 +51,8 @@ class Memory:
         if not self.receptacles:
             self._survey(observation.actions)
         self._effects(observation.text)
-        for on, opened, seen in _SEEN.findall(observation.text):
+        whole = observation.text[: observation.text.rfind(".") + 1]  # past the last full stop no sentence ends
+        for on, opened, seen in _SEEN.findall(whole):
             self.inside[on or opened] = set(_NAME.findall(seen))
         self._offers(observation.actions)
 

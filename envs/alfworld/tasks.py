@@ -23,6 +23,7 @@ from agentrl.envs.alfworld.data import (
 )
 from agentrl.envs.alfworld.engine import Engine
 from agentrl.envs.alfworld.env import Player, StateKey
+from agentrl.envs.alfworld.formats import published
 from agentrl.envs.alfworld.game import TASK_TYPES, Game
 from agentrl.envs.alfworld.naming import names_at
 from agentrl.envs.alfworld.pddl import NotNative
@@ -48,8 +49,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         level: difficulty of generated games.
         seed: of generated games; another seed gives other games.
         size: how many generated games there are; None: no end.
-        engine: `native`, `textworld` (the genuine engine, a thousand times slower), or `auto`: native where
-            the game's rules are known, else textworld with a warning.
+        engine: `native`, `textworld` (the genuine engine, a thousand times slower), or `auto`: native, and with a
+            warning textworld for games that the native engine does not play.
+        trust: let textworld play game files whose domain and grammar are none of the published ones. It evaluates
+            Python expressions that stand in a file's grammar: such a file runs code as the user. Only for files whose
+            makers you trust.
         state_key: what tells two states apart: `facts`, `observation` or `feedback`; see `env.AlfworldEnv`.
         prompt: `verl_agent` for language models, `compact` for small ones, `terse` for those that never read English.
         require_admissible: an answer whose action is not admissible is invalid.
@@ -69,6 +73,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     seed: int = Field(default=0, ge=0)
     size: int | None = Field(default=None, ge=1)
     engine: EngineName = "auto"
+    trust: bool = False
     state_key: StateKey = "facts"
     prompt: Literal["verl_agent", "compact", "terse"] = "verl_agent"
     require_admissible: bool = False
@@ -102,18 +107,19 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(frozen=True)
 class Opener:
-    """Opens a task's game with the engine asked for."""
+    """Opens a task's game with the engine asked for; see `Config.engine` and `Config.trust`."""
 
     engine: EngineName = "auto"
+    trust: bool = False
 
     def __call__(self, task: Task) -> Player:
         """The game, not yet reset.
 
         Raises:
-            ValueError: the game cannot be read, or the native engine was insisted on and does not play it.
+            ValueError: the game cannot be read; the native engine does not play it, and nothing else may.
         """
         if self.engine == "textworld":
-            return Genuine(_data(task), task.key)
+            return self._genuine(task)
         try:
             return Engine(game_of(task))
         except NotNative as error:
@@ -122,8 +128,20 @@ class Opener:
                     f"the native engine does not play {error}: set engine=textworld "
                     "(pip install 'agentrl-stepgraph[textworld]')"
                 ) from None
+            genuine = self._genuine(task)
             warnings.warn(f"played by the much slower textworld engine: {error}", stacklevel=2)
-            return Genuine(_data(task), task.key)
+            return genuine
+
+    def _genuine(self, task: Task) -> Genuine:
+        """A game in textworld, which evaluates what its file says; rules of published files evaluate names alone."""
+        data = _data(task)
+        if not self.trust and not published(data):
+            where = task.params.get("path", task.key)
+            raise ValueError(
+                f"the rules of the game file {where} are none of the published ones, and the textworld engine would "
+                "run the Python expressions in them: set trust=true if you trust its makers, or leave the game out"
+            )
+        return Genuine(data, task.key)
 
 
 def game_of(task: Task) -> Game:

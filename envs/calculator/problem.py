@@ -126,7 +126,8 @@ class Notebook(Calculator):
         return line
 
     def _cut(self, story: str) -> list[str]:
-        return re.findall(r"\S[^.?]*[.?]", story)
+        end = max(story.rfind("."), story.rfind("?")) + 1  # no sentence ends after it, so no search goes on in vain
+        return re.findall(r"\S[^.?]*[.?]", story[:end])
 
     def _choices(self) -> list[str]:
         return [*([NEXT] if self._lines else []), *super()._choices()]

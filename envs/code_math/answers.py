@@ -1,36 +1,60 @@
 """Is an answer right? The final answer is found in the text, and compared as a number where it is one.
 
 Conventions: the last `\\boxed{}` (MATH, DAPO, ReTool), `#### 42` (GSM8K), "the answer is 42", else the whole text.
+
+Units. A unit behind a number (or a dollar sign before it) is taken off: the words of `UNIT_WORDS`, bare or inside
+`\\text{}`, `%`, `^\\circ` and `\\$`; any other words inside a `\\text{}` behind a number are dropped. An answer without
+a unit equals one with it, since data sets seldom agree on stating it: "5" = "5 km", "5%" = "5" (and not 0.05).
+With `units = "agree"` two different units make two different answers, "5 km" and "5 m"; nothing is converted, so
+"1 km" and "1000 m" differ too. With `units = "ignore"` they are equal, as in the released scorers of MATH
+(Hendrycks et al., arXiv:2103.03874, `remove_right_units`), which drop units unread.
+
+Every function takes time linear in its text, or looks at LONGEST characters at most: a model wrote the text.
 """
 
-import math
 import re
+import string
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import Literal, NamedTuple
+
+Units = Literal["agree", "ignore"]
 
 NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 MIXED = re.compile(r"([-+]?)(\d+)\s+(\d+)/(\d+)")
 FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
-DROPPED = re.compile(
-    r"\\(?:left|right|displaystyle|,|;|!|:)|\\text\{\s*(?:[a-zA-Z]+\s*)*\}|\^\{?\\circ\}?|\\%|%|\\?\$|\\ "
-)
-UNITS = re.compile(
-    r"\s*(?:dollars?|cents?|units?|degrees?|inch(?:es)?|feet|miles?|hours?|minutes?|seconds?|days?|[ck]?m|km|kg)\.?$"
-)
+WORDS = re.compile(r"\\(?:text|mathrm|mathbf)\{([^{}]*)\}")
+DROPPED = re.compile(r"\\(?:left|right|displaystyle|,|;|!|:)|\\text\{[a-zA-Z\s]*\}|\^\{?\\circ\}?|\\%|%|\\?\$|\\ ")
+SIGN_BEHIND = re.compile(r"(?:(?P<percent>\\?%)|(?P<degree>\^\{?\\circ\}?))\s?\.?$")
+_UNIT_WORDS = """
+    dollar:dollar,dollars cent:cent,cents percent:percent degree:degree,degrees
+    inch:inch,inches foot:foot,feet mile:mile,miles hour:hour,hours minute:minute,minutes second:second,seconds
+    day:day,days mm:mm,millimeter,millimeters,millimetre,millimetres
+    cm:cm,centimeter,centimeters,centimetre,centimetres m:m,meter,meters,metre,metres
+    km:km,kilometer,kilometers,kilometre,kilometres kg:kg,kilogram,kilograms :unit,units
+"""
+UNIT_WORDS: Mapping[str, str] = {  # word -> unit; "" is a unit that may be any
+    word: unit
+    for unit, _, words in (entry.partition(":") for entry in _UNIT_WORDS.split())
+    for word in words.split(",")
+}
 LONGEST = 1000  # characters beyond which answers are compared letter by letter
-RELATIVE = 1e-9  # difference of two numbers that are equal but for rounding
+LONGEST_NUMBER = 60  # characters
+DEEPEST = 20  # lists inside lists; what lies deeper is compared letter by letter
+RELATIVE, ABSOLUTE = Fraction(1, 10**9), Fraction(1, 10**12)  # differences of numbers that are equal but for rounding
 
 
 def boxed(text: str) -> str | None:
     """What stands in the last complete `\\boxed{...}`, braces inside it balanced; None if there is none."""
-    at = text.rfind("\\boxed{")
-    while at >= 0:
-        depth, start = 0, at + len("\\boxed")
-        for position in range(start, len(text)):
-            depth += {"{": 1, "}": -1}.get(text[position], 0)
-            if depth == 0:
-                return text[start + 1 : position]
-        at = text.rfind("\\boxed{", 0, at)
-    return None
+    boxes = {match.end() - 1 for match in re.finditer(r"\\boxed\{", text)}
+    opened: list[int] = []
+    last: tuple[int, int] | None = None
+    for brace in re.finditer("[{}]", text) if boxes else ():
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened and (start := opened.pop()) in boxes and (last is None or start > last[0]):
+            last = start, brace.start()
+    return None if last is None else text[last[0] + 1 : last[1]]
 
 
 def final_answer(text: str) -> str:
@@ -47,17 +71,19 @@ def final_answer(text: str) -> str:
 
 def number(text: str) -> Fraction | None:
     """The exact value of a number: integer, decimal, fraction, mixed number, percent kept as it stands; or None."""
+    if len(text) > LONGEST:
+        return None
     text = text.strip().replace("−", "-")
     mixed = MIXED.fullmatch(text)
     try:
         if mixed:
             value = Fraction(int(mixed[2])) + Fraction(int(mixed[3]), int(mixed[4]))
             return -value if mixed[1] == "-" else value
-        if "/" in text:
-            above, below = text.split("/", 1)
+        if text.count("/") == 1:
+            above, below = text.split("/")
             top, bottom = number(above.strip("()")), number(below.strip("()"))
             return None if top is None or bottom is None else top / bottom
-        if not NUMBER.fullmatch(text) or len(text) > 60:
+        if len(text) > LONGEST_NUMBER or not NUMBER.fullmatch(text):
             return None
         exponent = re.search(r"[eE]([-+]?\d+)", text)
         return None if exponent and abs(int(exponent[1])) > 400 else Fraction(text.replace(",", "").rstrip("."))
@@ -65,39 +91,96 @@ def number(text: str) -> Fraction | None:
         return None
 
 
-def normalised(text: str) -> str:
-    """An answer without what does not change its meaning: LaTeX spacing, units, signs of money, a name before `=`."""
-    text = text.strip().strip("$").strip().replace("\\{", "{").replace("\\}", "}")
+class Normal(NamedTuple):
+    """An answer's text without what does not change its meaning, and its unit, "" if it states none."""
+
+    text: str
+    unit: str
+
+
+def normalised(text: str) -> Normal:
+    """An answer without LaTeX spacing, unit, signs of money, a name before `=`."""
+    text, unit = _without_sign(text)
     text = FRACTION.sub(lambda m: f"({m[1] or m[2]})/({m[3] or m[4]})", text)
-    text = re.sub(r"\\(?:text|mathrm|mathbf)\{([^{}]*)\}$", r"", text) if NUMBER.match(text) else text
-    text = re.sub(r"\\(?:text|mathrm|mathbf)\{([^{}]*)\}", r"\1", text)
+    words = list(WORDS.finditer(text))
+    if words and words[-1].end() == len(text) and NUMBER.match(text):
+        unit = UNIT_WORDS.get(words[-1][1].strip(), unit)
+        text = text[: words[-1].start()]
+    text = WORDS.sub(r"\1", text)
     text = DROPPED.sub("", text).strip().rstrip(".")
     text = re.sub(r"^[a-zA-Z]\s*=\s*", "", text)
-    if NUMBER.match(text):
-        text = UNITS.sub("", text)
-    return re.sub(r"\s+", " ", text).strip()
+    bare = text.rstrip(string.ascii_letters)
+    if bare != text and text[len(bare) :] in UNIT_WORDS and NUMBER.match(text):
+        unit = UNIT_WORDS[text[len(bare) :]]
+        text = bare
+    return Normal(" ".join(text.split()), unit)
 
 
-def same(given: str, expected: str) -> bool:
-    """Do two answers mean the same? Numbers by value, lists by their parts in order, sets in any, else by letter."""
+def _without_sign(text: str) -> Normal:
+    """Without the signs around mathematics; what `\\$`, `%` or `^\\circ` say of the unit (they are dropped later)."""
+    whole = text.strip()
+    text = whole.strip("$").strip().replace("\\{", "{").replace("\\}", "}")
+    if text.startswith("\\$") or (whole.startswith("$") and not whole.endswith("$")):
+        return Normal(text, "dollar")
+    behind = SIGN_BEHIND.search(text[-20:])
+    return Normal(text, str(behind.lastgroup) if behind else "")
+
+
+class _Form(NamedTuple):
+    """An answer taken apart: its value if it is a number, or the parts of a list, and the brackets around them."""
+
+    text: str
+    unit: str
+    value: Fraction | None
+    parts: tuple["_Form", ...] = ()
+    brackets: str = ""
+
+    @property
+    def letters(self) -> str:
+        """The text without blanks and braces, lower case."""
+        return self.text.translate(_SQUEEZED).lower()
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """By which the parts of a set are put in order: equal parts of two sets come to stand at equal places."""
+        if self.value is not None:
+            return 0, self.value
+        return (2, tuple(part.key for part in self.parts)) if self.parts else (1, self.letters)
+
+
+_SQUEEZED = str.maketrans("", "", " {}")
+
+
+def same(given: str, expected: str, units: Units = "agree") -> bool:
+    """Do two answers mean the same? Numbers by value, lists by their parts in order, sets in any order and each part as
+    often, else by letter; units as the module says."""
     if max(len(given), len(expected)) > LONGEST:
         return given.strip() == expected.strip()
-    a, b = normalised(given), normalised(expected)
-    if a == b:
-        return bool(a)
-    x, y = _value(a), _value(b)
-    if x is not None and y is not None:
-        exact = "." not in a and "." not in b
-        return x == y if exact else math.isclose(x, y, rel_tol=RELATIVE, abs_tol=1e-12)
-    parts, others = _parts(a), _parts(b)
-    if parts is not None and others is not None and len(parts) == len(others) > 1:
-        if a[0] != b[0] and (a[0] in "([{" or b[0] in "([{"):
+    return _equal(_form(given), _form(expected), units)
+
+
+def _form(text: str, depth: int = 0) -> _Form:
+    text, unit = normalised(text)
+    value = _value(text)
+    if value is not None or depth == DEEPEST:
+        return _Form(text, unit, value)
+    brackets, parts = _parts(text)
+    return _Form(text, unit, None, tuple(_form(part, depth + 1) for part in parts), brackets)
+
+
+def _equal(a: _Form, b: _Form, units: Units) -> bool:
+    if units == "agree" and a.unit and b.unit and a.unit != b.unit:
+        return False
+    if a.value is not None and b.value is not None:
+        exact = "." not in a.text and "." not in b.text
+        allowed = Fraction(0) if exact else max(RELATIVE * max(abs(a.value), abs(b.value)), ABSOLUTE)
+        return abs(a.value - b.value) <= allowed
+    if a.parts and len(a.parts) == len(b.parts):
+        if a.brackets != b.brackets:
             return False
-        if b[0] == "{":
-            return all(any(same(one, other) for other in others) for one in parts)
-        return all(same(one, other) for one, other in zip(parts, others, strict=True))
-    squeeze = str.maketrans("", "", " {}")
-    return a.translate(squeeze).lower() == b.translate(squeeze).lower()
+        ordered = [sorted(f.parts, key=lambda part: part.key) if f.brackets == "{}" else f.parts for f in (a, b)]
+        return all(_equal(one, other, units) for one, other in zip(*ordered, strict=True))
+    return bool(a.text) and bool(b.text) and a.letters == b.letters
 
 
 def _value(text: str) -> Fraction | None:
@@ -105,19 +188,23 @@ def _value(text: str) -> Fraction | None:
     if found is None and text.startswith("(") and text.endswith(")"):
         found = number(text[1:-1])
     if found is None and text.startswith("-("):
-        inner = _value(text[1:])
-        found = -inner if inner is not None else None
+        inner = number(text[1:])
+        inner = number(text[2:-1]) if inner is None and text.endswith(")") else inner
+        found = None if inner is None else -inner
     return found
 
 
-def _parts(text: str) -> list[str] | None:
-    """The parts of a list, pair, interval or set; None for anything else."""
-    inside = text[1:-1] if text[:1] in ("(", "[", "{") and text[-1:] in (")", "]", "}") else text
-    found, depth, start = [], 0, 0
-    for position, character in enumerate(inside):
+def _parts(text: str) -> tuple[str, list[str]]:
+    """The brackets around a list, pair, interval or set ("" for none), and its parts; no parts for anything else."""
+    depths, depth = [], 0
+    for character in text:
         depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
-            found.append(inside[start:position].strip())
+        depths.append(depth)
+    within = text[:1] in tuple("([{") and text[-1:] in tuple(")]}") and 0 not in depths[:-1]
+    level, found, start = int(within), list[str](), int(within)
+    for position, character in enumerate(text):
+        if character == "," and depths[position] == level:
+            found.append(text[start:position].strip())
             start = position + 1
-    found.append(inside[start:].strip())
-    return found if len(found) > 1 else None
+    found.append(text[start : len(text) - within].strip())
+    return (text[0] + text[-1] if within else ""), (found if len(found) > 1 else [])

@@ -147,7 +147,7 @@ def operations(expression: str) -> Iterator[str]:
     steps: list[str] = []
     try:
         visit(ast.parse(expression, mode="eval").body)
-    except ValueError:
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         return iter((expression,))
     return iter(steps)
 

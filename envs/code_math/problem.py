@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from agentrl.envs.code_math.answers import boxed, final_answer, same
+from agentrl.envs.code_math.answers import Units, boxed, final_answer, same
 from agentrl.tool import (
     CodeResult,
     CodeRunner,
@@ -33,6 +33,7 @@ class Config(ToolConfig, frozen=True):
     rows: a file of problems instead (GSM8K, MATH, DAPO and like columns). convention: the words of results, plain,
     torl (fenced code and output) or retool. reward: exact 0/1; retool +1, wrong min(-0.6, -1 + 0.1 a turn with calls),
     boxed answers alone; torl +1/-1, and -0.5 if code was run and none ran well. strict: only a boxed answer counts.
+    units: agree, two different units make an answer wrong, or ignore, as MATH's scorers do (see `answers`).
     stateful: keep variables between calls. print_last: ReTool's rewrite of the last line. max_calls: runs of code in
     an episode, 0 for any number. prompt: chat, or compact (few words; single operations and answers are listed).
     sandbox: the tool that runs code. timeout_s: of one run.
@@ -44,6 +45,7 @@ class Config(ToolConfig, frozen=True):
     convention: Convention = "plain"
     reward: Literal["exact", "retool", "torl"] = "exact"
     strict: bool = False
+    units: Units = "agree"
     stateful: bool = False
     print_last: bool = False
     max_calls: int = Field(0, ge=0)
@@ -133,7 +135,7 @@ class Problem:
         """Is it the right answer?"""
         strict = self._config.strict or self._config.reward == "retool"
         given = boxed(answer) if strict else final_answer(answer)
-        return given is not None and same(given, self._target)
+        return given is not None and same(given, self._target, self._config.units)
 
     def reward(self, answer: str, calls: Sequence[Done], turns: int) -> dict[str, float]:
         """What the configuration pays; as signals of weight 0, correctness and how calls went."""

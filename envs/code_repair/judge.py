@@ -67,15 +67,27 @@ MOST_CALLS = 300  # of the agent's functions by one test program
 
 
 class Verdict:
-    """How many hidden checks passed, of how many."""
+    """How many hidden checks passed, of how many.
 
-    def __init__(self, passed: int, total: int) -> None:
+    Args:
+        passed, total: of all checks.
+        unseen: the outcomes of the checks whose values no visible test shows; None for all.
+    """
+
+    def __init__(self, passed: int, total: int, unseen: Sequence[bool] | None = None) -> None:
         self.passed, self.total = passed, total
+        self._unseen = [True] * passed + [False] * (total - passed) if unseen is None else list(unseen)
+
+    @property
+    def solved(self) -> bool:
+        """Every check passed."""
+        return self.passed == self.total > 0
 
     @property
     def share(self) -> float:
-        """From 0 to 1."""
-        return self.passed / self.total if self.total else 0.0
+        """From 0 to 1, of the unseen checks alone: code that has the visible values written into it earns none of it.
+        Where every check is visible, 1 if all passed, else 0."""
+        return sum(self._unseen) / len(self._unseen) if self._unseen else float(self.solved)
 
 
 def run_tests(runner: CodeRunner, files: Mapping[str, str], timeout_s: float) -> CodeResult:
@@ -85,15 +97,32 @@ def run_tests(runner: CodeRunner, files: Mapping[str, str], timeout_s: float) ->
 
 
 def check_calls(
-    runner: CodeRunner, files: Mapping[str, str], calls: Sequence[tuple[str, str, str]], timeout_s: float
+    runner: CodeRunner,
+    files: Mapping[str, str],
+    calls: Sequence[tuple[str, str, str]],
+    timeout_s: float,
+    visible: Sequence[str] = (),
 ) -> Verdict:
-    """Calls (module, expression, text of the expected value) in a fresh sandbox, compared here."""
+    """Calls (module, expression, text of the expected value) in a fresh sandbox, compared here.
+
+    Args:
+        runner, files, timeout_s: where the calls are carried out.
+        calls: every hidden call.
+        visible: texts of the tests that the agent could read; a call whose expression stands in one is no unseen one.
+    """
     pairs = [[module, expression] for module, expression, _ in calls]
     with _closing(runner.session(files, stateful=False)) as session:
         result = without_infra_error(session.run(f"PAIRS = {pairs!r}\n{EVALUATE}", timeout_s))
     values = _last_list(result.stdout)
-    expected = [value for _, _, value in calls]
-    return Verdict(sum(a == b for a, b in zip(values, expected, strict=False)), len(expected))
+    values += [None] * (len(calls) - len(values))
+    right = [value == expected for value, (_, _, expected) in zip(values, calls, strict=False)]
+    seen = ["".join(text.split()) for text in visible]
+    unseen = [
+        one
+        for one, (_, expression, _) in zip(right, calls, strict=True)
+        if not any("".join(expression.split()) in text for text in seen)
+    ]
+    return Verdict(sum(right), len(calls), unseen)
 
 
 def _last_list(text: str) -> list[object]:

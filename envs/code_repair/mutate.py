@@ -5,7 +5,9 @@ TOSEM 1996): relations, arithmetic, logic and constants replaced, plus a few tha
 """
 
 import ast
+import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 RELATIONS: dict[type, tuple[type, ...]] = {
@@ -26,6 +28,8 @@ ARITHMETIC: dict[type, tuple[type, ...]] = {
     ast.Mod: (ast.FloorDiv, ast.Mult),
 }
 NAMES = {"min": "max", "max": "min"}
+LONGEST = 20_000  # characters of a program
+_LINES = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")  # Python's own; `splitlines` cuts strings at U+2028 too
 
 
 class Mutation(NamedTuple):
@@ -41,25 +45,32 @@ class Mutation(NamedTuple):
 
 
 def mutations(source: str) -> list[Mutation]:
-    """Every mistake of these kinds in a program, in the order of the text; [] if it does not parse."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+    """Every mistake of these kinds in a program, in the order of the text; [] if it does not parse, is longer than
+    LONGEST, or is nested too deeply."""
+    if len(source) > LONGEST:
         return []
-    lines = [0]
-    for line in source.splitlines(keepends=True):
-        lines.append(lines[-1] + len(line.encode()))
-    data = source.encode()
-    found = []
-    for node in ast.walk(tree):
-        for kind, changed in _changes(node):
-            assert isinstance(node, ast.expr | ast.AugAssign)
-            start = lines[node.lineno - 1] + node.col_offset
-            end = lines[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
-            at, until = len(data[:start].decode()), len(data[:end].decode())
-            found.append(Mutation(kind, at, until, changed))
+    try:
+        found = list(_mutations(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
     changed_ones = [m for m in found if m.text != source[m.start : m.end]]
     return list(dict.fromkeys(sorted(changed_ones, key=lambda m: (m.start, m.end, m.text))))
+
+
+def _mutations(source: str) -> Iterator[Mutation]:
+    """In the order of the tree."""
+    lines = _LINES.findall(source)
+    starts = list(accumulate(map(len, lines), initial=0))
+
+    def place(line: int, column: int) -> int:
+        """Where a place of the tree, whose column counts bytes, stands in the text."""
+        return int(starts[line - 1] + len(lines[line - 1].encode()[:column].decode()))
+
+    for node in ast.walk(ast.parse(source)):
+        for kind, changed in _changes(node):
+            assert isinstance(node, ast.expr | ast.AugAssign)
+            end = place(node.end_lineno or node.lineno, node.end_col_offset or 0)
+            yield Mutation(kind, place(node.lineno, node.col_offset), end, changed)
 
 
 def apply(source: str, mutation: Mutation) -> str:

@@ -118,7 +118,7 @@ def _file_rows(config: Config) -> list[dict[str, Any]]:
     for number, row in enumerate(read_rows(config.rows)):
         try:
             rows.append(_read(dict(row), f"{Path(config.rows).stem}-{number}", config.mode))
-        except (KeyError, SyntaxError, TypeError, ValueError) as error:
+        except (KeyError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError) as error:
             raise ValueError(
                 f"row {number} of {config.rows} is no task ({type(error).__name__}: {error}); it needs the columns of"
                 " HumanEval (prompt, test, entry_point), MBPP (text, code, test_list), or statement, files and hidden"
@@ -209,5 +209,5 @@ def offered_edit(path: str, source: str, old: str, new: str) -> tuple[str, str] 
 def _meaning(source: str) -> str:
     try:
         return ast.dump(ast.parse(source))
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source

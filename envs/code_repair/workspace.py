@@ -4,6 +4,7 @@ in a sandbox that gets a copy."""
 import hashlib
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -23,7 +24,8 @@ class Config(ToolConfig, frozen=True):
     """level: 1 one file; 2 three files, one with the mistake; 3 three files with two mistakes; 0 all levels. programs:
     all, or the training or held-out share of the programs (mistakes of one program are never in both). kinds: kinds of
     mistakes, empty for all. prompt: chat, or compact (everything at once, and a choice among single edits). reward:
-    solved pays 1 when every hidden check passes, share pays their share. sandbox: the tool that runs code. timeout_s:
+    solved pays 1 when every hidden check passes, share pays the passed share of those that no visible test shows (code
+    with the visible values written into it earns nothing). sandbox: the tool that runs code. timeout_s:
     of one run of tests. rows: HumanEval or MBPP as JSONL or Parquet, or rows with files of their own. mode: of such
     files, write the function, or repair it with a mistake in it.
     """
@@ -55,7 +57,8 @@ class Workspace:
         self._config = config
         self._files: dict[str, str] = {}
         self._hidden: Mapping[str, Any] = {}
-        self._verdict: float | None = None
+        self._visible: tuple[str, ...] = ()
+        self._verdict: judge.Verdict | None = None
         self.done = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Workspace":
@@ -68,6 +71,7 @@ class Workspace:
         """Lay out the files."""
         runner_of(self._config)
         self._files, self._hidden, self._verdict, self.done = dict(files), hidden, None, False
+        self._visible = tuple(text for path, text in files.items() if path.startswith("test_"))
         if self._config.prompt == "chat":
             return statement
         return "\n".join([*code_files(self._files), self.run_tests()])
@@ -136,16 +140,16 @@ class Workspace:
 
     def reward(self) -> dict[str, float]:
         """What the configuration pays, and as signals of weight 0 whether all and how many hidden checks pass."""
-        solved, share = float(self._share() == 1.0), self._share()
+        solved, share = float(self._judged().solved), self._judged().share
         return {"reward": share if self._config.reward == "share" else solved, "solved": solved, "share": share}
 
     def success(self) -> bool:
         """Every hidden check passes."""
-        return self._share() == 1.0
+        return self._judged().solved
 
-    def _share(self) -> float:
+    def _judged(self) -> judge.Verdict:
         if self._verdict is None:
-            self._verdict = self._judge().share
+            self._verdict = self._judge()
         return self._verdict
 
     def _judge(self) -> judge.Verdict:
@@ -153,7 +157,7 @@ class Workspace:
         files = {path: text for path, text in self._files.items() if not path.startswith("test_")}
         if "calls" in hidden:
             calls = [tuple(call) for call in hidden["calls"]]
-            return judge.check_calls(runner, files, calls, self._config.timeout_s)
+            return judge.check_calls(runner, files, calls, self._config.timeout_s, self._visible)
         return judge.check_program(
             runner, files, hidden["module"], hidden["names"], hidden["tests"], self._config.timeout_s
         )
@@ -187,9 +191,9 @@ class View:
 def unique_edit(source: str, start: int, end: int, text: str) -> tuple[str, str]:
     """The pieces (old, new) of `Workspace.replace` that put `text` at source[start:end]: whole lines, as many before
     them as make the old piece stand once."""
-    first = source.rfind("\n", 0, start) + 1
     last = source.find("\n", end)
     last = len(source) if last < 0 else last
-    while source.count(source[first:last]) > 1 and first > 0:
-        first = source.rfind("\n", 0, first - 1) + 1
+    begins = [0, *(found.end() for found in re.finditer("\n", source[:start]))]
+    # The longer the old piece, the rarer: the latest beginning that makes it unique.
+    first = begins[max(bisect_right(begins, 1, key=lambda at: source.count(source[at:last])) - 1, 0)]
     return source[first:last], source[first:start] + text + source[end:last]

@@ -19,6 +19,12 @@ SUPPORTED = f"Text, Discrete, MultiDiscrete, MultiBinary, Box of at most {MOST_N
 _COLOURED = re.compile(r"\x1b\[[\d;]*m(.*?)\x1b\[0?m", re.DOTALL)
 
 
+def _uncoloured(picture: str) -> str:
+    """A terminal's picture with what is coloured in brackets; past the last end of a colour no colour ends."""
+    end = max(picture.rfind(code) + len(code) if code in picture else 0 for code in ("\x1b[0m", "\x1b[m"))
+    return _COLOURED.sub(r"[\1]", picture[:end]) + picture[end:]
+
+
 def _open(config: Config) -> Any:
     """The Gymnasium environment; every mistake a ValueError of one sentence."""
     if config.id.startswith("agentrl/"):
@@ -144,7 +150,7 @@ class GymnasiumText:
         parts = [in_words(self._env.observation_space, seen)]
         if self.config.picture and getattr(self._env, "render_mode", None) == "ansi":
             picture = self._env.render()
-            parts.append(_COLOURED.sub(r"[\1]", picture).strip("\n") if isinstance(picture, str) else "")
+            parts.append(_uncoloured(picture).strip("\n") if isinstance(picture, str) else "")
         return Observation(text="\n".join(p for p in parts if p), actions=self._listed(info), task=self._instruction())
 
     def _listed(self, info: Mapping[str, Any]) -> tuple[str, ...]:

@@ -3,9 +3,9 @@
 An action is what stands in the tags: `<search>query</search>` or `<answer>words</answer>`.
 """
 
-import re
 from collections.abc import Sequence
 
+from agentrl.chat import first_tagged
 from agentrl.env import Parsed, Past, Prompt
 from agentrl.envs.search_qa.config import Config
 from agentrl.types import Observation, Status
@@ -26,13 +26,12 @@ INVALID = (
     "If I want to give the final answer, I should put the answer between <answer> and </answer>. Let me try again.\n"
 )
 INFORMATION = "\n\n<information>{results}</information>\n\n"
-_ACTION = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
 
 
 def read(text: str) -> tuple[str, str] | None:
     """The first search or answer of a text, its content stripped; None if there is none."""
-    match = _ACTION.search(text)
-    return None if match is None else (match[1], match[2].strip())
+    found = first_tagged(text, ("search", "answer"))
+    return None if found is None else (found.tag, found.content.strip())
 
 
 def choose(config: Config) -> Prompt:

@@ -8,8 +8,8 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-_INFORMATION = re.compile(r"<information>(.*?)</information>", re.DOTALL)
+from agentrl.chat import tagged
+
 _TAG = re.compile(r"(</?(?:think|search|information|answer)>)")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -61,8 +61,8 @@ def last_answer(text: str, prompt_blocks: int = 0) -> str | None:
     `prompt_blocks = 1` a text needs a second one. A response alone is read with 0; mixing the two up is the commonest
     mistake of ports (the example answer is scored, or the only answer is not).
     """
-    blocks = _ANSWER.findall(text)
-    return blocks[-1].strip() if len(blocks) > prompt_blocks else None
+    blocks = list(tagged(text, "answer"))
+    return blocks[-1].content.strip() if len(blocks) > prompt_blocks else None
 
 
 def well_formed(response: str) -> bool:
@@ -81,7 +81,7 @@ def well_formed(response: str) -> bool:
 
 def retrieved(response: str, golden: Sequence[str]) -> bool:
     """Does a golden answer stand in an information block?"""
-    blocks = [normalise(block) for block in _INFORMATION.findall(response)]
+    blocks = [normalise(block.content) for block in tagged(response, "information")]
     return any(normalise(one) in block for block in blocks for one in golden)
 
 

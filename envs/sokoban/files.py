@@ -33,7 +33,7 @@ def _blocks(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
     """Each level's first line number (from 1) and rows."""
     rows: list[str] = []
     first = 0
-    for number, line in enumerate([*text.splitlines(), ""], 1):
+    for number, line in enumerate([*text.split("\n"), ""], 1):
         line = line.rstrip()
         if line and not line.startswith(";"):
             odd = next((symbol for symbol in line if symbol not in _SYMBOLS), None)

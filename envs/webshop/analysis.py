@@ -54,9 +54,10 @@ def _emoji() -> str:
 
 
 _RULES = tuple(re.compile(rule) for rule in (_word(), _emoji(), f"(?:[Ss]{_MARK})+", f"I{_MARK}"))
+_CONNECTORS = re.compile("_*")
 _START = re.compile("[AaHNnKISsEBMRZ#_]")
 _ASCII_RUN = "(?:[0-9](?:(?:_*|[,;.'])[0-9])*|[A-Za-z](?:(?:_*|[:.'])[A-Za-z])*)+"
-_ASCII_WORD = re.compile(f"_*{_ASCII_RUN}(?:_+{_ASCII_RUN})*_*")
+_ASCII_WORD = re.compile(f"(?<!_)_*{_ASCII_RUN}(?:_+{_ASCII_RUN})*_*")
 
 
 class _Classes(dict[int, str]):
@@ -102,6 +103,8 @@ def _cut(text: str) -> list[str]:
         end = max((match.end() for match in matches if match), default=at)
         if end > at:
             found.append(text[at:end])
+        else:  # nothing begins at connectors of which as many follow as a word may hold
+            end = _CONNECTORS.match(classes, at).end() - MAX_TOKEN + 1  # type: ignore[union-attr]
         start = _START.search(classes, max(end, at + 1))
     return found
 

@@ -14,12 +14,13 @@ from agentrl.envs.webshop.words import instruction_words
 
 SHOWN = 5  # products of a results page that are named
 _PLACE = re.compile(r"click\[item (\d+)\]$")
-_WORDS = re.compile(r"[\w'.$-]*\w")
+_WORDS = re.compile(r"[\w'.$-]+")
 
 
 def plain(text: str) -> str:
     """Words only, lower case."""
-    return " ".join(_WORDS.findall(text.lower()))
+    bare = (run.rstrip("'.$-") for run in _WORDS.findall(text.lower()))
+    return " ".join(word for word in bare if word)
 
 
 def brief(session: Session) -> str:

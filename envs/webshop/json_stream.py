@@ -108,6 +108,8 @@ def _value(window: _Window) -> Any:
             value, used = json.JSONDecoder().raw_decode(text)
         except json.JSONDecodeError:
             used = len(text)
+        except RecursionError:
+            raise ValueError(f"{window.path} is nested too deeply near byte {window.at + window.place}") from None
         if used < len(text):  # a number or a literal that ends with the text may go on
             window.place += len(text[:used].encode())
             return value

@@ -6,7 +6,6 @@ from the URL by substring, as in the original, so a query such as `search_result
 
 import json
 import random
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -25,7 +24,6 @@ PER_PAGE = 10
 INDEX, RESULTS, ITEM, SUB, DONE = "", "search_results", "item_page", "item_sub_page", "done"
 KINDS = (RESULTS, ITEM, SUB, DONE)  # the order in which the URL is searched for them
 _SUB_NAMES = MappingProxyType({name.lower(): name for name in views.SUB_PAGES})
-_ACTION = re.compile(r"(.+)\[(.+)\]")
 
 Draws = Callable[[], random.Random]
 Scorer = Callable[[Product, Mapping[str, str]], tuple[float, Mapping[str, Any]]]
@@ -70,8 +68,10 @@ class Outcome(NamedTuple):
 
 def parse(action: str) -> tuple[str, str]:
     """(name, lower-case argument); the argument is empty where the action does not have the form name[argument]."""
-    match = _ACTION.match(action)
-    return (match[1], match[2].lower()) if match else (action, "")
+    line = action.partition("\n")[0]
+    closing = line.rfind("]")
+    opening = line.rfind("[", 1, max(closing - 1, 1))  # the last that leaves a name before it and an argument inside
+    return (action, "") if opening < 0 else (line[:opening], line[opening + 1 : closing].lower())
 
 
 class Shop:

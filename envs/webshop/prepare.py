@@ -1,8 +1,8 @@
 """`agentrl envs webshop prepare`: raw files into a store, streaming, in shards that a later run goes on from."""
 
+import base64
 import json
 import os
-import pickle
 import shutil
 import sys
 from array import array
@@ -19,9 +19,10 @@ from agentrl.envs.webshop.analysis import terms
 from agentrl.envs.webshop.merge import merge
 from agentrl.envs.webshop.nouns import Extractor
 from agentrl.envs.webshop.products import Product, Source
-from agentrl.files import write_atomically
+from agentrl.files import read_json, write_atomically
 
 SHARD = 20_000  # rows of the products file
+ARRAYS = ("rows_of", "documents", "counts")  # of a shard
 
 
 def _ints() -> "array[int]":
@@ -176,7 +177,7 @@ def _build_shards(
 ) -> list[Path]:
     """Every shard's file, those of an earlier run included."""
     path = stock.raw_file(data, stock.PRODUCTS)
-    done = sorted(partial.glob("shard-*.pickle"))
+    done = sorted(partial.glob("shard-*.json"))
     seen: set[str] = set()
     start = rows = 0
     for file in done:
@@ -192,8 +193,8 @@ def _build_shards(
             break
         name = partial / f"shard-{len(done):05d}"
         name.with_suffix(".bin").write_bytes(blob)
-        write_atomically(name.with_suffix(".pickle"), pickle.dumps(made))
-        done.append(name.with_suffix(".pickle"))
+        write_atomically(name.with_suffix(".json"), dump_shard(made))
+        done.append(name.with_suffix(".json"))
         start, rows = made.end, rows + made.rows
         bar.show(start, rows)
     bar.close()
@@ -220,10 +221,20 @@ def _shard(
     return made, blob
 
 
+def dump_shard(shard: Shard) -> bytes:
+    """A shard as JSON, its arrays in base64. No pickle: the folder may have been copied from somebody else."""
+    arrays = {name: base64.b64encode(getattr(shard, name).tobytes()).decode() for name in ARRAYS}
+    return json.dumps({**vars(shard), **arrays}).encode()
+
+
 def load_shard(path: Path) -> Shard:
     """A shard written by this process or an earlier one."""
-    made: Shard = pickle.loads(path.read_bytes())
-    return made
+    fields = read_json(path, "shard")
+    for name in ARRAYS:
+        numbers = _ints()
+        numbers.frombytes(base64.b64decode(fields[name]))
+        fields[name] = numbers
+    return Shard(**fields)
 
 
 class _Bar:

@@ -157,7 +157,7 @@ class Gem(ShopPlain):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The last box; none is a parse error."""
-        boxes = _BOXED.findall(text)
+        boxes = _BOXED.findall(text[: text.rfind("}") + 1])  # past the last brace no search ends
         if not boxes or not boxes[-1].strip():
             return Parsed(text.strip(), False, Status.PARSE_ERROR)
         return Parsed(boxes[-1].strip(), True, Status.OK)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from rapidfuzz import fuzz
 
+LONGEST = 10_000  # characters of a text that are compared, which takes time in proportion to their square
 MATCH, FULL = 85, 100  # percent; a fuzzy ratio above MATCH counts as equal
 GUILLEMET = "\u203a"
 
@@ -75,7 +76,7 @@ def alike(first: str, second: str) -> bool:
     The original's ratio is that of difflib, whose matching blocks form a common subsequence; rapidfuzz takes the
     longest one. So rapidfuzz, being fast, rules out what cannot match, and difflib decides between it and 100.
     """
-    left, right = plain(first), plain(second)
+    left, right = plain(first[:LONGEST]), plain(second[:LONGEST])
     if not left or not right:
         return False
     bound = fuzz.token_set_ratio(left, right)

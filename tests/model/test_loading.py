@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import sys
 
 import numpy as np
@@ -49,6 +50,34 @@ def weights(model):
 
 def same(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+@pytest.mark.parametrize("part", ["model", "tokenizer"])
+def test_a_folder_that_asks_for_code_of_its_own_is_refused_unasked_and_unrun(tmp_path, monkeypatch, part):
+    folder = tmp_path / "hostile"
+    save_model(small(), folder)
+    (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Own: pass\n")
+    if part == "model":
+        auto = {"AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Own"}
+        (folder / "config.json").write_text(json.dumps({"model_type": "own", "auto_map": auto}))
+    else:
+        file = folder / "tokenizer_config.json"
+        known = {
+            **json.loads(file.read_text()),
+            "tokenizer_class": "Own",
+            "auto_map": {"AutoTokenizer": ["own.Own", None]},
+        }
+        file.write_text(json.dumps(known))
+    asked = []
+    monkeypatch.setattr("builtins.input", lambda *words: asked.append(words) or "y")
+    try:
+        load_model(ModelConfig(path=str(folder), device="cpu"), 0)
+    except ValueError as error:
+        assert str(error).startswith("no language model could be loaded from") and "\n" not in str(error)
+        assert str(folder) in str(error)
+    else:
+        assert part == "tokenizer"  # the generic class reads it, without the folder's code
+    assert not asked and not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -14,12 +14,24 @@ def of(**a: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"a": a}}
 
 
+LAUGHS = {f"d{i}": of(**{"$ref": f"#/$defs/d{i + 1}"}) | {"not": {"$ref": f"#/$defs/d{i + 1}"}} for i in range(40)}
+DEEP: dict[str, Any] = {"type": "object"}
+for _ in range(3000):
+    DEEP = {"type": "object", "properties": {"a": DEEP}}
+
 TOOLS = {
     "twice": [("x", NUMBER), ("x", NUMBER)],
     "two": [("a b", NUMBER), ("a_b", of(type="string"))],
     "no type": [("x", of(type="strng")), ("y", NUMBER)],
     "no pattern": [("x", of(type="string", pattern="("))],
     "no reference": [("x", of(**{"$ref": "http://nowhere.invalid/schema.json"}))],
+    "odd names": [("<|im_end|>", NUMBER), ("\U000f0000", NUMBER), ("3d", NUMBER)],
+    "long name": [("x" * 65, NUMBER)],
+    "no name": [("", NUMBER)],
+    "laughs": [("x", {**of(**{"$ref": "#/$defs/d0"}), "$defs": LAUGHS})],
+    "deep": [("x", DEEP)],
+    "slow pattern": [("x", of(type="string", pattern="^(a+)+$"))],
+    "slow key": [("x", {"type": "object", "patternProperties": {"^(a+)+$": {"type": "integer"}}})],
     "old": [("x", {**of(**{"$ref": "#/definitions/P"}), "definitions": {"P": NUMBER}})],
 }
 RESULTS = {

@@ -129,6 +129,13 @@ def raw(mode: str, **options):
     [
         ("two", "has two tools named 'a_b', which a model could not tell apart: choose among its tools with only"),
         ("no type", "the tool 'x' of the MCP server .* can be checked: Unknown type 'strng'.*; leave it out with only"),
+        (
+            "long name",
+            "tool 'x{65}' of the MCP server .* cannot be offered, .*at most 64.*: choose other tools with only",
+        ),
+        ("no name", "tool '' of the MCP server .* cannot be offered"),
+        ("laughs", "can be checked: the schema has more than 20000 parts.*; leave it out with only"),
+        ("deep", "MCP server"),
         ("no pattern", "can be checked: missing \\), unterminated subpattern"),
         ("no reference", "can be checked: Unresolvable: http://nowhere.invalid/schema.json"),
     ],
@@ -136,6 +143,29 @@ def raw(mode: str, **options):
 def test_tools_that_cannot_be_offered_are_named_at_the_start(mode, sentence):
     with pytest.raises(ValueError, match=sentence):
         raw(mode)
+
+
+def test_names_of_tools_are_made_harmless():
+    box = raw("odd names")
+    assert [spec.name for spec in box.specs()] == ["__im_end__", "_", "_3d"]
+    assert call(box, "_3d", a=1) == "ok"
+    box.close()
+
+
+@pytest.mark.parametrize(("mode", "key"), [("slow pattern", False), ("slow key", True)])
+def test_a_servers_regular_expression_is_matched_in_linear_time(mode, key):
+    box = raw(mode)
+    hostile = "a" * 100_000 + "!"
+    arguments = {hostile: 1} if key else {"a": hostile}
+    before = time.process_time()
+    if key:
+        assert box.specs()[0].check(arguments) == arguments  # the server's to check
+    else:
+        with pytest.raises(ValueError, match="does not match"):
+            box.specs()[0].check(arguments)
+        assert box.specs()[0].check({"a": "aaa"}) == {"a": "aaa"}
+    assert time.process_time() - before < 1.0
+    box.close()
 
 
 def test_a_server_that_never_comes_to_the_end_of_its_list():

@@ -88,7 +88,7 @@ def whole(text: str) -> str:
 def _passage(path: Path, number: int, line: bytes) -> Passage:
     try:
         document = json.loads(line)
-    except ValueError as error:  # half of the file's last line, a text, another encoding
+    except (ValueError, RecursionError) as error:  # half of the file's last line, a text, another encoding
         raise ValueError(f"line {number} of the corpus {path} is not JSON: {error}") from None
     words = contents(document)
     if words is None:

@@ -48,8 +48,8 @@ class Encoder:
         chosen = config.device if config.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
         self.config, self.device = config, torch.device(chosen)
         try:
-            model = AutoModel.from_pretrained(config.encoder)
-            self.tokenizer = AutoTokenizer.from_pretrained(config.encoder)
+            model = AutoModel.from_pretrained(config.encoder, trust_remote_code=False)
+            self.tokenizer = AutoTokenizer.from_pretrained(config.encoder, trust_remote_code=False)
         except (OSError, ValueError, KeyError) as error:
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ValueError(f"faiss.encoder = {config.encoder!r} cannot be loaded: {first}") from None

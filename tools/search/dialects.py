@@ -57,7 +57,7 @@ def read(dialect: Dialect, body: bytes, count: int, k: int) -> list[list[Passage
     """The passages of an answer to `count` queries, at most `k` each; Garbled if it is none."""
     try:
         told = msgpack.unpack(body) if dialect == "gem" else json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Garbled(f"its answer is not {'msgpack' if dialect == 'gem' else 'JSON'}: {error}") from None
     result = told.get("result") if isinstance(told, dict) else None
     if not isinstance(result, list):

@@ -3,6 +3,7 @@
 Source: the chat templates of NousResearch/Hermes-2-Pro and Qwen2.5, Qwen3.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_think
 from agentrl.tool.calls._strict_json import read_json, write_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
+MOST_ERRORS = 100  # calls that are not valid, of which one answer is told
+BLANKS = re.compile(r"\s*")
 WANTED = 'write <tool_call>{"name": "...", "arguments": {...}}</tool_call>'
 INSTRUCTIONS = """\
 # Tools
@@ -39,8 +42,14 @@ class Hermes:
         """See Format. A `</tool_call>` inside a JSON string does not end the call."""
         start = at = after_thinking(text)
         items: list[Call | Malformed] = []
+        errors = 0
         while (begin := text.find(OPEN, at)) >= 0:
+            if errors == MOST_ERRORS:  # the JSON reader goes through all text before an error to say its line
+                why = f"{errors} tool calls are not valid, those that follow are not read; {WANTED}"
+                items.append(Malformed(message=why, span=Span(begin, len(text))))
+                break
             item = self._item(text, begin)
+            errors += isinstance(item, Malformed)
             items.append(item)
             at = item.span.end
         return Calls(items=tuple(items)) if items else final(text, start)
@@ -48,10 +57,11 @@ class Hermes:
     def _item(self, text: str, begin: int) -> Call | Malformed:
         try:
             value, end = read_json(text, begin + len(OPEN))
-            rest = text[end:]
-            if not rest.lstrip().startswith(CLOSE):
+            closed = BLANKS.match(text, end)
+            assert closed is not None
+            if not text.startswith(CLOSE, closed.end()):
                 raise ValueError("it is not closed by </tool_call>")
-            span = Span(begin, end + len(rest) - len(rest.lstrip()) + len(CLOSE))
+            span = Span(begin, closed.end() + len(CLOSE))
         except ValueError as error:
             return Malformed(message=f"this tool call is not valid: {error}; {WANTED}", span=_broken(text, begin))
         return call_of(value, "arguments", span, WANTED)
@@ -73,10 +83,10 @@ class Hermes:
 def _broken(text: str, begin: int) -> Span:
     """The span of a broken call: to its closing tag, to the next call, or to the end of the text."""
     inner = begin + len(OPEN)
-    closed, following = text.find(CLOSE, inner), text.find(OPEN, inner)
-    if closed >= 0 and not 0 <= following < closed:
-        return Span(begin, closed + len(CLOSE))
-    return Span(begin, following if following >= 0 else len(text))
+    following = text.find(OPEN, inner)
+    until = following if following >= 0 else len(text)
+    closed = text.find(CLOSE, inner, until)
+    return Span(begin, closed + len(CLOSE) if closed >= 0 else until)
 
 
 def call_of(value: Any, key: str, span: Span, wanted: str) -> Call | Malformed:

@@ -3,10 +3,10 @@
 Source: Search-R1 (arXiv:2503.09516) and its released generation loop. Any tool that takes one text can be a tag.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agentrl.chat import first_tagged
 from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, function_of
 from agentrl.tool.calls._one_text import text_arguments
 
@@ -27,19 +27,18 @@ class SearchR1:
     def __init__(self, arguments: Mapping[str, str]) -> None:
         """arguments: tool name -> its text argument."""
         self.arguments = dict(arguments)
-        tags = [*self.arguments, "answer"]
-        self.stop: tuple[str, ...] = tuple(f"</{tag}>" for tag in tags)
-        self._pair = re.compile(f"<({'|'.join(map(re.escape, tags))})>(.*?)</\\1>", re.S)
+        self._tags = (*self.arguments, "answer")
+        self.stop: tuple[str, ...] = tuple(f"</{tag}>" for tag in self._tags)
 
     def parse(self, text: str) -> Calls:
         """See Format. As in the released code, tags inside the thinking count too."""
-        pair = self._pair.search(text)
+        pair = first_tagged(text, self._tags)
         if pair is None:
             return Calls(items=(Malformed(message=self._invalid(), span=Span(0, len(text))),))
-        tag, content = pair[1], pair[2].strip()
+        tag, content = pair.tag, pair.content.strip()
         if tag == "answer":
             return Calls(answer=content)
-        call = Call(name=tag, arguments={self.arguments[tag]: content}, span=Span(*pair.span()))
+        call = Call(name=tag, arguments={self.arguments[tag]: content}, span=Span(pair.start, pair.end))
         return Calls(items=(call,))
 
     def _invalid(self) -> str:

@@ -69,7 +69,7 @@ def test_a_game_of_unknown_rules_is_played_by_textworld_with_a_warning(tmp_path,
     data = kitchen()
     data["grammar"] = data["grammar"].replace("You pick up", "You grab")
     path = save(tmp_path / "a" / "b", data)
-    config = alfworld.Config(games=str(path))
+    config = alfworld.Config(games=str(path), trust=True)
     env = alfworld.make(config)
     with pytest.warns(UserWarning, match="much slower textworld engine: .*none of the published ones"):
         env.reset(alfworld.tasks(config)[0])
@@ -80,6 +80,39 @@ def test_a_game_of_unknown_rules_is_played_by_textworld_with_a_warning(tmp_path,
     env.close()
     assert check(path, 1, 0) == 1
     assert "1 games are left to textworld" in capsys.readouterr().out
+
+
+def harmful(tmp_path, grammar=True):
+    """A game file whose grammar, when it is evaluated, writes the file `ran`."""
+    data = kitchen()
+    attack = f'{{__import__("pathlib").Path({str(tmp_path / "ran")!r}).touch()}}'.replace('"', "\\'")
+    old, new = ("You pick up", f"You grab {attack}") if grammar else ("Your task is to: ", f"Your task is to: {attack}")
+    assert old in data["grammar"]
+    data["grammar"] = data["grammar"].replace(old, new.replace("\\'", "'"))
+    return save(tmp_path / "a" / "b", data)
+
+
+@pytest.mark.parametrize("engine", ["auto", "native", "textworld"])
+@pytest.mark.parametrize("grammar", [True, False])
+def test_a_game_file_runs_no_code_unless_it_is_trusted(tmp_path, engine, grammar):
+    path = harmful(tmp_path, grammar)
+    config = alfworld.Config(games=str(path), engine=engine)
+    env, (task,) = alfworld.make(config), alfworld.tasks(config)
+    with pytest.raises(ValueError, match=r"engine=textworld" if engine == "native" else "trust=true") as refused:
+        env.reset(task)
+    assert str(path) in str(refused.value) and str(refused.value).count("\n") == 0
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.filterwarnings("ignore:played by the much slower")
+def test_a_trusted_game_file_does_run_code(tmp_path):
+    config = alfworld.Config(games=str(harmful(tmp_path)), engine="textworld", trust=True)
+    env, (task,) = alfworld.make(config), alfworld.tasks(config)
+    env.reset(task)
+    env.step("go to countertop 1")
+    env.step("take knife 1 from countertop 1")
+    env.close()
+    assert (tmp_path / "ran").exists()  # so the test above tests something
 
 
 def test_both_engines_are_the_same_environment(tmp_path):

@@ -23,9 +23,16 @@ EQUAL = [
     ("\\{1,2\\}", "\\{2,1\\}"), ("3 1/2", "3.5"), ("-\\frac{3}{4}", "-0.75"), ("\\text{Monday}", "monday"),
     ("10\\text{ cm}", "10"), ("2\\sqrt{3}", "2 \\sqrt{3}"), ("90^\\circ", "90"), ("0.333333333333", "1/3"),
     ("[1,2)", "[1,2)"), ("1e3", "1000"), ("x^{2}", "x^2"), ("−5", "-5"), ("5.", "5"),
+    ("{2,1,1}", "{1,2,1}"), ("{1/3,(1.0,2),(1,3)}", "{(1,2),0.333333333333,(1,3)}"), ("(1,2),(3,4)", "(1, 2), (3, 4)"),
+    ("5 km", "5"), ("5\\%", "5"), ("5 percent", "5%"), ("\\$5", "5 dollars"), ("90 degrees", "90^{\\circ}."),
+    ("10\\text{ cm}", "10 centimeters"), ("8\\text{ students}", "8\\text{ people}"), ("5 units", "5 cm"),
+    ("-\\frac{3}{4}", "-(3/4)"), ("1.0e400", "1e400"),
 ]  # fmt: skip
 DIFFERENT = [
     ("42", "43"), ("", ""), ("0.33", "1/3"), ("(1,2)", "(2,1)"), ("[1,2)", "(1,2)"), ("1", "10"), ("abc", "abd"),
+    ("{1,1}", "{1,2}"), ("{1,2,2}", "{1,1,2}"), ("{1,1}", "{1}"), ("[1,2)", "[1,2]"), ("(1,2)", "1,2"),
+    ("5 km", "5 m"), ("5%", "5 km"), ("5%", "0.05"), ("\\$5", "5 cents"), ("1 km", "1000 m"), ("{5 km,1}", "{5 m,1}"),
+    ("10\\text{ cm}", "10\\text{ m}"), ("1.0e400", "2"), ("(1/2)/(3/4)", "3/8"), ("a/" * 490, "1"),
     ("1,2", "12"), ("9" * 2000, "9" * 1999), ("1e999999", "1"), ("1,3", "13"), ("1/0", "0"), ("(" * 900, "1"),
 ]  # fmt: skip
 
@@ -40,9 +47,24 @@ def test_different_answers(given, expected):
     assert not same(given, expected) and not same(expected, given)
 
 
+def test_units_are_ignored_on_request():
+    for given, expected in [("5 km", "5 m"), ("{5 km,1}", "{1,5 m}"), ("5%", "5\\text{ cm}")]:
+        assert same(given, expected, "ignore") and not same(given, expected)
+    assert not same("5 km", "6 m", "ignore")
+    task = code_math.tasks(Config())[0]
+    for units, paid in (("agree", 0.0), ("ignore", 1.0)):
+        config = Config(units=units)
+        env = code_math.make(config)
+        env.reset(task)
+        env.inner.instance._target += " km"
+        answer = tool_action.answer(f"\\boxed{{{task.params['target']} m}}")
+        assert env.step(answer).reward == paid
+        env.close()
+
+
 def test_the_answer_in_a_text():
     assert boxed("\\boxed{1} so \\boxed{\\frac{1}{2}} and \\boxed{open") == "\\frac{1}{2}"
-    assert boxed("no box") is None
+    assert boxed("no box") is None and boxed("} \\boxed{1 \\boxed{2} {") == "2" and boxed("\\boxed{\\boxed{1}}") == "1"
     assert final_answer("3 + 4\n#### 1,007") == "1,007"
     assert final_answer("The answer is 5.") == "5" and final_answer(" 8 ") == "8"
 

@@ -56,6 +56,38 @@ def find(key, config=None):
     return next(task for task in code_repair.tasks(config or Config()) if task.key == key)
 
 
+def test_the_values_of_visible_tests_written_into_the_code_earn_no_share(runner):
+    program = programs()["median"]
+    task = next(task for task in code_repair.tasks(Config()) if "/median/" in task.key)
+    code = "def median(values):\n" + "".join(
+        f"    if values == {call.expression.partition('(')[2][:-1]}: return {call.expected}\n"
+        for call in program.calls[:VISIBLE]
+    )
+    visible, hidden = [program.test_file()], task.params["hidden"]["calls"]
+    files = {"median.py": code}
+    plain = judge.check_calls(runner, files, hidden, 5.0)
+    assert plain.passed >= VISIBLE and plain.share > 0  # what it earned before
+    verdict = judge.check_calls(runner, files, hidden, 5.0, visible)
+    assert (verdict.passed, verdict.share, verdict.solved) == (VISIBLE, 0.0, False)
+    shared, _ = play(
+        task,
+        [tool_action.call("write_file", path="median.py", content=code), tool_action.call("submit")],
+        Config(reward="share"),
+    )
+    assert shared.reward == 0.0 and not shared.info["success"]
+    right = judge.check_calls(runner, {"median.py": program.source}, hidden, 5.0, visible)
+    assert right.solved and right.share == 1.0
+    only_visible = [call for call in hidden if call[1] in visible[0]]
+    assert judge.check_calls(runner, files, only_visible, 5.0, visible).share == 1.0  # nothing is unseen: solved or not
+
+
+@pytest.mark.parametrize("depth", [10, 5_000])
+def test_programs_that_nest_deeply_or_hold_odd_line_ends_are_read(depth):
+    assert isinstance(mutations(f"x = {'not ' * depth}1\ny = {'(' * depth}1{')' * depth}"), list)
+    source = 's = "a\u2028b\x0cc\x85d"\r\nt = 1 < 2\n'
+    assert {apply(source, m) for m in mutations(source)} >= {source.replace("1 < 2", "1 <= 2")}
+
+
 def test_mutations_by_hand():
     source = "def f(a, b):\n    return a < b and not a\n"
     told = {(m.kind, apply(source, m).split("return ")[1].strip()) for m in mutations(source)}

@@ -1,0 +1,35 @@
+"""Pairs of tags in texts, found in linear time."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+
+class Tagged(NamedTuple):
+    """`<tag>content</tag>` at `text[start:end]`."""
+
+    tag: str
+    content: str
+    start: int
+    end: int
+
+
+def tagged(text: str, tag: str) -> Iterator[Tagged]:
+    """Every pair of a tag from left to right, each closed by the first closing tag after it; in linear time.
+
+    The regular expression `<tag>(.*?)</tag>` finds the same pairs, but reads to the text's end at each opening tag that
+    nothing closes.
+    """
+    opening, closing, at = f"<{tag}>", f"</{tag}>", 0
+    while (start := text.find(opening, at)) >= 0:
+        inner = start + len(opening)
+        closed = text.find(closing, inner)
+        if closed < 0:
+            return
+        at = closed + len(closing)
+        yield Tagged(tag, text[inner:closed], start, at)
+
+
+def first_tagged(text: str, tags: Sequence[str]) -> Tagged | None:
+    """The pair of any of the tags that begins first; None if there is none."""
+    found = (next(tagged(text, tag), None) for tag in tags)
+    return min((pair for pair in found if pair is not None), key=lambda pair: pair.start, default=None)

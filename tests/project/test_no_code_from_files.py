@@ -1,0 +1,101 @@
+"""No file, model folder, server or agent makes this project run code that it brings.
+
+Looked at (every package, by hand and by the scan below), and what each place evaluates:
+
+| place | what | why it is safe |
+| --- | --- | --- |
+| envs/alfworld/textworld_backend.py | `eval` of a grammar's expressions, as TextWorld itself does | published rules, or
+  `trust=true` (test_textworld.py) |
+| envs/code_math/problems.py, envs/code_repair/programs.py | `eval` of expressions of our own source | not from a file |
+| envs/code_repair/judge.py | `eval`, `exec`, imports in source texts | run inside the sandbox only |
+| tools/_sandbox/kernel.py, launch.py | `exec`, `eval`, `marshal` | inside the sandbox; launch.py: our own code |
+| agentrl/env/processes.py | `pickle` over the pipe of a worker | the worker runs the user's own environment class |
+| agentrl/gym/check.py | `pickle` of what it has just made | not from a file |
+| agentrl/catalogue.py, tool/calls, tool_env/setup.py, envs/gymnasium_text | imports by name | names of the
+  configuration or of our own classes, never of data |
+| agentrl/run/checkpoint.py | `torch.load` | weights_only=True |
+| agentrl/model/loading.py, tools/search/dense.py | `from_pretrained` | trust_remote_code=False (test_loading.py) |
+| chat templates of model folders | jinja2 | transformers' immutable sandbox |
+| tools/search/cache.py, envs/webshop/store.py, envs/alfworld/wheel.py | `np.load` | allow_pickle is False by default |
+| tools/mcp.py | regular expressions of a server | a linear engine (test_mcp.py) |
+| `str.format` | only texts of our own source are formatted; what a file or a model says is an argument |
+
+TextWorld's own `.json` games are compiled by Inform 7 and played by an interpreter in C; no Python of theirs is run.
+envs/webshop/prepare.py unpickled the shards of an unfinished folder; shards are JSON now.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("agentrl", "algorithms", "envs", "tools")
+RISKY = {"eval", "exec", "import_module", "__import__", "load:pickle", "loads:pickle", "loads:marshal"}
+RISKY |= {"load:yaml", "load:torch"}
+KNOWN = {
+    ("agentrl/_gymnasium.py", "import_module"),
+    ("agentrl/catalogue.py", "import_module"),
+    ("agentrl/cli/__init__.py", "import_module"),
+    ("agentrl/cli/serve.py", "import_module"),
+    ("agentrl/engines/__init__.py", "import_module"),
+    ("agentrl/env/processes.py", "loads:pickle"),
+    ("agentrl/graph/__init__.py", "import_module"),
+    ("agentrl/gym/check.py", "loads:pickle"),
+    ("agentrl/model/__init__.py", "import_module"),
+    ("agentrl/run/__init__.py", "import_module"),
+    ("agentrl/run/checkpoint.py", "load:torch"),
+    ("agentrl/tool/calls/__init__.py", "import_module"),
+    ("agentrl/tool_env/setup.py", "import_module"),
+    ("agentrl/trainer/__init__.py", "import_module"),
+    ("envs/alfworld/textworld_backend.py", "eval"),
+    ("envs/code_math/problems.py", "eval"),
+    ("envs/code_repair/programs.py", "eval"),
+    ("envs/code_repair/programs.py", "import_module"),
+    ("envs/gymnasium_text/environment.py", "import_module"),
+    ("tools/_sandbox/kernel.py", "eval"),
+    ("tools/_sandbox/kernel.py", "exec"),
+    ("tools/_sandbox/kernel.py", "loads:marshal"),
+}
+
+
+def calls() -> list[tuple[str, str, ast.Call]]:
+    """(file, name of the function, call); the name with its module where the function's own says nothing."""
+    found = []
+    for path in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            if (
+                isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name)
+                and name in ("load", "loads")
+            ):
+                name = f"{name}:{node.func.value.id}"
+            if isinstance(node.func, ast.Attribute) and name in ("eval", "exec"):
+                continue  # `model.eval()`
+            found.append((str(path.relative_to(ROOT)), name, node))
+    return found
+
+
+def test_whatever_evaluates_unpickles_or_imports_is_on_the_list_above():
+    assert {(path, name) for path, name, _ in calls() if name in RISKY} - KNOWN == set()
+
+
+@pytest.mark.parametrize(
+    ("function", "option", "value"),
+    [("load:torch", "weights_only", True), ("from_pretrained", "trust_remote_code", False)],
+)
+def test_loaders_are_told_to_run_nothing(function, option, value):
+    checked = [(path, node) for path, name, node in calls() if name == function]
+    assert checked
+    for path, node in checked:
+        given = {one.arg: one.value for one in node.keywords}
+        assert isinstance(given.get(option), ast.Constant) and given[option].value is value, path
+
+
+def test_arrays_are_read_without_pickles():
+    for path, name, node in calls():
+        if name == "load:np":
+            assert "allow_pickle" not in {one.arg for one in node.keywords}, path
