@@ -39,7 +39,7 @@ class Config(Options, frozen=True):
 
 def credit(graph: StepGraph, config: Config) -> Credit:
     """Graph GAE, normalised per node."""
-    left = keys(np.tile(graph.group, 2), np.concatenate([graph.state, graph.next_state]))  # [2N]
+    left = keys(np.tile(graph.peers, 2), np.concatenate([graph.state, graph.next_state]))  # [2N]
     goes_on = np.isin(left[len(graph) :], left[: len(graph)]) & ~graph.terminated  # [N]
     end = graph.last & ~goes_on  # [N]
     outcome = keys(graph.score)  # [N] terminal nodes: one an outcome and group

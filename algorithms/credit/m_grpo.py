@@ -64,7 +64,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     kept = np.ones(len(graph)) if config.align == "off" else aligned(graph, config.align, config.seed)  # [N]
     advantage = group_norm(
         graph.score,
-        keys(graph.group, graph.agent),
+        graph.peers,
         std=config.std,
         eps=config.eps,
         singleton=config.singleton,

@@ -29,12 +29,12 @@ class Config(Options, frozen=True):
 
 def credit(graph: StepGraph, config: Config) -> Credit:
     """A = GN(reward | state) + outcome_weight * GN(score | group)."""
-    state = keys(graph.group, graph.state)  # [N]
+    state = keys(graph.peers, graph.state)  # [N]
     turn = group_norm(graph.reward, state, std=config.std, eps=config.eps, weight=graph.weight)  # [N]
     played = graph.kind == PLAYED  # [N]
     outcome = group_norm(
         graph.score,
-        graph.group,
+        graph.peers,
         std=config.std,
         eps=config.eps,
         singleton=config.singleton,
