@@ -21,7 +21,8 @@ def clone(
 ) -> dict[str, float]:
     """Behaviour cloning: cross-entropy on the sampled tokens, each row as often as its `weight` says.
 
-    The learner's distribution is the one it will act with: restricted to allowed sets, at temperature 1.
+    The learner's distribution is the one it will act with: restricted to allowed sets, at temperature 1. Tokens are
+    aggregated as `config` says, and by token-mean if it says nothing.
     """
 
     def terms(stats: TokenStats, token: np.ndarray, on: Spread, copies: Copies) -> Terms:

@@ -47,7 +47,7 @@ def counted_copies(
     graph: StepGraph, credit: Credit, use: np.ndarray, config: UpdateConfig, whole_episodes: bool = False
 ) -> Copies:
     """What the loss counts: rows, or the paths through them where a ratio or a mean is over whole paths."""
-    over_episodes = config.sequence == "episode" and config.aggregation != "token-mean"
+    over_episodes = config.sequence == "episode" and config.aggregation not in (None, "token-mean")
     per_path = (whole_episodes or over_episodes) and forked(graph)
     return of_paths(graph, credit, use) if per_path else of_rows(graph, credit, use)
 
@@ -83,7 +83,8 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
     assert tokens is not None
     inside = np.flatnonzero(np.isin(copies.row, rows))  # [C of the mini-batch]
     share = np.zeros(len(copies.row))  # [C]
-    share[inside] = aggregate(work.graph, copies.take(inside), config.aggregation, config.sequence, config.norm_tokens)
+    how, sequence = config.aggregation or "token-mean", config.sequence or "step"
+    share[inside] = aggregate(work.graph, copies.take(inside), how, sequence, config.norm_tokens)
     total = np.bincount(copies.row, share, len(work.graph))  # [N] over the copies of a row
     batch = pack(tokens, rows[work.active[rows]], total[token_rows(tokens)], sharing=net.sharing)
     for part in microbatches(batch, config.max_tokens, None if work.whole is None else work.whole[batch.step]):

@@ -53,6 +53,7 @@ def update(
     Returns:
         Metrics of the whole update; means are over decisions, each weighted as in the loss.
     """
+    config = config.resolved(loss)
     trained = credit.assigned & (graph.valid | config.train_invalid)  # [N]
     if not config.train_unfinished:
         trained = trained & ~unfinished(graph)

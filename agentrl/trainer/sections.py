@@ -4,6 +4,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from agentrl.config import Entry
+from agentrl.loss import Aggregation, Loss, SequenceUnit
+
 
 class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Section [critic] of a recipe.
@@ -78,9 +81,6 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 KlForm = Literal["k1", "abs", "k2", "k3"]
 
 
-Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
-
-
 class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     """How credit becomes new weights.
 
@@ -90,7 +90,8 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
             log-probs).
         kl_in: the loss, or each step's reward before credit (`agentrl.trainer.kl_reward`).
         entropy_coef: weight of the entropy bonus.
-        aggregation, sequence, norm_tokens: see `agentrl.trainer.path_weights.aggregation_weights`.
+        aggregation, sequence, norm_tokens: see `agentrl.trainer.path_weights.aggregation_weights`. Left out,
+            aggregation and sequence are those that the loss was published with (`AGGREGATION`, `SEQUENCE` of its file).
         epochs: passes over the batch.
         minibatches: optimiser steps a pass, at most as many as there are units.
         unit: what is never divided between mini-batches: a task's group, or a rollout with all that shares
@@ -109,8 +110,8 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     kl_form: KlForm = "k3"
     kl_in: Literal["loss", "reward"] = "loss"
     entropy_coef: float = 0.0
-    aggregation: Aggregation = "token-mean"
-    sequence: Literal["step", "episode"] = "step"
+    aggregation: Aggregation | None = None
+    sequence: SequenceUnit | None = None
     norm_tokens: int | None = Field(None, ge=1)
     epochs: int = Field(1, ge=1)
     minibatches: int = Field(1, ge=1)
@@ -127,3 +128,8 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     def kl_loss_coef(self) -> float:
         """Weight of the KL term in the loss."""
         return self.kl_coef if self.kl_in == "loss" else 0.0
+
+    def resolved(self, loss: Entry[Loss]) -> "UpdateConfig":
+        """With the loss's own aggregation and sequence where none is given."""
+        own = {"aggregation": loss.hooks.aggregation, "sequence": loss.hooks.sequence_of(loss.config)}
+        return self.model_copy(update={name: value for name, value in own.items() if getattr(self, name) is None})
