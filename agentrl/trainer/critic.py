@@ -79,7 +79,8 @@ class Critic:
     def columns(self, graph: StepGraph, played: np.ndarray, max_tokens: int) -> Columns:
         """`value` [N] (and `value_high`), `next_value` [N] of truncated last rows; per token also `token_value` [S].
 
-        NaN where there is none: on rows that are not `played` (ascending), and off truncated ends.
+        NaN where there is none: on rows that are not `played` (ascending), and off truncated ends. A truncated end
+        without a next observation takes what `CriticConfig.cut_value` says.
         """
         assert graph.tokens is not None, "a critic reads tokens"
         tokens, tail_rows, cut = with_tails(graph, played)
@@ -91,6 +92,8 @@ class Critic:
         per_row = np.where((at >= 0)[:, None], read[at], np.nan)  # [N', H]
         n, s = len(graph), len(graph.tokens.ids)
         next_value = np.full(n, np.nan)
+        unseen = np.setdiff1d(played[(graph.last & graph.truncated)[played]], cut)  # the cut turn was not carried out
+        next_value[unseen] = per_row[unseen, 0] if self.config.cut_value == "before" else 0.0
         next_value[cut] = per_row[tail_rows, 0]
         steps = {"value": per_row[:n, 0], "next_value": next_value}
         if self.config.high:

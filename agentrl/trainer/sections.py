@@ -27,6 +27,9 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         mean: `episode`, turns averaged in their episode, then episodes, so that long ones do not dominate; `value`,
             all values alike.
         warmup: first iterations in which the critic alone learns.
+        cut_value: what a truncated episode goes on in if it has no next observation, because `limits.cut_turn=end` or
+            `limits.calls` ended it with a turn that was not carried out: `before`, the value before that turn, whose
+            state is still the environment's; or `zero`.
     """
 
     model: Literal["none", "head", "own"] = "none"
@@ -42,6 +45,7 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     minibatches: int = Field(1, ge=1)
     mean: Literal["episode", "value"] = "episode"
     warmup: int = Field(0, ge=0)
+    cut_value: Literal["before", "zero"] = "before"
 
     @model_validator(mode="after")
     def _path_is_used(self) -> "CriticConfig":
