@@ -170,4 +170,4 @@ class Contestant:
         )
         engine = entry.hooks.make(entry.config, serving)
         self.said = self.said or engine.describe()
-        return PolicyActor(engine, Chat(loaded.tokenizer), entry.config.max_context)
+        return PolicyActor(engine, Chat(loaded.tokenizer), entry.config.max_context, policy if run else None)
