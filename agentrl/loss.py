@@ -3,19 +3,25 @@
     def loss(inputs: LossInputs, config: Config) -> LossOutput
 
 The loss returns one number per token; `agentrl.trainer.update` multiplies it by the aggregation weight, adds KL and
-entropy terms, and sums. One call holds all tokens of a step. If `Config.whole_episodes` is true, one call also holds
-all tokens of an episode; on a branched graph, each root-to-leaf path then counts as an episode
+entropy terms, and sums. How tokens become one number is a part of a published loss, so a file states it: `AGGREGATION`
+and `SEQUENCE` are the defaults of `update.aggregation` and `update.sequence`.
+
+One call holds all tokens of a step. If `Config.whole_episodes` is true, one call also holds all tokens of an episode;
+on a branched graph, each root-to-leaf path then counts as an episode
 (`agentrl.trainer.path_weights`).
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:  # a recipe names its loss, and checking a recipe needs no torch
     from torch import Tensor
 
 from agentrl.catalogue import CatalogueFile, hook
+
+Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
+SequenceUnit = Literal["step", "episode"]  # what "seq" means there
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,10 +63,20 @@ class Loss(CatalogueFile):
 
     Attributes:
         loss: see the module's docstring.
+        aggregation: how the tokens of a mini-batch are summed (`agentrl.trainer.path_weights.aggregation_weights`), as
+            the loss was published. Where the source states none, the file says so.
+        sequence: what a sequence is in that aggregation; an option `sequence` of the loss wins.
         zero_without_credit: the loss is 0 wherever positive and negative are 0, so such steps need no forward pass.
     """
 
     KIND: ClassVar[str] = "loss"
 
     loss: Callable[[LossInputs, Any], LossOutput] = hook(help="(inputs, config) -> LossOutput")
+    aggregation: Aggregation = hook("AGGREGATION", "default of update.aggregation", "token-mean")
+    sequence: SequenceUnit = hook("SEQUENCE", "default of update.sequence: step or episode", "step")
     zero_without_credit: bool = hook("ZERO_WITHOUT_CREDIT", "0 where a step has no credit: no forward pass", False)
+
+    def sequence_of(self, config: Any) -> SequenceUnit:
+        """The sequence of the aggregation under these options of the loss."""
+        chosen: SequenceUnit = getattr(config, "sequence", self.sequence)
+        return chosen

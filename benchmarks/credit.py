@@ -22,7 +22,11 @@ from agentrl import catalogue
 from agentrl.graph import COLUMNS, StepGraph, Tokens, first_fit
 
 LENGTH, GROUP, STATES, TOKENS = 20, 8, 40, 4
-OPTIONS = {"m_grpo": {"align": "off"}}
+OPTIONS = {
+    "m_grpo": {"align": "off"},
+    "role_grpo": {"key": "group,turn,agent"},
+    "tl_grpo": {"key": "state", "outcome": "score"},
+}
 
 
 def make(n: int, seed: int = 0) -> StepGraph:

@@ -274,7 +274,7 @@ METHODS: dict[str, tuple[str, Advantage]] = {
     "turn_returns gamma=1 std=none": ("chains", method("turn_returns", gamma=1, std="none")),
     "turn_returns key=group+turn gamma=1 std=none": (
         "chains", method("turn_returns", gamma=1, std="none", key="group+turn")),
-    "tl_grpo": ("chains", method("tl_grpo")),
+    "tl_grpo key=state outcome=score": ("chains", method("tl_grpo", key="state", outcome="score")),
     "turn_ppo exact critic": ("chains", method("turn_ppo")),
     "turn_ppo exact critic gamma=1": ("chains", method("turn_ppo", gamma=1)),
     "turn_ppo critic off by 0.2": ("chains", method("turn_ppo", spoiled)),

@@ -267,12 +267,9 @@ def graft(rows: list[Row]) -> list[float]:
     value = dict.fromkeys(node, 0.0) | {there[i]: score[i] for i in range(len(rows)) if end[i]}
     settle(out, there, value, lambda i: 0.0, 0.99)
     delta = [0.99 * value[v] - value[u] for u, v in zip(node, there, strict=True)]
-    later = dict.fromkeys(value, 0.0)
-    settle(out, there, later, lambda i: delta[i], 0.99 * 0.95)
-    ahead = [d + 0.99 * 0.95 * later[v] for d, v in zip(delta, there, strict=True)]
-    ahead = [a if abs(a) > 1e-8 else 0.0 for a in ahead]
-    normed = spread(rows, list(out.values()), ahead, std="population")
-    return [(a > 0) - (a < 0) if len(out[u]) == 1 else n for a, n, u in zip(ahead, normed, node, strict=True)]
+    delta = [d if abs(d) > 1e-8 else 0.0 for d in delta]
+    normed = spread(rows, list(out.values()), delta, std="population")
+    return [(d > 0) - (d < 0) if len(out[u]) == 1 else n for d, n, u in zip(delta, normed, node, strict=True)]
 
 
 def settle(out: dict[Any, list[int]], there: list[Any], value: dict[Any, float], gain: Any, gamma: float) -> None:

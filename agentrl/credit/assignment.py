@@ -72,14 +72,16 @@ def require(method: CreditMethod, graph: StepGraph) -> None:
 def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
     """Shares in 0..1 for the log: how many groups are degenerate, and on which turns the credit lies.
 
-    `zero_variance_groups`: groups of several episodes with one score; `singleton_groups`: groups of one
-    episode; `credit_mass_turn_K`: share of the total |advantage| that lies on turn K (16 and later together).
+    A group is the episodes of one agent on copies of one task. `zero_variance_groups`: groups of several episodes with
+    one score; `singleton_groups`: groups of one episode; `credit_mass_turn_K`: share of the total |advantage| that lies
+    on turn K (16 and later together).
     """
     if not len(graph):
         return {}
     episodes = np.flatnonzero(graph.first & (graph.kind == PLAYED))  # [E]
-    m = moments(graph.score[episodes], keys(graph.group[episodes]), std="none")  # each [E]
-    groups = np.unique(graph.group[episodes], return_index=True)[1]  # [G] an episode of each group
+    peers = keys(graph.peers[episodes])  # [E]
+    m = moments(graph.score[episodes], peers, std="none")  # each [E]
+    groups = np.unique(peers, return_index=True)[1]  # [G] an episode of each group
     mass = np.bincount(np.minimum(graph.turn, 16), credit.positive + credit.negative)
     shares = mass / max(mass.sum(), 1e-300)
     return {

@@ -57,7 +57,7 @@ class PromptValues:
             raise ValueError("a value tracker follows single answers, and these steps branch: use rollout.name=chain")
         value, moved = np.full(len(graph), np.nan), np.full(len(graph), np.nan)
         first = np.flatnonzero(graph.first & (graph.kind == PLAYED) & ~graph.failed())  # [E]
-        prompts = [graph.names["group"][g] for g in graph.group[first]]
+        prompts = [_prompt(graph, row) for row in first.tolist()]
         before = {prompt: self.tracker.value(prompt) for prompt in prompts}
         change = {prompt: self._moved(prompt, policy) for prompt in dict.fromkeys(prompts)}
         for row, prompt in zip(first.tolist(), prompts, strict=True):
@@ -86,6 +86,12 @@ class PromptValues:
         """Continue from a state that `state_dict` returned."""
         self.tracker.load_state_dict(state["counts"])
         self.answers = {prompt: Tokens(**arrays) for prompt, arrays in state["answers"].items()}
+
+
+def _prompt(graph: StepGraph, row: int) -> str:
+    """The name of an episode's prompt: its task's; an agent that is called has values of its own for each task."""
+    task = graph.names["group"][graph.group[row]]
+    return task if graph.caller[row] < 0 else f"{graph.names['agent'][graph.agent[row]]} called for {task}"
 
 
 def _answer(graph: StepGraph, first: int) -> Tokens:

@@ -21,7 +21,7 @@ import numpy as np
 
 from agentrl.catalogue import CatalogueFile, hook, nearest
 from agentrl.config import Entry, resolve
-from agentrl.graph import PLAYED, StepGraph, keys, tree_down
+from agentrl.graph import PLAYED, StepGraph, tree_down
 
 SIGNAL, OWN = "signal/", "env_reward"  # prefix of signal columns; what the environment itself paid
 
@@ -133,7 +133,7 @@ def ends(graph: StepGraph) -> Ends:
     alike = inner[graph.kind[inner] == graph.kind[graph.parent[inner]]]
     row = np.setdiff1d(np.arange(len(graph)), graph.parent[alike])  # [L]
     counted = (graph.kind == PLAYED) & ~graph.failed()  # [N]
-    return Ends(row, keys(graph.group, graph.agent)[row], (graph.weight * counted)[row])
+    return Ends(row, graph.peers[row], (graph.weight * counted)[row])
 
 
 def totals(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:

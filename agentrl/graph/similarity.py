@@ -19,7 +19,7 @@ CHARACTERS, GRAMS = 512, 8192  # bins of hashed counts
 
 
 def similar_states(graph: StepGraph, threshold: float) -> np.ndarray:
-    """[N] int64 cluster of each row's state, numbered inside its group.
+    """[N] int64 cluster of each row's state, numbered inside its group (copies of a task, agent by agent).
 
     Raises:
         ValueError: the graph does not hold the texts of its states.
@@ -28,7 +28,7 @@ def similar_states(graph: StepGraph, threshold: float) -> np.ndarray:
         raise ValueError("similarity grouping needs the texts of the states, and these steps keep only their ids")
     order = np.argsort(graph.column("line"), kind="stable") if graph.has("line") else np.arange(len(graph))
     words = graph.names["state"]
-    groups = graph.group[order].tolist()
+    groups = graph.peers[order].tolist()
     texts = [words[i] for i in graph.state[order].tolist()]
     cluster = np.empty(len(graph), np.int64)
     cluster[order] = first_fit(groups, texts, threshold)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agentrl.graph.segments import keys
 from agentrl.graph.tokens import Tokens, check_tokens
 from agentrl.types import Status
 
@@ -127,6 +128,14 @@ class StepGraph:
     def with_all(self, columns: Columns) -> "StepGraph":
         """A graph with more (or other) columns of both kinds."""
         return self.with_columns(**columns.steps).with_token_columns(**columns.tokens)
+
+    @property
+    def peers(self) -> np.ndarray:
+        """[N] int64, dense ids of (group, agent): the steps of one agent in the copies of one task.
+
+        Scores of different agents have different meanings, so that statistics "of a group" are taken over these.
+        """
+        return keys(self.group, self.agent)
 
     @property
     def last(self) -> np.ndarray:

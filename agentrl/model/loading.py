@@ -213,7 +213,18 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
         raise ValueError(
             f"no language model could be loaded from {path!r}, neither a folder nor a hub name: {first}"
         ) from error
+    own_memory(model)
     return model, tokenizer
+
+
+def own_memory(model: Any) -> None:
+    """Move every parameter and buffer into memory that torch allocates, as that of a new model is.
+
+    Tensors read from safetensors lie inside the file's memory, at any multiple of 8 bytes. CPU kernels choose their
+    blocks by alignment and then round differently, so that a resumed run would not be the uninterrupted one.
+    """
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.clone()
 
 
 def _write(loaded: Loaded, folder: Path) -> None:

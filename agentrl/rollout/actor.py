@@ -21,11 +21,11 @@ class Actor(Sessions, Protocol):
 
 
 class PolicyActor(Actor):
-    """A policy as an actor."""
+    """A policy as an actor. `name` goes into the graph's column `policy`; by default that of the engine."""
 
-    def __init__(self, policy: Policy, chat: Chat | None, context_limit: int | None) -> None:
+    def __init__(self, policy: Policy, chat: Chat | None, context_limit: int | None, name: str | None = None) -> None:
         self.policy, self.chat, self.context_limit = policy, chat, context_limit
-        self.name = policy.name
+        self.name = policy.name if name is None else name
 
     async def answer(self, request: Request, handle: Handle) -> Generation:
         return await self.policy.generate(request)

@@ -174,4 +174,4 @@ class Contestant:
         )
         engine = entry.hooks.make(entry.config, serving)
         self.description = self.description or engine.describe()
-        return PolicyActor(engine, Chat(loaded.tokenizer), entry.config.max_context)
+        return PolicyActor(engine, Chat(loaded.tokenizer), entry.config.max_context, policy if run else None)

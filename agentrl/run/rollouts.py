@@ -190,6 +190,6 @@ class Rollouts:
         """Who answers for each agent."""
         context = self.settings.engine.config.max_context
         return {
-            name: PolicyActor(engines[agent.policy], self.chats[agent.policy], context)
+            name: PolicyActor(engines[agent.policy], self.chats[agent.policy], context, agent.policy)
             for name, agent in self.agents.items()
         }

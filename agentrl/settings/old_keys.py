@@ -22,9 +22,18 @@ def _as_regularizer(name: str, off: Mapping[str, Any]) -> Callable[[dict[str, An
     return change
 
 
+def _graft_lam(credit: dict[str, Any], lam: Any) -> str:
+    """`credit.lam` of graft had no effect and is gone; other methods keep theirs."""
+    if credit.get("name") == "graft":
+        return "nothing, graft has no lam: it had no effect"
+    credit["lam"] = lam
+    return ""
+
+
 # old key -> what replaces it: changes the table the key stood in, and returns how to write it now (empty: it was off)
 TABLE: Mapping[str, Callable[[dict[str, Any], Any], str]] = {
     "update.epo": _as_regularizer("entropy_band", {"coef": 0.0}),
+    "credit.lam": _graft_lam,
     "update.llds": _as_regularizer("likelihood_guard", {"coef": 0.0}),
 }
 

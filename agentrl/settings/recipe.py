@@ -38,6 +38,7 @@ class Settings:
         self.reward: tuple[Entry[RewardTransform], ...] = resolve_rewards(self.tables.reward)
         self.credit = resolve(CreditMethod, self.tables.credit)
         self.loss = resolve(Loss, self.tables.loss)
+        self.tables = self.tables.model_copy(update={"update": self.tables.update.resolved(self.loss)})
         self.regularizers = tuple(
             resolve(RegularizerFile, table, f"update.regularizers.{place}")
             for place, table in enumerate(self.tables.update.regularizers)

@@ -80,7 +80,7 @@ class Critic:
         """The columns `value` [N] and `next_value` [N]; with `high` also `value_high` [N], per token `token_value` [S].
 
         Values are NaN on rows outside `played` (ascending row numbers); `next_value` is NaN except on the last rows of
-        truncated episodes.
+        truncated episodes. A truncated end without a next observation takes what `CriticConfig.cut_value` says.
         """
         assert graph.tokens is not None, "a critic reads tokens"
         tokens, tail_rows, cut = with_tails(graph, played)
@@ -92,6 +92,8 @@ class Critic:
         per_row = np.where((at >= 0)[:, None], read[at], np.nan)  # [N', H]
         n, s = len(graph), len(graph.tokens.ids)
         next_value = np.full(n, np.nan)
+        unseen = np.setdiff1d(played[(graph.last & graph.truncated)[played]], cut)  # the cut turn was not carried out
+        next_value[unseen] = per_row[unseen, 0] if self.config.cut_value == "before" else 0.0
         next_value[cut] = per_row[tail_rows, 0]
         steps = {"value": per_row[:n, 0], "next_value": next_value}
         if self.config.high:

@@ -62,7 +62,7 @@ def counted_copies(
 
     Each row has one copy; on a branched graph, if a ratio or a mean spans whole episodes, one copy per path through it.
     """
-    over_episodes = config.sequence == "episode" and config.aggregation != "token-mean"
+    over_episodes = config.sequence == "episode" and config.aggregation not in (None, "token-mean")
     per_path = (whole_episodes or over_episodes) and forked(graph)
     return of_paths(graph, credit, use) if per_path else of_rows(graph, credit, use)
 
@@ -98,7 +98,8 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
     assert tokens is not None
     inside = np.flatnonzero(np.isin(copies.row, rows))  # [C of the mini-batch]
     share = np.zeros(len(copies.row))  # [C]
-    share[inside] = aggregate(work.graph, copies.take(inside), config.aggregation, config.sequence, config.norm_tokens)
+    how, sequence = config.aggregation or "token-mean", config.sequence or "step"
+    share[inside] = aggregate(work.graph, copies.take(inside), how, sequence, config.norm_tokens)
     total = np.bincount(copies.row, share, len(work.graph))  # [N] over the copies of a row
     batch = pack(tokens, rows[work.active[rows]], total[token_rows(tokens)], sharing=net.sharing)
     for part in microbatches(batch, config.max_tokens, None if work.bundle is None else work.bundle[batch.row]):

@@ -11,11 +11,14 @@ from torch import Tensor
 
 from agentrl.trainer.sections import KlForm
 
+LIMIT = 20.0  # of k3's log-ratio, in nats
+
 
 def kl_term(logprob: Tensor, reference: Tensor, form: KlForm) -> Tensor:
     """[K] estimate of KL(pi || ref) per token, from one sample.
 
-    Source: Schulman, "Approximating KL divergence" (2020); k3 clamped to +-10 as in verl.
+    Source: Schulman, "Approximating KL divergence" (2020); k3 clamped to +-10 as in verl. Its log-ratio is clamped to
+    +-20 before: beyond that k3 is at its bound, and exp of it would overflow, whose gradient is 0 * inf.
     """
     apart = logprob - reference  # [K]
     if form == "k1":
@@ -24,7 +27,8 @@ def kl_term(logprob: Tensor, reference: Tensor, form: KlForm) -> Tensor:
         return apart.abs()
     if form == "k2":
         return 0.5 * apart**2
-    return ((-apart).exp() + apart - 1).clamp(-10, 10)
+    near = apart.clamp(-LIMIT, LIMIT)  # [K] exp(20) - 21 is far above the bound of 10, and so is 20 - 1
+    return ((-near).exp() + near - 1).clamp(-10, 10)
 
 
 def value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip: float | None = 0.2) -> Tensor:

@@ -7,13 +7,13 @@ copied, after one forward pass over the tree; the model never sees a token twice
 Letters: N steps, S tokens of the graph, K targets of a micro-batch, C copies, X targets of all copies.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from agentrl.credit import Credit
 from agentrl.graph import StepGraph, decisions, levels, paths, select, token_rows
-from agentrl.trainer.sections import Aggregation
+from agentrl.loss import Aggregation, SequenceUnit
 
 
 class Copies(NamedTuple):
@@ -76,7 +76,7 @@ def aggregate(
     graph: StepGraph,
     copies: Copies,
     how: Aggregation,
-    sequence: Literal["step", "episode"],
+    sequence: SequenceUnit,
     norm_tokens: int | None,
 ) -> np.ndarray:
     """[C] weight of each decision of a copy, with denominators over all of `copies`; see `aggregation_weights`."""

@@ -57,6 +57,7 @@ def update(
     Returns:
         Metrics of the whole update; means are over decisions, with the weights of the loss.
     """
+    config = config.resolved(loss)
     trained = credit.assigned & (graph.valid | config.train_invalid)  # [N]
     if not config.train_unfinished:
         trained = trained & ~unfinished(graph)

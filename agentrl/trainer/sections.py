@@ -4,6 +4,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from agentrl.config import Entry
+from agentrl.loss import Aggregation, Loss, SequenceUnit
+
 
 class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Section [critic] of a recipe.
@@ -26,6 +29,9 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         mean: `episode` averages the turns of an episode, then the episodes, so that long episodes do not dominate;
             `value` gives all values the same weight.
         warmup: number of first iterations in which only the critic learns.
+        cut_value: how a truncated episode without a next observation is bootstrapped, because `limits.cut_turn=end` or
+            `limits.calls` ended it with a turn that was not carried out: `before` takes the value before that turn,
+            whose state is still the environment's; `zero` takes 0.
     """
 
     model: Literal["none", "head", "own"] = "none"
@@ -41,6 +47,7 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     minibatches: int = Field(1, ge=1)
     mean: Literal["episode", "value"] = "episode"
     warmup: int = Field(0, ge=0)
+    cut_value: Literal["before", "zero"] = "before"
 
     @model_validator(mode="after")
     def _path_is_used(self) -> "CriticConfig":
@@ -79,9 +86,6 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 KlForm = Literal["k1", "abs", "k2", "k3"]
 
 
-Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
-
-
 class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     """How credit becomes new weights.
 
@@ -91,7 +95,8 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         kl_in: where the KL term goes: into the loss, or into each step's reward before credit
             (`agentrl.trainer.charge_kl`).
         entropy_coef: weight of the entropy bonus.
-        aggregation, sequence, norm_tokens: see `agentrl.trainer.path_weights.aggregation_weights`.
+        aggregation, sequence, norm_tokens: see `agentrl.trainer.path_weights.aggregation_weights`. Left out,
+            aggregation and sequence are those that the loss was published with (`AGGREGATION`, `SEQUENCE` of its file).
         epochs: passes over the batch.
         minibatches: optimiser steps per pass, at most one per unit.
         unit: what is never divided between mini-batches: the group of a task, or a rollout with all rollouts that share
@@ -110,8 +115,8 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     kl_form: KlForm = "k3"
     kl_in: Literal["loss", "reward"] = "loss"
     entropy_coef: float = 0.0
-    aggregation: Aggregation = "token-mean"
-    sequence: Literal["step", "episode"] = "step"
+    aggregation: Aggregation | None = None
+    sequence: SequenceUnit | None = None
     norm_tokens: int | None = Field(None, ge=1)
     epochs: int = Field(1, ge=1)
     minibatches: int = Field(1, ge=1)
@@ -128,3 +133,8 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     def kl_loss_coef(self) -> float:
         """Weight of the KL term in the loss."""
         return self.kl_coef if self.kl_in == "loss" else 0.0
+
+    def resolved(self, loss: Entry[Loss]) -> "UpdateConfig":
+        """With the loss's own aggregation and sequence where none is given."""
+        own = {"aggregation": loss.hooks.aggregation, "sequence": loss.hooks.sequence_of(loss.config)}
+        return self.model_copy(update={name: value for name, value in own.items() if getattr(self, name) is None})

@@ -57,7 +57,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     episode = grpo.episode_advantage(graph, config)  # [N]
     returns = step_return(graph, config.gamma, config.invalid_penalty)  # [N]
     state = graph.state if config.similarity == "off" else similar_states(graph, config.similarity)  # [N]
-    anchor = keys(graph.group, state)  # [N]
+    anchor = keys(graph.peers, state)  # [N]
     step = group_norm(returns, anchor, std=config.std, eps=config.eps, weight=graph.weight)  # [N]
     return Credit.of(
         episode + config.step_weight * step,

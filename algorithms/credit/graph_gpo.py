@@ -41,13 +41,13 @@ class Edges(NamedTuple):
 
 
 def merged_edges(graph: StepGraph, end: np.ndarray) -> Edges:
-    """Nodes are (group, state) pairs; `end` [N] int64 >= 0 names the terminal node a step leads to instead,
-    -1 none.
+    """Nodes are states of a group, agent by agent; `end` [N] int64 >= 0 names the terminal node a step leads to
+    instead, -1 none.
 
     A step whose next state is unknown leads to a node of its own group that nothing leaves.
     """
     after = np.where(end >= 0, -2 - end, graph.next_state)  # [N]
-    node = keys(np.tile(graph.group, 2), np.concatenate([graph.state, after]))  # [2N]
+    node = keys(np.tile(graph.peers, 2), np.concatenate([graph.state, after]))  # [2N]
     return Edges(node[: len(graph)], node[len(graph) :])
 
 
@@ -59,7 +59,7 @@ def distances(graph: StepGraph) -> Edges:
     fixed[v[success]] = 0.0
     d = graph_values(u, v, fixed)  # [K]
     finite = np.maximum(np.where(np.isfinite(d[u]), d[u], 0.0), np.where(np.isfinite(d[v]), d[v], 0.0))  # [N]
-    far = group_max(finite, graph.group) + 1  # [N] of each step's group
+    far = group_max(finite, graph.peers) + 1  # [N] of each step's group
     return Edges(np.where(np.isfinite(d[u]), d[u], far), np.where(np.isfinite(d[v]), d[v], far))
 
 
@@ -69,7 +69,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     exponent = there - here + 1 if config.normalize_distance else there  # [N]
     returns = 10.0 * np.power(config.discount, exponent, where=exponent >= 0, out=np.zeros(len(graph)))  # [N]
     step = group_norm(
-        returns, keys(graph.group, graph.state), std=config.std, eps=config.eps, weight=graph.weight
+        returns, keys(graph.peers, graph.state), std=config.std, eps=config.eps, weight=graph.weight
     )  # [N]
     episode = grpo.episode_advantage(graph, config)  # [N]
     return Credit.of(

@@ -46,14 +46,14 @@ def penalised_score(graph: StepGraph, invalid_penalty: float) -> np.ndarray:
 def among_episodes(graph: StepGraph, *, std: Std, eps: float, singleton: Singleton) -> np.ndarray:
     """[N] score normalised inside the group, every episode counting once."""
     counted = votes(graph, "episode")  # [N]
-    return group_norm(graph.score, graph.group, std=std, eps=eps, singleton=singleton, weight=counted)
+    return group_norm(graph.score, graph.peers, std=std, eps=eps, singleton=singleton, weight=counted)
 
 
 def episode_advantage(graph: StepGraph, config: Config) -> np.ndarray:
     """[N] normalised episode score of each row."""
     return group_norm(
         penalised_score(graph, config.invalid_penalty),
-        graph.group,
+        graph.peers,
         std=config.std,
         eps=config.eps,
         singleton=config.singleton,

@@ -53,7 +53,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
 def level(graph: StepGraph, config: Config, k: int, returns: np.ndarray) -> np.ndarray:
     """[N] advantage among steps that share k states; level 0 is the episode term."""
     if k:
-        key = keys(graph.group, context_key(graph.state, graph.parent, k))  # [N]
+        key = keys(graph.peers, context_key(graph.state, graph.parent, k))  # [N]
         return group_norm(returns, key, std=config.std, eps=config.eps, weight=graph.weight)
     if not config.episode_term:
         return np.zeros(len(graph))

@@ -66,7 +66,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     """Normalised rewards, then their discounted sum; the official forms token by token."""
     reward = turn_reward(graph)  # [N]
     if not config.per_token:
-        normal = group_norm(reward, graph.group, eps=config.eps, weight=graph.weight)  # [N]
+        normal = group_norm(reward, graph.peers, eps=config.eps, weight=graph.weight)  # [N]
         return Credit.of(scan(normal, config.gamma, graph.parent), parts={"turn_reward": reward})
     place = response(graph)
     returns = tokens_to_go(reward, place, config.gamma)  # [T]
@@ -121,8 +121,8 @@ def from_position(graph: StepGraph, place: Response, returns: np.ndarray, eps: f
     """[T] returns less the group's mean at the same position."""
     share = votes(graph, "episode")  # [N] the episode's weight, on its first row
     weight = share[graph.first][np.cumsum(graph.first) - 1][place.row]  # [T]
-    key = keys(graph.group[place.row], place.position)  # [T]
-    group = keys(graph.group)  # [N]
+    key = keys(graph.peers[place.row], place.position)  # [T]
+    group = graph.peers  # [N]
     all_of_them = np.bincount(group, share)[group][place.row]  # [T] episodes of the group
     counted = np.bincount(key, weight)[key]  # [T] those that reach the position
     m = moments(returns, key, weight, "none")
@@ -136,6 +136,6 @@ def from_start(graph: StepGraph, place: Response, returns: np.ndarray, eps: floa
     at_start = np.zeros(len(graph))  # [N]
     starts = place.position == 0  # [T]
     at_start[place.row[starts]] = returns[starts]
-    m = moments(at_start, keys(graph.group), votes(graph, "episode"))
+    m = moments(at_start, graph.peers, votes(graph, "episode"))
     flat = (m.constant | (m.n <= 1))[place.row]  # [T]
     return np.where(flat, 0.0, (returns - m.mean[place.row]) / (m.std[place.row] + eps))

@@ -9,7 +9,9 @@ contributes none. The paper states no eps; 1e-6 here. Rewards are composed befor
 `agentrl.algorithms.reward.m_grpo_reward`. The released code (MrlX) has no expert term and no alignment, and
 groups eight consecutive items of a queue, not of a query; it is not reproduced.
 
-Limit: which duplicates are drawn depends on `seed` and on the order of episodes; their distribution does not.
+Limit: which duplicates are drawn depends on `seed`, on the version of the policy that played the graph (its column
+`version_newest`, which a run raises every iteration; 0 in steps.jsonl) and on the order of episodes; their
+distribution does not. A stored graph, and a resumed run, draw what the run drew.
 """
 
 from typing import Literal
@@ -43,7 +45,7 @@ def aligned(graph: StepGraph, align: int, seed: int) -> np.ndarray:
     """
     if align < 1:
         raise ValueError(f"m_grpo align={align}: give at least 1 sub-trajectory a rollout, or align=off")
-    noise = np.random.default_rng(seed)
+    noise = np.random.default_rng((seed, max(0, int(graph.version_newest.max(initial=0)))))
     first = np.flatnonzero(graph.first)  # [E]
     called = graph.caller[first] >= 0  # [E]
     kept = np.ones(len(first))  # [E]
@@ -64,7 +66,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     kept = np.ones(len(graph)) if config.align == "off" else aligned(graph, config.align, config.seed)  # [N]
     advantage = group_norm(
         graph.score,
-        keys(graph.group, graph.agent),
+        graph.peers,
         std=config.std,
         eps=config.eps,
         singleton=config.singleton,

@@ -49,7 +49,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     marker = np.where(graph.succeeded, -2, -1)  # [N]
     after = np.where(graph.next_state < 0, marker, graph.next_state)  # [N]
     step = keys(graph.state, graph.action)  # [N]
-    edge = keys(graph.group, context_key(step, graph.parent, config.history + 1), after)  # [N]
+    edge = keys(graph.peers, context_key(step, graph.parent, config.history + 1), after)  # [N]
     average = mean(base, edge, graph.weight)  # [N]
     merged = count(edge) > 1  # [N]
     return Credit.of(

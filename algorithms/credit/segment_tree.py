@@ -29,6 +29,6 @@ class Config(Options, frozen=True):
 def credit(graph: StepGraph, config: Config) -> Credit:
     """A node against the mean of its siblings, which is its parent's value."""
     value = tree_up(graph.reward, graph.parent)  # [N]
-    prompt = keys(graph.group, graph.tree)  # [N]
+    prompt = keys(graph.peers, graph.tree)  # [N]
     siblings = keys(np.where(graph.parent >= 0, graph.parent, -1 - prompt))  # [N]
     return Credit.of(group_norm(value, siblings, std=config.std, eps=config.eps), parts={"value": value})

@@ -48,11 +48,11 @@ def norm(x: np.ndarray, key: np.ndarray, config: Config, weight: np.ndarray) -> 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
     """One advantage a leaf trajectory, on each of its steps."""
-    tree = keys(graph.group, graph.tree)  # [N]
+    tree = keys(graph.peers, graph.tree)  # [N]
     if config.mode == "per_token":
         return per_token(graph, config, tree)
     leaves = votes(graph, "episode")  # [N]
-    inter = norm(graph.score, graph.group, config, leaves)  # [N]
+    inter = norm(graph.score, graph.peers, config, leaves)  # [N]
     intra = norm(graph.score, tree, config, leaves)  # [N]
     advantage = {
         "tree": config.inter_weight * inter + config.intra_weight * intra,
@@ -76,7 +76,7 @@ def per_token(graph: StepGraph, config: Config, tree: np.ndarray) -> Credit:
     n = np.diff(sampled[graph.tokens.offsets])  # [N] sampled tokens of each step
     reward = np.concatenate([graph.reward, np.zeros(len(graph))])  # [2N] last tokens, then those before
     weight = np.concatenate([n > 0, np.maximum(n - 1, 0)]) * np.tile(graph.weight, 2)  # [2N]
-    inter = norm(reward, np.tile(graph.group, 2), config, weight)  # [2N]
+    inter = norm(reward, np.tile(graph.peers, 2), config, weight)  # [2N]
     intra = norm(reward, np.tile(tree, 2), config, weight)  # [2N]
     both = config.inter_weight * inter + config.intra_weight * intra  # [2N]
     last, before = both[: len(graph)], both[len(graph) :]  # [N]

@@ -3,7 +3,8 @@
 Source: turn-PPO, arXiv:2512.17008 (EACL 2026 Findings); no public code. A turn is one action; V(s_k) is the
 critic's value where it has seen the state and none of the action. Released turn GAE (VAGEN, HiPER) never
 bootstraps a truncated episode: that is `bootstrap=none` and `preset=official`. Default here: a truncated last
-row uses `next_value`, a terminated one 0; an episode that ends with neither flag counts as terminated. The
+row uses `next_value` (without a next observation that is the value before the cut turn, or 0: critic.cut_value), a
+terminated one 0; an episode that ends with neither flag counts as terminated. The
 paper does not state a normalisation; `whiten=true` is HiPER's, over turns (VAGEN whitens over tokens, so that
 long turns weigh more). `return`, the critic's target, is never whitened.
 """

@@ -51,7 +51,7 @@ def step_return(graph: StepGraph, config: Config) -> np.ndarray:
 def credit(graph: StepGraph, config: Config) -> Credit:
     """A = GN(G | key) + episode_weight * GN(score | group)."""
     returns = step_return(graph, config)  # [N]
-    key = graph.group if config.key == "group" else keys(graph.group, graph.turn)  # [N]
+    key = graph.peers if config.key == "group" else keys(graph.peers, graph.turn)  # [N]
     advantage = group_norm(returns, key, std=config.std, eps=config.eps, weight=graph.weight)  # [N]
     if config.episode_weight:
         advantage = advantage + config.episode_weight * grpo.episode_advantage(graph, config)

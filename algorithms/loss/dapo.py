@@ -1,14 +1,16 @@
 """Clipped loss with a higher upper bound ("clip-higher").
 
-Source: DAPO, arXiv:2503.14476, Eq. 10: PPO's clip with range [1 - 0.2, 1 + 0.28], token mean over the whole
-batch (update.aggregation = "token-mean"). Dynamic sampling and the overlong penalty of the same paper are the
-sampler's and the reward's.
+Source: DAPO, arXiv:2503.14476, Eq. 10: PPO's clip with range [1 - 0.2, 1 + 0.28], the sum over all
+tokens of the batch divided by their number (`AGGREGATION`). Dynamic sampling and the overlong penalty of the same
+paper are the sampler's and the reward's.
 """
 
 from pydantic import BaseModel, Field
 
 from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
+
+AGGREGATION = "token-mean"  # Eq. 10
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):

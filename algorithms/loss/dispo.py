@@ -1,13 +1,16 @@
 """Clipped importance weights with bounds of their own for each sign of the advantage.
 
 Source: DISPO, arXiv:2602.00983: CISPO's weight, with four bounds: weights above and below 1, at positive and
-at negative advantage. The defaults are ours: the values of the paper were tuned per model.
+at negative advantage. The defaults are ours: the values of the paper were tuned per model. Its
+aggregation was not checked against its text; "token-mean" is CISPO's.
 """
 
 from pydantic import BaseModel, Field
 
 from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
+
+AGGREGATION = "token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):

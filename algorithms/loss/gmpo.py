@@ -2,13 +2,15 @@
 
 Source: GMPO, arXiv:2507.20673: the sequence's loss is -A (prod_t rho_t)^(1/T), each token's log-ratio clipped
 against the advantage's sign before the mean (at A > 0 from above, at A < 0 from below), range (e^-0.4,
-e^0.4). Aggregation: sequence mean, that is "seq-mean-token-mean".
+e^0.4). The objective is a mean over sequences of one number each: "seq-mean-token-mean".
 """
 
 from pydantic import Field
 
 from agentrl.algorithms.loss._surrogate import Sequences, Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
+
+AGGREGATION = "seq-mean-token-mean"
 
 
 class Config(Sequences, frozen=True):

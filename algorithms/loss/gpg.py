@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
 
+AGGREGATION = "token-mean"
+
 
 class Config(BaseModel, frozen=True, extra="forbid"):
     """No options."""

@@ -1,12 +1,15 @@
 """GSPO times the length of the response.
 
 Source: LUSPO (length-unbiased sequence policy optimisation), arXiv:2602.05261: each sequence's GSPO loss is
-multiplied by its length, which is GSPO under update.aggregation = "seq-mean-token-sum"; this file is GSPO's
-loss in that reading and carries the name. Clip range: GSPO's.
+multiplied by its length, which is GSPO's loss per token under "seq-mean-token-sum" (`AGGREGATION`): the sum over the
+tokens of one number is that number times the length. With update.aggregation = "seq-mean-token-mean" it is GSPO. Clip
+range: GSPO's.
 """
 
 from agentrl.algorithms.loss import gspo
 from agentrl.loss import LossInputs, LossOutput
+
+AGGREGATION = "seq-mean-token-sum"
 
 
 class Config(gspo.Config, frozen=True):

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
 
+AGGREGATION = "token-mean"
 ZERO_WITHOUT_CREDIT = True  # steps of credit 0 need no forward pass
 
 

@@ -2,12 +2,15 @@
 
 Source: PSPO (probability smoothing policy optimisation), arXiv:2509.21282: the new probability is mixed with
 the old one, pi' = (1 - a) pi + a pi_old, so the ratio becomes (1 - a) u + a; no clip. a = 0 is unclipped PPO.
+Its aggregation was not checked against its text; "token-mean" is that of `ppo_clip`, whose clip it replaces.
 """
 
 from pydantic import BaseModel, Field
 
 from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
+
+AGGREGATION = "token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):

@@ -3,12 +3,15 @@
 Source: Williams (1992): -A log pi on the tokens as sampled. Off-policy data are not
 corrected; with `corrected=true` the loss is -A u, whose gradient is -A u grad log pi: importance-weighted,
 unclipped.
+The sum over all tokens, divided by their number ("token-mean"): the source has a sum, a constant multiple of it.
 """
 
 from pydantic import BaseModel
 
 from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
+
+AGGREGATION = "token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):

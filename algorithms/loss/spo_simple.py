@@ -1,14 +1,16 @@
 """A quadratic penalty instead of clipping.
 
 Source: SPO (simple policy optimisation), arXiv:2401.16025 (ICML 2025): -(A u - |A| (u - 1)^2 / (2 eps)),
-whose optimum in u lies at 1 + sign(A) eps, so the ratio is pulled back where PPO's clip lets go. Five other
-methods share the acronym.
+whose optimum in u lies at 1 + sign(A) eps, so the ratio is pulled back where PPO's clip lets go. The paper
+averages over actions, which are tokens here: "token-mean". Five other methods share the acronym.
 """
 
 from pydantic import BaseModel, Field
 
 from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
+
+AGGREGATION = "token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):

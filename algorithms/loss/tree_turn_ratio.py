@@ -10,6 +10,8 @@ from pydantic import BaseModel, Field
 from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
 
+AGGREGATION = "token-mean"
+
 
 class Config(BaseModel, frozen=True, extra="forbid"):
     """clip_low, clip_high, dual_clip: as in ppo_clip."""

@@ -2,7 +2,7 @@
 
 Source: turn-PPO, arXiv:2512.17008: rho = exp(sum of the turn's token log-ratios), l = max(-A rho, -A
 clip(rho)) once per turn, sum over turns / response tokens of the episode, mean over episodes
-(update.aggregation = "seq-mean-token-mean", update.sequence = "episode"): each of a turn's n tokens carries
+(`AGGREGATION` over `SEQUENCE`): each of a turn's n tokens carries
 1/n of the turn's loss. A drift of 0.01 a token makes rho 1.22, 1.49 and 2.23 at 20, 40 and 80 tokens, so long
 turns clip early; `mean=true` is the geometric mean.
 """
@@ -11,6 +11,9 @@ from pydantic import BaseModel, Field
 
 from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
+
+AGGREGATION = "seq-mean-token-mean"
+SEQUENCE = "episode"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):

@@ -32,7 +32,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        coef: of entropy bonus and band together, beside update.entropy_coef. The paper's 0.001.
+        coef: of entropy bonus and band together, beside update.entropy_coef. The paper's 0.001. The released code also
+            has a gate that switches the whole term by the KL; it is not built, so that the term is always on.
         weight: of the band inside the term.
         low, high: the band, as multiples of the mean entropy of past updates at the same turn.
         penalty: of a token outside the band, or with `differentiable` of a nat outside it.

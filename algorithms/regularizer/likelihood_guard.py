@@ -1,8 +1,10 @@
 """Guards the likelihood of good answers: on a step of advantage >= 0 whose likelihood fell, the fall is a loss.
 
-Source: LLDS, arXiv:2512.04220 (abstract and recollection; the formula is not checked against the paper's text): only
-for an action (the tokens of a step) of advantage >= 0 whose total log-likelihood fell, old - new on the tokens that
-fell, 0 elsewhere; coefficient about 0.1.
+Source: LLDS, arXiv:2512.04220. From the abstract of its second version and its released model card: the gate is an
+action's (the tokens of a step) whose likelihood fell, on actions of advantage >= 0, and only the tokens responsible are
+regularised. (The first version's gate is a whole trajectory's likelihood; the card calls it R and the action's A, which
+does best.) Not checked against the paper's equations: the penalty of a token, old - new where it fell, and how tokens
+are averaged, which is `update.aggregation` here.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +21,8 @@ PAPER = "LLDS, arXiv:2512.04220"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """coef: weight of the term."""
+    """coef: weight of the term; 0.1 is recalled, not checked against the paper. The gate is an action's, see the
+    module."""
 
     coef: float = Field(0.1, gt=0)
 

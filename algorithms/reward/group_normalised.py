@@ -39,7 +39,7 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
     raw = {name: signal(graph, name) for name in config.weights}  # [N] each
     if config.unit == "step":
         counted = graph.weight * ((graph.kind == PLAYED) & ~graph.failed())  # [N]
-        return normalised(raw, keys(graph.group, graph.agent), config, counted)
+        return normalised(raw, graph.peers, config, counted)
     at = ends(graph)
     sums = {name: totals(graph, x, at) for name, x in raw.items()}  # [E] each
     return on_ends(graph, normalised(sums, at.group, config, at.weight), at)

@@ -56,11 +56,11 @@ class Sampler:
         return [candidates[i] for i in chosen]
 
     def observe(self, graph: StepGraph) -> None:
-        """Count the outcomes of the bins."""
+        """Count the outcomes of the bins: of the agents that have the tasks, not of those that they call."""
         for counts in self._counts.values():
             counts[:] = [self._config.decay * c for c in counts]
         won = graph.succeeded  # [N]
-        for row in np.flatnonzero(graph.first & ~graph.failed()):
+        for row in np.flatnonzero(graph.first & (graph.caller < 0) & ~graph.failed()):
             counts = self._counts.setdefault(bin_of(graph.names["group"][graph.group[row]]), [0.0, 0.0])
             counts[0 if won[row] else 1] += 1.0
 

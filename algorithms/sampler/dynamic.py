@@ -26,6 +26,9 @@ def make(config: Config, tasks: Sequence[Task], seed: int) -> uniform.Sampler:
 
 
 def keep(config: Config, graph: StepGraph) -> np.ndarray:
-    """[N] bool, rows of groups whose episode scores vary; rollouts that failed through the environment do not count."""
+    """[N] bool, rows of groups whose episode scores vary; rollouts that failed through the environment do not count.
+
+    Scores are compared agent by agent: a task is kept if the episodes of one of its agents vary.
+    """
     votes = (graph.first & ~graph.failed()).astype(np.float64)  # [N]
-    return ~moments(graph.score, graph.group, votes).constant
+    return ~moments(graph.score, graph.peers, votes).constant

@@ -91,6 +91,10 @@ def test_rows_belong_to_the_policy_of_their_agent(tmp_path):
     np.testing.assert_array_equal(rows_of(graph, agents, "walker", False), called)
     np.testing.assert_array_equal(rows_of(graph, agents, "policy", True), ~called)
     assert not rows_of(graph, agents, "walker", True).any()
+    assert [graph.names["policy"][i] for i in graph.policy] == ["walker" if c else "policy" for c in called]
+    # what m_grpo's alignment draws from: another version of the policy in every iteration
+    stored = [read_graph(path) for path in sorted((folder / "graphs").glob("*.safetensors"))]
+    assert [set(one.version_newest.tolist()) for one in stored] == [{i} for i in range(len(stored))]
 
 
 def test_a_run_is_evaluated_with_all_its_agents(tmp_path, capsys):

@@ -186,3 +186,11 @@ def test_an_override_that_names_another_entry_says_how_to_leave_the_old_ones_opt
     assert Settings.load(recipe, ["credit={name='grpo'}"]).credit.name == "grpo"
     with pytest.raises(ValueError, match=r"^unknown key credit\.gama: did you mean gamma\?$"):
         Settings.load(recipe, ["credit.gama=1"])
+
+
+def test_graft_takes_a_stored_lam_and_says_that_it_is_gone():
+    base = {"env": {"name": WALK}, "model": {"path": "somewhere"}}
+    old = Settings({**base, "credit": {"name": "graft", "gamma": 0.9, "lam": 0.8}})
+    assert old.credit.config.gamma == 0.9 and "graft has no lam" in "".join(old.notes)
+    kept = Settings({**base, "credit": {"name": "turn_ppo", "lam": 0.8}, "critic": {"model": "head"}})
+    assert kept.credit.config.lam == 0.8 and not kept.notes

@@ -168,3 +168,15 @@ def test_methods_say_what_they_lack_before_anything_is_played():
     check_columns(stream, filled_columns(CriticConfig(), chain, {"credit/single_stream": stream_values()}))
     with pytest.raises(ValueError, match="gold"):
         check_columns(gain, filled_columns(CriticConfig(), chain, {}))
+
+
+def test_a_called_agents_prompt_has_a_value_of_its_own():
+    # the episode of prompt b becomes a searcher's, called for prompt a: two estimates, 0.5 each before, then apart
+    graph = two_prompts()
+    columns = {**graph.columns, "group": np.zeros(3, np.int64), "agent": np.array([0, 0, 1])}
+    called = replace(graph, columns=columns | {"caller": np.array([-1, -1, 0])})
+    called = replace(called, names={"group": ("a",), "agent": ("main", "searcher")})
+    learner, stream = Learner(loaded(tiny_model()), OptimConfig()), stream_values()
+    annotate(called, learner, UpdateConfig(), 1.0, [stream])
+    assert stream.tracker.value("a") == pytest.approx(1.48 / 1.96)
+    assert stream.tracker.value("searcher called for a") == pytest.approx(0.48 / 1.96)

@@ -317,3 +317,22 @@ def test_an_own_critic_of_a_half_precision_policy_is_trained_in_single_precision
 
 def test_no_critic_is_made_where_none_is_asked_for():
     assert critic_maker(CriticConfig(), ModelConfig(path="x"), 0) is None
+
+
+@pytest.mark.parametrize("at", ["turn", "token"])
+@pytest.mark.parametrize("how", ["before", "zero"])
+def test_an_episode_that_was_cut_inside_a_turn_goes_on_in_the_value_before_it_or_in_nothing(how, at):
+    # limits.cut_turn=end and limits.calls leave no next observation: the second episode has no tail
+    graph = cut_graph(True)
+    graph = replace(graph, tails={**graph.tails, "tail_offsets": np.array([0, 2, 2]), "tail_ids": np.array([9, 9])})
+    learner = learner_of(tiny_model(), at=at, cut_value=how)
+    torch.nn.init.normal_(learner.critic.head.weight)
+    graph = annotate(graph, learner, UpdateConfig(), 1.0).graph
+    value, after = graph.column("value"), graph.column("next_value")
+    assert abs(value[2]) > 1e-3 and np.isnan(after[:2]).all()
+    assert after[2] == (value[2] if how == "before" else 0.0)
+    # gamma = lam = 1, the last turn's reward 0.5: A = 0.5 + V - V, or 0.5 + 0 - V
+    advantage = assign(credit_method("turn_ppo", gamma=1.0, lam=1.0), graph).advantage
+    assert advantage[2] == pytest.approx(0.5 if how == "before" else 0.5 - value[2])
+    for method in ("token_gae", "poad", "bilevel_gae") if at == "token" else ():
+        assert np.isfinite(assign(credit_method(method), graph).advantage).all()

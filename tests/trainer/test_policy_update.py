@@ -44,6 +44,18 @@ def test_kl_forms_by_hand():
     assert kl_term(torch.tensor([-30.0]), zero, "k3").item() == 10.0
 
 
+@pytest.mark.parametrize("form", ["k1", "abs", "k2", "k3"])
+@pytest.mark.parametrize("apart", [-1000.0, -90.0, -30.0, -1.0, 0.5, 90.0, 1000.0])
+def test_the_kl_terms_gradient_is_finite_at_any_log_ratio(form, apart):
+    logprob = torch.tensor([apart], requires_grad=True)
+    term = kl_term(logprob, torch.zeros(1), form)
+    term.sum().backward()
+    assert torch.isfinite(term).all() and torch.isfinite(logprob.grad).all()
+    if form == "k3":  # d/dx of exp(-x) + x - 1 is 1 - exp(-x), and 0 where the term is at its bound
+        expected = 1 - math.exp(-apart) if abs(apart) < 2 else 0.0
+        assert logprob.grad.item() == pytest.approx(expected, abs=1e-6)
+
+
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_resume_is_exact(name):
     """Two updates, state stored and loaded into a new learner, two more: the weights of four in a row, bit

@@ -33,7 +33,7 @@ def given(name: str, **options: object) -> Credit:
 
 def test_role_grpo_by_hand():
     # Turn 0: 3, 1, 2, 0, mean 1.5. Turn 1: a group of one, 0. The probe is not assigned.
-    credit = given("role_grpo", std="none")
+    credit = given("role_grpo", std="none", key="group,turn,agent")
     np.testing.assert_allclose(credit.advantage, [1.5, -0.5, 0.5, 0, 0, -1.5])
     assert credit.assigned.tolist() == [True, True, True, True, False, True]
     np.testing.assert_allclose(credit.weight, [1, 1, 1, 1, 0, 1])  # every row once, shared or not
@@ -42,7 +42,7 @@ def test_role_grpo_by_hand():
 def test_tl_grpo_by_hand():
     # State 0: deviations 1.5, -0.5, 0.5, -1.5, population std sqrt((2.25 + 0.25 + 0.25 + 2.25) / 4) = sqrt(1.25).
     # Outcomes of the two played episodes: 3 and 0, population std 1.5, so +1 and -1, times 0.5; candidates have none.
-    credit = given("tl_grpo", eps=0.0)
+    credit = given("tl_grpo", eps=0.0, key="state")
     turn = np.array([1.5, -0.5, 0.5, 0, 0, -1.5]) / np.sqrt(1.25)
     outcome = np.array([0.5, 0, 0, 0, 0, -0.5])
     np.testing.assert_allclose(credit.advantage, turn + outcome)

@@ -26,7 +26,7 @@ def test_a_step_alone_at_its_node_gets_its_sign():
         *chain("g", "b", [0, 0], state=["v", "t"], terminated=[None, True]),
     ]
     # V(t) = 0.25, so t's steps differ by 0.5 - 0.25 and 0 - 0.25; s and v see V(s) = 0.125 = 0.5 * V(t): 0
-    a = credit_of("graft", rows, gamma=0.5, lam=0, eps=0)["advantage"]
+    a = credit_of("graft", rows, gamma=0.5, eps=0)["advantage"]
     np.testing.assert_allclose(a, [0, 1, 0, -1], atol=1e-7)
 
 
@@ -43,13 +43,14 @@ def test_values_solve_the_bellman_equations(seed):
         assert at[group, state] == pytest.approx(0.9 * sum(after) / len(after), abs=1e-6)
 
 
+@pytest.mark.parametrize("lam", [0.0, 0.6, 0.95])
 @pytest.mark.parametrize("seed", range(4))
-def test_equals_two_linear_systems(seed):
+def test_equals_two_linear_systems_whatever_the_lambda_of_graph_gae(seed, lam):
     rows = forest(seed)
     ends = {row["episode"]: i for i, row in enumerate(rows)}
     for i, row in enumerate(rows):
         row |= {"terminated": i in ends.values(), "truncated": False}
-    n, score, gamma, lam = len(rows), scores(rows), 0.9, 0.8
+    n, score, gamma = len(rows), scores(rows), 0.9
     here = [(row["group"], row["state"]) for row in rows]
     after = [[] if i in ends.values() else [j for j in range(n) if here[j] == here[i + 1]] for i in range(n)]
 
@@ -67,7 +68,7 @@ def test_equals_two_linear_systems(seed):
     for members in by(rows, "group", "state").values():
         if len(members) > 1:
             expected[members] = (a[members] - a[members].mean()) / (a[members].std() + 1e-6)
-    found = credit_of("graft", rows, gamma=gamma, lam=lam)
+    found = credit_of("graft", rows, gamma=gamma)
     np.testing.assert_allclose(found["value"], value, atol=1e-6)
     np.testing.assert_allclose(found["advantage"], expected, atol=1e-4)
 

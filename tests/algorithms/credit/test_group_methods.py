@@ -12,7 +12,6 @@ from tests.algorithms.credit.steps import (
     forest,
     normal,
     returns,
-    scores,
 )
 
 
@@ -46,7 +45,25 @@ def test_roles_equal_a_loop(seed):
     for members in by(rows, "group", "turn").values():
         if len(members) > 1:
             expected[members] = normal([rows[i]["reward"] for i in members])
-    np.testing.assert_allclose(advantage("role_grpo", rows), expected, atol=1e-9)
+    np.testing.assert_allclose(advantage("role_grpo", rows, key="group,turn,agent"), expected, atol=1e-9)
+    without = [{name: x for name, x in row.items() if name != "tree"} for row in rows]
+    np.testing.assert_allclose(advantage("role_grpo", without), expected, atol=1e-9)
+
+
+def test_roles_of_two_trees_are_apart_by_hand():
+    # two chains of a task with two actions for each state: 1 and 3 in the first, 10 and 20 in the second. The called
+    # agent's chains have trees of their own, and are compared over the task: 5 and 7
+    rows = [
+        row
+        for tree, pair in (("t", (1, 3)), ("u", (10, 20)))
+        for place, reward in enumerate(pair)
+        for row in chain("g", f"{tree}{place}", [reward], tree=[tree])
+    ]
+    rows += chain("g", "s0", [5], agent=["s"], tree=["v"]) + chain("g", "s1", [7], agent=["s"], tree=["w"])
+    assert advantage("role_grpo", rows, std="none").tolist() == [-1, 1, -5, 5, -1, 1]
+    # together: mean 8.5
+    pooled = advantage("role_grpo", rows, std="none", key="group,turn,agent")
+    assert pooled.tolist() == [-7.5, -5.5, 1.5, 11.5, -1, 1]
 
 
 def test_all_conversations_share_their_samples_advantage():
@@ -69,14 +86,36 @@ def test_turn_scores_and_half_the_outcome_by_hand():
     # state s: rewards 1 and 0, population: +-1 (std 0.5). Outcomes 1 and 2: +-1, halved. t and u are
     # singletons.
     rows = chain("g", "a", [1, 0], state=["s", "t"]) + chain("g", "b", [0, 2], state=["s", "u"])
-    np.testing.assert_allclose(advantage("tl_grpo", rows, eps=0), [1 - 0.5, -0.5, -1 + 0.5, 0.5])
+    a = advantage("tl_grpo", rows, eps=0, key="state", outcome="score")
+    np.testing.assert_allclose(a, [1 - 0.5, -0.5, -1 + 0.5, 0.5])
+
+
+def test_turns_of_a_tree_and_the_best_turn_by_hand():
+    # one tree, one state at both turns. Turn 0: rewards 1 and 0, turn 1: 0 and 2; population std 0.5 and 1: +-1 each.
+    # Best turns 1 and 2: -+1, halved; the sums 1 and 2 are the same here. A chain with a tree of its own has no peer:
+    # its best turn is 9, and 1, 2, 9 have mean 4, population std sqrt((9 + 4 + 25) / 3)
+    two = chain("g", "a", [1, 0], state=["s"] * 2, tree=["t"] * 2) + chain(
+        "g", "b", [0, 2], state=["s"] * 2, tree=["t"] * 2
+    )
+    np.testing.assert_allclose(advantage("tl_grpo", two, eps=0), [1 - 0.5, -1 - 0.5, -1 + 0.5, 1 + 0.5])
+    alone = advantage("tl_grpo", [*two, *chain("g", "c", [9], state=["s"], tree=["u"])], eps=0)
+    np.testing.assert_allclose(alone[-1], 0.5 * 5 / np.sqrt(38 / 3))
+    # the best turn of 3, 3 is worth 3 and not 6: the outcomes of 3, 3 and of 0, 3 are equal
+    equal = chain("g", "a", [3, 3], tree=["t"] * 2) + chain("g", "b", [0, 3], tree=["t"] * 2)
+    np.testing.assert_allclose(advantage("tl_grpo", equal, eps=0), [1, 0, -1, 0])
+
+
+def test_comparing_by_state_needs_states():
+    with pytest.raises(ValueError, match="line 1: state"):
+        advantage("tl_grpo", chain("g", "a", [1]), key="state")
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_tl_grpo_equals_a_loop(seed):
     rows = forest(seed)
-    expected, score = np.zeros(len(rows)), scores(rows)
-    for members in by(rows, "group", "state").values():
+    expected = np.zeros(len(rows))
+    score = [max(other["reward"] for other in rows if other["episode"] == row["episode"]) for row in rows]
+    for members in by(rows, "group", "tree", "turn").values():
         if len(members) > 1:
             expected[members] += normal([rows[i]["reward"] for i in members], "population")
     for (group,), members in by(rows, "group").items():

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.algorithms.credit.steps import advantage, assigned, chain, credit_of
+from agentrl.algorithms.credit.m_grpo import aligned
+from tests.algorithms.credit.steps import advantage, assigned, chain, credit_of, graph_of
 
 
 def hierarchy(calls, seed=0):
@@ -67,6 +68,18 @@ def test_the_draw_is_seeded():
     draws = [tuple(credit_of("m_grpo", rows, seed=seed)["kept"]) for seed in (0, 0, 1, 2, 3)]
     assert draws[0] == draws[1]
     assert len(set(draws)) > 1
+
+
+def test_each_version_of_the_policy_draws_anew():
+    # a run raises the version every iteration: the same calls must not be dropped for ever
+    graph = graph_of(hierarchy([3, 12, 9, 1]))
+    draws = [
+        tuple(aligned(graph.with_columns(version_newest=np.full(len(graph), version)), 4, 0))
+        for version in (0, 1, 1, 2, 3)
+    ]
+    assert draws[1] == draws[2] and len(set(draws)) == 4
+    dropped = [frozenset(np.flatnonzero(np.array(draw) == 0)) for draw in draws]
+    assert frozenset.intersection(*dropped) < dropped[0]
 
 
 def test_align_below_one_is_refused():

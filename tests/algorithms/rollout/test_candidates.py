@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from agentrl.algorithms.credit.role_grpo import role
+from agentrl.algorithms.credit.tl_grpo import Config as TurnConfig
+from agentrl.algorithms.credit.tl_grpo import compared
 from agentrl.env import Limits
 from agentrl.graph import CANDIDATE, PLAYED
 from agentrl.rollout import build_graph
@@ -27,6 +30,17 @@ def test_each_state_has_its_candidates_and_one_of_them_goes_on():
         assert len(rival) == 1 and graph.turn[rival[0]] == graph.turn[row]
         assert graph.state[rival[0]] == graph.state[row] and graph.group[rival[0]] == graph.group[row]
     assert len(np.unique(graph.tree)) == 4
+
+
+def test_candidates_are_compared_with_those_of_their_own_state():
+    # two chains of a task reach other states: a role is one state of one chain, three actions each
+    graph = build_graph(grown(walks(2, goal=9), copies=2, actions=3)[0])
+    for key in (role(graph, "auto"), compared(graph, TurnConfig())):
+        assert (np.bincount(key) == 3).all() and len(np.unique(key)) == 4 * 4
+        for one in np.unique(key):
+            assert len(np.unique(graph.state[key == one])) == 1
+    merged = role(graph, ("group", "turn", "agent"))
+    assert any(len(np.unique(graph.state[merged == one])) > 1 for one in np.unique(merged))
 
 
 def test_the_best_is_executed_and_equal_ones_go_to_the_first():
