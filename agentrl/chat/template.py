@@ -25,7 +25,8 @@ PROBE_TOOL: Mapping[str, Any] = {
 }
 
 
-CACHED_TURNS, CACHED_CHARS = 65536, 1000  # longer turns (web pages, files) hardly return, and would fill the memory
+# Longer turns (web pages, files) hardly return; 4096 turns of 1000 characters are some 20 MB.
+CACHED_TURNS, CACHED_CHARS = 4096, 1000
 
 
 class Chat:
