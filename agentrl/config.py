@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from agentrl import catalogue
 from agentrl.catalogue import CatalogueFile, File
+from agentrl.secret import redacted, scrubbed
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -106,7 +107,8 @@ def _sentence(model: type[BaseModel], error: ValidationError, where: str, beside
     if first["type"] == "missing":
         return f"{key} is missing: give it a value"
     message = first["msg"].removeprefix("Value error, ")
-    return f"{key} = {first['input']!r}: {message[:1].lower() + message[1:]}"
+    shown = redacted(first["input"], tuple(key.split(".")))
+    return scrubbed(f"{key} = {shown!r:.200}: {message[:1].lower() + message[1:]}")
 
 
 def _fields(model: Any, path: Sequence[str]) -> Iterable[str]:

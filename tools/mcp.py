@@ -11,6 +11,7 @@ knows whether it was carried out. What a server prints to stdout beside the prot
 import asyncio
 import atexit
 import logging
+import os
 import re
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from agentrl.catalogue import nearest
+from agentrl.secret import HIDDEN, REFERENCE, expand, hidden_url, redacted, scrubbed
 from agentrl.tool import ToolError, ToolFault, ToolSpec, inlined, run_all, shared_loop
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
@@ -32,7 +34,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         command: the program and its words, for a server on stdio.
-        env: variables it gets besides the few that are always passed on.
+        env: variables it gets besides the few that are always passed on; "${NAME}" in a value, as in url, headers and
+            command, is replaced by the environment variable NAME. Stored configurations hold "***" for other values.
         cwd: its working folder; empty for this one.
         url: the address, for a server over HTTP; headers: sent with every request.
         only: the tools to offer; empty for all.
@@ -62,8 +65,31 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def where(self) -> str:
-        """The server in words."""
-        return self.url or " ".join(self.command)
+        """The server in words, without secrets."""
+        return hidden_url(self.url) or " ".join(redacted(self.command))
+
+    def secrets(self) -> list[str]:
+        """The values of variables and headers, which nothing that is told may hold."""
+        values = [*self.env.items(), *self.headers.items()]
+        return [expand(value, name) for name, value in values if value != HIDDEN and _is_set(value)]
+
+    def expanded(self, table: Literal["env", "headers"]) -> dict[str, str]:
+        """The variables or headers with every "${NAME}" replaced; a hidden variable is taken from the environment.
+
+        Raises:
+            ValueError: a variable is not set, or a hidden value cannot be found again.
+        """
+        given: Mapping[str, str] = getattr(self, table)
+        found = {}
+        for name, value in given.items():
+            text = f"${{{name}}}" if table == "env" and value == HIDDEN and name in os.environ else value
+            found[name] = expand(text, f"{table}.{name} of the MCP server {self.where}")
+        return found
+
+
+def _is_set(value: str) -> bool:
+    """Can the value be expanded?"""
+    return all(name in os.environ for name in REFERENCE.findall(value))
 
 
 class Server:
@@ -110,7 +136,7 @@ class Server:
             self._lost += 1
             await self.stop()
             raise ToolFault(
-                f"the MCP server {self.config.where} does not start: {_one_line(error)}; {self.words()}"
+                f"the MCP server {self.config.where} does not start: {self._clean(_one_line(error))}; {self.words()}"
             ) from None
 
     async def _own(self, ready: "asyncio.Future[Any]", over: asyncio.Event) -> None:
@@ -139,7 +165,7 @@ class Server:
         except Exception as error:  # noqa: BLE001  the SDK and its transports raise many kinds
             await self._answer_for(error, client)
         self._lost = 0
-        words = content(result)
+        words = self._clean(content(result))
         if result.is_error:
             raise ToolError(words or f"{name} failed and did not say why")
         return words
@@ -148,10 +174,10 @@ class Server:
         """Raise what an exception of a call means."""
         code = getattr(error, "code", None)
         if isinstance(error, ValidationError):
-            why = f"answered a call with what is no result: {_one_line(error)}"
+            why = f"answered a call with what is no result: {self._clean(_one_line(error))}"
             raise ToolFault(f"the MCP server {self.config.where} {why}") from None
         if code is not None and code not in (CLOSED, TIMED_OUT):
-            raise ToolError(_one_line(error)) from None  # the server's word on this call
+            raise ToolError(self._clean(_one_line(error))) from None  # the server's word on this call
         if code == TIMED_OUT and await _alive(client):
             said = f"no answer in {self.config.timeout_s:g} s"
             raise (ToolError if self.config.on_timeout == "message" else ToolFault)(said) from None
@@ -178,6 +204,10 @@ class Server:
             with suppress(Exception):
                 asyncio.run_coroutine_threadsafe(self.stop(), shared_loop()).result(12.0)
 
+    def _clean(self, text: str) -> str:
+        """What the server said, without the secrets that it was given."""
+        return scrubbed(text, self.config.secrets())
+
     def _stderr(self) -> Any:
         if self._said is None:
             self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  kept open
@@ -189,7 +219,7 @@ class Server:
             return "nothing more is known"
         self._said.seek(0)
         lines = [line.strip() for line in self._said.read().splitlines() if line.strip()]
-        said = lines[-1][-SAID_CHARS:] if lines else ""
+        said = self._clean(lines[-1])[-SAID_CHARS:] if lines else ""
         return f"its last words: {said}" if said else "it said nothing on stderr"
 
 
@@ -212,13 +242,14 @@ def _client(config: Config, stderr: Any) -> Any:
 
     transport: Any
     if config.url:
-        transport = streamable_http_client(config.url, http_client=_http(config)) if config.headers else config.url
+        url = expand(config.url, "the url of the MCP server")
+        transport = streamable_http_client(url, http_client=_http(config)) if config.headers else url
     else:
         program, *words = config.command
         parameters = StdioServerParameters(
             command=program,
-            args=words,
-            env=config.env or None,
+            args=[expand(word, f"a word of the command {config.where}") for word in words],
+            env=config.expanded("env") or None,
             cwd=config.cwd or None,
             encoding_error_handler="replace",
         )
@@ -229,7 +260,7 @@ def _client(config: Config, stderr: Any) -> Any:
 def _http(config: Config) -> Any:
     import httpx2
 
-    return httpx2.AsyncClient(headers=config.headers, timeout=config.timeout_s)
+    return httpx2.AsyncClient(headers=config.expanded("headers"), timeout=config.timeout_s)
 
 
 async def _alive(client: Any) -> bool:

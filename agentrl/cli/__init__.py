@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from agentrl import __version__, catalogue
 from agentrl.cli import _stop
 from agentrl.cli._parser import Parser, positive, seed
+from agentrl.secret import scrubbed
 
 __all__ = ["Parser", "main", "overview", "positive", "seed", "verbs"]  # the first and the numbers for verbs of others
 
@@ -74,12 +75,12 @@ def _one_line(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning without the line of our source that gave it."""
-    return f"agentrl: {message}\n"
+    return f"agentrl: {scrubbed(str(message))}\n"
 
 
 def complain(error: Exception) -> int:
     """One sentence on standard error; exit code 2. AGENTRL_TRACEBACK=1 shows where it came from."""
     if os.environ.get("AGENTRL_TRACEBACK"):
         raise error
-    print(f"agentrl: {error}", file=sys.stderr)
+    print(f"agentrl: {scrubbed(str(error))}", file=sys.stderr)
     return 2

@@ -17,6 +17,7 @@ from typing import Any
 from agentrl.cli._parser import Parser, positive, seed, temperature
 from agentrl.config import Entry, merge, override, resolve
 from agentrl.env import ENDLESS, EnvironmentFile, make_pool, panel_tasks, read_panel, tasks_of
+from agentrl.secret import scrubbed_values
 from agentrl.types import Task
 
 BUDGET = "limits."  # how a word begins that is no option of the environment
@@ -29,7 +30,7 @@ def main(words: Sequence[str]) -> int:
         check_out(given.out)
     from agentrl.run import Contestant
 
-    contestant = Contestant.of(given.policy, given.env)
+    contestant = Contestant.of(given.policy, given.env, env_options(given))
     entry = environment(given, contestant.env_options)
     tasks = panel(given, entry)
     from agentrl.evaluate import evaluate
@@ -52,14 +53,15 @@ def main(words: Sequence[str]) -> int:
     finally:
         pool.close()
         contestant.close()
-    summary = {**report.summary(), "seed": given.seed, "limits": limits.model_dump(exclude_none=True)}
+    facts = {**report.summary(), "seed": given.seed, "limits": limits.model_dump(exclude_none=True)}
+    summary: dict[str, Any] = scrubbed_values(facts)
     print(json.dumps(summary) if given.json else table(summary), flush=True)
     if given.out is not None:
         from dataclasses import asdict
 
         from agentrl.files import write_atomically
 
-        whole = {**summary, "outcomes": [asdict(o) for o in report.outcomes]}
+        whole = {**summary, "outcomes": scrubbed_values([asdict(o) for o in report.outcomes])}
         write_atomically(given.out, json.dumps(whole, indent=1).encode())
     return 0
 
@@ -101,12 +103,17 @@ def budgets(given: argparse.Namespace) -> dict[str, Any]:
 
 def environment(given: argparse.Namespace, base: dict[str, Any]) -> Entry[EnvironmentFile]:
     """The environment under the run's options, then the command's."""
+    return resolve(EnvironmentFile, merge({"name": given.env, **base}, env_options(given)), "env")
+
+
+def env_options(given: argparse.Namespace) -> dict[str, Any]:
+    """The command's options of the environment."""
     own = [option for option in given.options if not option.startswith(BUDGET)]
     options = override({}, [option.removeprefix("env.") for option in own])
     for key in ("split", "games"):
         if getattr(given, key) is not None:
             options[key] = getattr(given, key)
-    return resolve(EnvironmentFile, merge({"name": given.env, **base}, options), "env")
+    return options
 
 
 def panel(given: argparse.Namespace, entry: Entry[EnvironmentFile]) -> list[Task]:

@@ -160,9 +160,7 @@ def _table(path: Path) -> dict[str, Any]:
 def of_another_run(file: Path, error: Exception) -> ValueError:
     """The sentence for a state that does not fit this run."""
     why = " ".join(str(error).split())[:160] or type(error).__name__
-    return ValueError(
-        f"{file} does not fit this run ({why}): remove its checkpoint to go on from the one before"
-    )
+    return ValueError(f"{file} does not fit this run ({why}): remove its checkpoint to go on from the one before")
 
 
 def _parts_of_format_1(path: Path, table: Mapping[str, Any], states: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from agentrl.rollout import (
     Scripted,
     read_actions,
 )
+from agentrl.secret import HIDDEN, hidden_url
 from agentrl.settings import POLICY, agent_sections, resolve_agents
 
 CONTEXT = 4096  # most tokens of context for a model folder, which has no recipe to say
@@ -49,8 +50,8 @@ class Contestant:
     opened: list[Pool] = field(default_factory=list)
 
     @classmethod
-    def of(cls, word: str, env: str) -> "Contestant":
-        """Read the word; ValueError if it names nothing."""
+    def of(cls, word: str, env: str, options: Mapping[str, Any] = MappingProxyType({})) -> "Contestant":
+        """Read the word; ValueError if it names nothing. `options` of the environment replace what a run hides."""
         if word.startswith("openai:"):
             return cls(word=word, kind="openai")
         if word.startswith("scripted:"):
@@ -62,7 +63,7 @@ class Contestant:
             return cls(word=word, kind="expert")
         path = Path(word)
         if (path / "config.toml").is_file():
-            return cls._of_run(path, env)
+            return cls._of_run(path, env, options)
         if (path / "config.json").is_file():
             return cls(word=word, kind="model")
         known = dict.fromkeys(("random", *experts, "openai:MODEL", "scripted:FILE"))
@@ -72,19 +73,22 @@ class Contestant:
         )
 
     @classmethod
-    def _of_run(cls, path: Path, env: str) -> "Contestant":
+    def _of_run(cls, path: Path, env: str, options: Mapping[str, Any]) -> "Contestant":
         from agentrl.settings import Settings
 
-        tables = Settings(read_toml(path / "config.toml")).dump()  # options added since it began get their defaults
+        stored = read_toml(path / "config.toml")
+        if HIDDEN in str(stored) and stored.get("env", {}).get("name") == env:
+            stored = merge(stored, {"env": options})
+        tables = Settings(stored).dump()  # options added since it began get their defaults
         trained_on = dict(tables["env"])
-        options = {}
+        found: dict[str, Any] = {}
         if trained_on.pop("name") == env:
-            options = {**trained_on, **tables.get("eval", {}).get("env", {})}
-        return cls(word=str(path), kind="run", tables=tables, env_options=options)
+            found = {**trained_on, **tables.get("eval", {}).get("env", {})}
+        return cls(word=str(path), kind="run", tables=tables, env_options=found)
 
     def describe(self) -> dict[str, object]:
         """What the report says about it."""
-        return {"policy": self.word, **self.said}
+        return {"policy": hidden_url(self.word), **self.said}
 
     def limits(self, given: Mapping[str, Any] = MappingProxyType({})) -> Limits:
         """The run's own limits, else the usual ones; those given replace theirs."""

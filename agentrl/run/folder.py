@@ -16,6 +16,7 @@ from typing import IO, Any
 import tomli_w
 
 from agentrl.files import flush_entries, read_toml, remove_remnants, write_atomically
+from agentrl.secret import scrubbed_values
 
 RECORDED = (
     "agentrl-stepgraph",
@@ -174,7 +175,7 @@ class RunFolder:
     def write_report(self, name: str, summary: Mapping[str, Any], outcomes: Iterable[Any]) -> None:
         """An evaluation: what was measured, and every episode of it."""
         rows = [asdict(outcome) for outcome in outcomes]
-        text = json.dumps({**summary, "outcomes": rows}, indent=1)
+        text = json.dumps(scrubbed_values({**summary, "outcomes": rows}), indent=1)
         write_atomically(self.path / "evaluations" / f"{name.replace(' ', '-')}.json", text.encode())
 
     def check_lines(self, lines: int) -> None:
@@ -204,8 +205,8 @@ class RunFolder:
         metrics = self.metrics.read_bytes() if self.metrics.exists() else b""
         if b'"stage": "train"' in metrics or any((self.path / "graphs").glob("*.safetensors")):
             raise ValueError(
-                f"{self.path} has trained, and its checkpoints are gone: put {self.path / 'checkpoints'} back, or choose "
-                "run.name=... for a new run"
+                f"{self.path} has trained, and its checkpoints are gone: put {self.path / 'checkpoints'} back, or "
+                "choose run.name=... for a new run"
             )
 
     def rewind(self, lines: int, timing_lines: int) -> None:

@@ -19,6 +19,7 @@ from agentrl.run.policies import Policies
 from agentrl.run.progress import Progress
 from agentrl.run.rollouts import Rollouts
 from agentrl.run.vocabulary import Vocabulary, vocabularies
+from agentrl.secret import restored
 from agentrl.settings import Settings
 from agentrl.tool_env import template_fit
 
@@ -133,10 +134,10 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         torch.set_num_threads(tables.run.threads)
     torch.manual_seed(tables.run.seed)
     rollouts = Rollouts(settings)
-    folder = RunFolder(settings.folder, complete=lambda stored: Settings(stored).dump())
+    folder = RunFolder(settings.folder, complete=lambda old: Settings(restored(old, settings.dump())).shown())
     state = checkpoint.RunState()
     try:
-        folder.refuse(settings.dump(), resume=resume)
+        folder.refuse(settings.shown(), resume=resume)
         found = folder.checkpoints()
         at = found[-1] if found else None
         if at is not None:
@@ -150,7 +151,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         if at is not None:  # before the folder is written to: a damaged checkpoint must change nothing
             state = _restore(at, settings, rollouts, policies)
             progress.say(f"going on from {at}: {state.stage} step {state.step}")
-        folder.open(settings.dump(), resume=resume)
+        folder.open(settings.shown(), resume=resume)
         if at is None and folder.metrics.exists():
             progress.say(f"{folder.path} was stopped before its first checkpoint: it begins anew")
         folder.rewind(state.metric_lines, state.timing_lines)

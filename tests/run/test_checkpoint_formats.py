@@ -84,7 +84,7 @@ def damaged(folder: Path, capsys: Any) -> None:
     """The run must be refused as it stands, with nothing changed."""
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     quiet = Progress(quiet=True)
-    with pytest.raises(ValueError, match="run.name=|remove"):
+    with pytest.raises(ValueError, match=r"run\.name=|remove"):
         train(settings(folder.parent, folder.name, 4), resume=True, progress=quiet)
     assert before == {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
