@@ -30,7 +30,7 @@ def parse_value(text: str) -> Any:
     """The value of an override: TOML where it is TOML, else the text itself."""
     try:
         read = tomllib.loads(f"x = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
     return read["x"] if len(read) == 1 else text  # several lines are a text, not several keys
 

@@ -17,7 +17,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"no such file: {path}; recipes lie in benchmarks/recipes") from None
     except IsADirectoryError:
         raise ValueError(f"{path} is a folder: name the TOML file in it") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
 
 

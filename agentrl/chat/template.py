@@ -65,9 +65,15 @@ class Chat:
     def render(self, messages: Sequence[Message], *, reply: bool, tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """The template's text; `reply` adds the opening of an assistant turn, `tools` are schemas it writes."""
         chat = [{"role": m.role, "content": m.content, **({"name": m.name} if m.name else {})} for m in messages]
-        text: str = self.tokenizer.apply_chat_template(
-            chat, tools=list(tools) or None, tokenize=False, add_generation_prompt=reply
-        )
+        try:
+            text: str = self.tokenizer.apply_chat_template(
+                chat, tools=list(tools) or None, tokenize=False, add_generation_prompt=reply
+            )
+        except Exception as error:  # a template is a program of the model's authors, which may raise anything
+            why = " ".join(str(error).split())[:200] or type(error).__name__
+            raise ValueError(
+                f"the chat template cannot write the messages ({why}): use a template that transformers renders"
+            ) from error
         return text
 
     def teaches(self, marks: Sequence[str]) -> bool:

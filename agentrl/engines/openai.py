@@ -174,7 +174,7 @@ class OpenAIPolicy(Wordless):
 
     def _generation(self, completion: Any, attempt: int) -> Generation:
         """ValueError if the answer is no chat completion."""
-        choices = getattr(completion, "choices", None)
+        choices: Any = getattr(completion, "choices", None)
         message = getattr(choices[0], "message", None) if choices and isinstance(choices, list) else None
         if message is None:
             raise ValueError("the answer is no chat completion")

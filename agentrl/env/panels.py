@@ -27,7 +27,7 @@ def read_panel(path: Path) -> list[str]:
 def _json_keys(path: Path, text: str) -> list[str]:
     try:
         keys = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         keys = None
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise ValueError(f"panel {path} is no JSON list of task keys")

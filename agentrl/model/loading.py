@@ -207,7 +207,20 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
         raise ValueError(
             f"no language model could be loaded from {path!r}, neither a folder nor a hub name: {first}"
         ) from error
+    _check_finite(model, path)
     return model, tokenizer
+
+
+def _check_finite(model: Any, path: str) -> None:
+    """Raises ValueError if a weight is NaN or infinite, which sampling would find much later and in other words."""
+    import torch
+
+    for name, weight in model.named_parameters():
+        if weight.numel() and not all(torch.isfinite(bound) for bound in torch.aminmax(weight.detach())):
+            raise ValueError(
+                f"the model {path!r} has weights that are not finite, in {name}: take a checkpoint from before they "
+                "became so, and lower optim.lr"
+            )
 
 
 def _write(loaded: Loaded, folder: Path) -> None:

@@ -194,7 +194,7 @@ def read_game(path: Path) -> dict[str, Any]:
         raise ValueError(f"the ALFWorld game {path} is empty: write or download it again")
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the ALFWorld game {path} is not whole JSON ({error}): write or download it again") from None
     if not isinstance(data, dict):
         raise ValueError(f"the ALFWorld game {path} holds a JSON {type(data).__name__}, expected an object")

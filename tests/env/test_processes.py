@@ -43,7 +43,10 @@ def test_workers_play_the_same_bytes_as_this_process(pool):
     assert [script(record) for record in play_all(by, tasks)] == calm()  # the pool outlives an event loop
 
 
-@pytest.mark.parametrize("fault", ["raise", "exit", "hang", "hang_in_c", "die", "killed", "nan", "text"])
+@pytest.mark.parametrize(
+    "fault",
+    ["raise", "exit", "interrupt", "generator_exit", "cancelled", "hang", "hang_in_c", "die", "killed", "nan", "text"],
+)
 def test_a_fault_that_persists_costs_its_own_episode_only(pool, fault):
     tasks = [faulty.task(i, fault if i == 2 else "") for i in range(6)]
     records = play_all(player(ON, pool, limits=LIMITS), tasks)
