@@ -25,8 +25,10 @@ PROBE_TOOL: Mapping[str, Any] = {
 }
 
 
-# Longer turns (web pages, files) hardly return; 4096 turns of 1000 characters are some 20 MB.
+# Longer turns (web pages, files) hardly return; 4096 turns of 1000 characters are some 20 MB, as are 32768 answers of
+# an admissible action's length, of which an environment may list thousands in every step.
 CACHED_TURNS, CACHED_CHARS = 4096, 1000
+CACHED_ANSWERS, CACHED_ANSWER_CHARS = 32768, 200
 
 
 class Chat:
@@ -60,7 +62,7 @@ class Chat:
         self._closed, self._after_end = closed, closed[closed.rindex(self.end_text) + len(self.end_text) :]
         self.has_tool_role = self._renders_tool_role()
         self._delta = lru_cache(maxsize=CACHED_TURNS)(self._encode_turn)
-        self._answer = lru_cache(maxsize=CACHED_TURNS)(self._encode_answer)
+        self._answer = lru_cache(maxsize=CACHED_ANSWERS)(self._encode_answer)
 
     def render(self, messages: Sequence[Message], *, reply: bool, tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """The template's text; `reply` adds the opening of an assistant turn, `tools` are schemas it writes."""
@@ -143,7 +145,7 @@ class Chat:
     def answer(self, text: str, *, end: bool = True) -> np.ndarray:
         """[T] int64 ids of an assistant text given in words (demonstrations, choices), end token included unless the
         turn goes on after it."""
-        return self._answer(text, end) if len(text) <= CACHED_CHARS else self._encode_answer(text, end)
+        return self._answer(text, end) if len(text) <= CACHED_ANSWER_CHARS else self._encode_answer(text, end)
 
     def _encode_answer(self, text: str, end: bool) -> np.ndarray:
         ids = self.encode_plain(text)

@@ -6,10 +6,13 @@ the finished task's result for an enum's error message, a long text for a batch 
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+PATIENCE_S = 2.0  # for cancelled tasks to end
+ROUNDS = 8
 
 
 class Loop:
@@ -31,11 +34,22 @@ class Loop:
         return self._loop.run_until_complete(work)
 
     def close(self) -> None:
-        """Cancel what is left and close."""
-        left = asyncio.all_tasks(self._loop)
-        for task in left:
-            task.cancel()
-        if left:
-            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+        """Cancel what is left, wait at most PATIENCE_S for each of ROUNDS rounds, and close.
+
+        A task that an interrupt struck hands the interrupt on to the tasks that await it, one after another; each
+        stops the loop once more, so that one round of cancelling would leave the others pending.
+        """
+        self._loop.set_exception_handler(lambda loop, context: None)  # what is cancelled here is nobody's news
+        try:
+            for _ in range(ROUNDS):
+                left = asyncio.all_tasks(self._loop)
+                if not left:
+                    break
+                for task in left:
+                    task.cancel()
+                with suppress(KeyboardInterrupt):
+                    self._loop.run_until_complete(asyncio.wait(left, timeout=PATIENCE_S))
+            with suppress(KeyboardInterrupt):
+                self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()

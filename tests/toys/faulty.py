@@ -141,3 +141,8 @@ def tasks(config: Config) -> Sequence[Task]:
 
 
 kind = walk.kind
+
+
+def never_serves(*arguments: Any) -> None:
+    """A worker process that hangs before it reads a call."""
+    hang_in_c(Observation(text=""))
