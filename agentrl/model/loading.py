@@ -216,7 +216,8 @@ def _check_finite(model: Any, path: str) -> None:
     import torch
 
     for name, weight in model.named_parameters():
-        if weight.numel() and not all(torch.isfinite(bound) for bound in torch.aminmax(weight.detach())):
+        comparable = weight.numel() and weight.dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+        if comparable and not all(torch.isfinite(bound) for bound in torch.aminmax(weight.detach())):
             raise ValueError(
                 f"the model {path!r} has weights that are not finite, in {name}: take a checkpoint from before they "
                 "became so, and lower optim.lr"

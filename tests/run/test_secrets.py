@@ -1,6 +1,8 @@
 """No planted secret reaches a stored file or a printed word."""
 
+import importlib
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,9 @@ from agentrl.cli.train import again
 from agentrl.secret import expand, redacted, scrubbed
 from agentrl.tool.action import answer, call
 from tests.toys.runs import MODEL
+
+with suppress(ImportError):  # it takes stderr as it is at import for a default, which must not be one test's capture
+    importlib.import_module("mcp.client.stdio")
 
 PLAIN, OF_ENVIRONMENT, PASSWORD, HEADER, IN_COMMAND = (f"planted-{i}-sk-83hf72k" for i in range(5))
 PLANTED = (PLAIN, OF_ENVIRONMENT, PASSWORD, HEADER, IN_COMMAND)
