@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from agentrl import catalogue
 from agentrl.catalogue import CatalogueFile, File
+from agentrl.secret import redacted, scrubbed
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -30,7 +31,7 @@ def parse_value(text: str) -> Any:
     """The value of an override: read as TOML if it is valid TOML, else the text itself."""
     try:
         read = tomllib.loads(f"x = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
     return read["x"] if len(read) == 1 else text  # a value with line breaks could define further keys; it is a text
 
@@ -110,7 +111,8 @@ def _sentence(model: type[BaseModel], error: ValidationError, where: str, beside
     if first["type"] == "missing":
         return f"{key} is missing: give it a value"
     message = first["msg"].removeprefix("Value error, ")
-    return f"{key} = {first['input']!r}: {message[:1].lower() + message[1:]}"
+    shown = redacted(first["input"], tuple(key.split(".")))
+    return scrubbed(f"{key} = {shown!r:.200}: {message[:1].lower() + message[1:]}")
 
 
 def _fields(model: Any, path: Sequence[str]) -> Iterable[str]:

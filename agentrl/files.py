@@ -17,7 +17,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"no such file: {path}; recipes lie in benchmarks/recipes") from None
     except IsADirectoryError:
         raise ValueError(f"{path} is a folder: name the TOML file in it") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
 
 
@@ -60,6 +60,57 @@ def read_jsonl(path: Path, what: str) -> Iterator[tuple[int, Any]]:
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"line {number} of {path} is not JSON: {error}") from None
             yield number, value
+
+
+def remove_remnants(folder: Path) -> None:
+    """Remove the temporary files in a folder whose writers were killed: `.NAME.PID.part` of `write_atomically`.
+
+    Files of other living processes stay. Files under this process's own number are remnants too, because the caller
+    writes nothing meanwhile: in containers a new process often gets the number of the one before.
+    """
+    for part in folder.glob(".*.part"):
+        writer = part.name.split(".")[-2]
+        if writer.isdecimal() and (int(writer) == os.getpid() or not _alive(int(writer))):
+            part.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # a process of another user
+        return True
+    return True
+
+
+def flush_to_disk(path: Path) -> None:
+    """Wait until a file, or a folder with all that is in it, is on the disk; a missing file is left out.
+
+    A rename may reach the disk before the content of the renamed file does, so that a power cut would leave an empty
+    file under the final name.
+    """
+    inside = sorted(path.rglob("*")) if path.is_dir() else []
+    for one in [*inside, path]:
+        with suppress(FileNotFoundError):
+            if one.is_dir():
+                flush_entries(one)
+                continue
+            descriptor = os.open(one, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def flush_entries(folder: Path) -> None:
+    """Wait until the names in a folder, such as that of a renamed file, are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems refuse to flush a folder
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

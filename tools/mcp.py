@@ -24,6 +24,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from agentrl.catalogue import nearest
+from agentrl.secret import HIDDEN, REFERENCE, expand, hidden_url, redacted, scrubbed
 from agentrl.tool import ToolError, ToolFault, ToolSpec, check_tool_name, inlined, run_all, shared_loop
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
@@ -38,7 +39,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         command: the program and its words, for a server on stdio.
-        env: variables it gets besides the few that are always passed on.
+        env: variables it gets besides the few that are always passed on; "${NAME}" in a value, as in url, headers and
+            command, is replaced by the environment variable NAME. Stored configurations hold "***" for other values.
         cwd: its working folder; empty for this one.
         url: the address, for a server over HTTP; headers: sent with every request.
         only: the tools to offer; empty for all.
@@ -68,8 +70,31 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def where(self) -> str:
-        """The server in words."""
-        return self.url or " ".join(self.command)
+        """The server in words, without secrets."""
+        return hidden_url(self.url) or " ".join(redacted(self.command))
+
+    def secrets(self) -> list[str]:
+        """The values of variables and headers, which nothing that is told may hold."""
+        values = [*self.env.items(), *self.headers.items()]
+        return [expand(value, name) for name, value in values if value != HIDDEN and _is_set(value)]
+
+    def expanded(self, table: Literal["env", "headers"]) -> dict[str, str]:
+        """The variables or headers with every "${NAME}" replaced; a hidden variable is taken from the environment.
+
+        Raises:
+            ValueError: a variable is not set, or a hidden value cannot be found again.
+        """
+        given: Mapping[str, str] = getattr(self, table)
+        found = {}
+        for name, value in given.items():
+            text = f"${{{name}}}" if table == "env" and value == HIDDEN and name in os.environ else value
+            found[name] = expand(text, f"{table}.{name} of the MCP server {self.where}")
+        return found
+
+
+def _is_set(value: str) -> bool:
+    """Can the value be expanded?"""
+    return all(name in os.environ for name in REFERENCE.findall(value))
 
 
 class Server:
@@ -116,7 +141,7 @@ class Server:
             self._lost += 1
             await self.stop()
             raise ToolFault(
-                f"the MCP server {self.config.where} does not start: {_one_line(error)}; {self.words()}"
+                f"the MCP server {self.config.where} does not start: {self._clean(_one_line(error))}; {self.words()}"
             ) from None
 
     async def _own(self, ready: "asyncio.Future[Any]", over: asyncio.Event) -> None:
@@ -146,7 +171,7 @@ class Server:
         except Exception as error:  # noqa: BLE001  the SDK and its transports raise many kinds
             await self._answer_for(error, client)
         self._lost = 0
-        words = content(result)
+        words = self._clean(content(result))
         if result.is_error:
             raise ToolError(words or f"{name} failed and did not say why")
         return words
@@ -155,10 +180,10 @@ class Server:
         """Raise what an exception of a call means."""
         code = getattr(error, "code", None)
         if isinstance(error, ValidationError):
-            why = f"answered a call with what is no result: {_one_line(error)}"
+            why = f"answered a call with what is no result: {self._clean(_one_line(error))}"
             raise ToolFault(f"the MCP server {self.config.where} {why}") from None
         if code is not None and code not in (CLOSED, TIMED_OUT):
-            raise ToolError(_one_line(error)) from None  # the server's word on this call
+            raise ToolError(self._clean(_one_line(error))) from None  # the server's word on this call
         if code == TIMED_OUT and await _alive(client):
             said = f"no answer in {self.config.timeout_s:g} s"
             raise (ToolError if self.config.on_timeout == "message" else ToolFault)(said) from None
@@ -185,6 +210,10 @@ class Server:
             with suppress(Exception):
                 asyncio.run_coroutine_threadsafe(self.stop(), shared_loop()).result(12.0)
 
+    def _clean(self, text: str) -> str:
+        """What the server said, without the secrets that it was given."""
+        return scrubbed(text, self.config.secrets())
+
     def _stderr(self) -> Any:
         if self._said is None:
             self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  kept open
@@ -202,7 +231,7 @@ class Server:
         size = os.fstat(self._said.fileno()).st_size
         tail = os.pread(self._said.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES)).decode("utf-8", "replace")
         lines = [line.strip(" \t\r\0") for line in tail.split("\n") if line.strip(" \t\r\0")]
-        said = lines[-1][-SAID_CHARS:] if lines else ""
+        said = self._clean(lines[-1])[-SAID_CHARS:] if lines else ""
         return f"its last words: {said}" if said else "it said nothing on stderr"
 
 
@@ -225,13 +254,14 @@ def _client(config: Config, stderr: Any) -> Any:
 
     transport: Any
     if config.url:
-        transport = streamable_http_client(config.url, http_client=_http(config)) if config.headers else config.url
+        url = expand(config.url, "the url of the MCP server")
+        transport = streamable_http_client(url, http_client=_http(config)) if config.headers else url
     else:
         program, *words = config.command
         parameters = StdioServerParameters(
             command=program,
-            args=words,
-            env=config.env or None,
+            args=[expand(word, f"a word of the command {config.where}") for word in words],
+            env=config.expanded("env") or None,
             cwd=config.cwd or None,
             encoding_error_handler="replace",
         )
@@ -242,7 +272,7 @@ def _client(config: Config, stderr: Any) -> Any:
 def _http(config: Config) -> Any:
     import httpx2
 
-    return httpx2.AsyncClient(headers=config.headers, timeout=config.timeout_s)
+    return httpx2.AsyncClient(headers=config.expanded("headers"), timeout=config.timeout_s)
 
 
 async def _alive(client: Any) -> bool:

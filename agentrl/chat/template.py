@@ -25,8 +25,10 @@ PROBE_TOOL: Mapping[str, Any] = {
 }
 
 
-# Longer turns (web pages, files) are not cached: they rarely repeat and would exhaust the memory.
-CACHED_TURNS, CACHED_CHARS = 65536, 1000
+# Longer turns (web pages, files) hardly return; 4096 turns of 1000 characters are some 20 MB, as are 32768 answers of
+# an admissible action's length, of which an environment may list thousands in every step.
+CACHED_TURNS, CACHED_CHARS = 4096, 1000
+CACHED_ANSWERS, CACHED_ANSWER_CHARS = 32768, 200
 
 
 class Chat:
@@ -62,14 +64,20 @@ class Chat:
         self._closed, self._after_end = closed, closed[closed.rindex(self.end_text) + len(self.end_text) :]
         self.has_tool_role = self._renders_tool_role()
         self._delta = lru_cache(maxsize=CACHED_TURNS)(self._encode_turn)
-        self._answer = lru_cache(maxsize=CACHED_TURNS)(self._encode_answer)
+        self._answer = lru_cache(maxsize=CACHED_ANSWERS)(self._encode_answer)
 
     def render(self, messages: Sequence[Message], *, reply: bool, tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """The template's text; `reply` adds the opening of an assistant turn, `tools` are schemas it writes."""
         chat = [{"role": m.role, "content": m.content, **({"name": m.name} if m.name else {})} for m in messages]
-        text: str = self.tokenizer.apply_chat_template(
-            chat, tools=list(tools) or None, tokenize=False, add_generation_prompt=reply
-        )
+        try:
+            text: str = self.tokenizer.apply_chat_template(
+                chat, tools=list(tools) or None, tokenize=False, add_generation_prompt=reply
+            )
+        except Exception as error:  # a template is a program of the model's authors, which may raise anything
+            why = " ".join(str(error).split())[:200] or type(error).__name__
+            raise ValueError(
+                f"the chat template cannot write the messages ({why}): use a template that transformers renders"
+            ) from error
         return text
 
     def teaches(self, marks: Sequence[str]) -> bool:
@@ -141,7 +149,7 @@ class Chat:
 
         `end`: add the end token; False if the turn continues after the text.
         """
-        return self._answer(text, end) if len(text) <= CACHED_CHARS else self._encode_answer(text, end)
+        return self._answer(text, end) if len(text) <= CACHED_ANSWER_CHARS else self._encode_answer(text, end)
 
     def _encode_answer(self, text: str, end: bool) -> np.ndarray:
         ids = self.encode_plain(text)

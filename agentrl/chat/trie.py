@@ -34,6 +34,10 @@ class Trie:
         self._allowed: list[np.ndarray | None] = [None] * len(self._children)
         self._forced: list[Forced | None] = [None] * len(self._children)
 
+    def __len__(self) -> int:
+        """Nodes, the root included."""
+        return len(self._children)
+
     def _add(self, tokens: list[int], number: int) -> None:
         node = 0
         for token in tokens:
@@ -109,11 +113,11 @@ class Tries:
     """A cache of the most recent tries, by their choices: copies of one game ask for the same tries.
 
     Args:
-        capacity: most tries in the cache.
+        capacity: most nodes of all tries in the cache together; a node takes some 400 bytes.
     """
 
-    def __init__(self, capacity: int = 4096) -> None:
-        self._capacity = capacity
+    def __init__(self, capacity: int = 2**16) -> None:
+        self._capacity, self._nodes = capacity, 0
         self._known: OrderedDict[tuple[bytes, ...], Trie] = OrderedDict()
 
     def __len__(self) -> int:
@@ -127,6 +131,8 @@ class Tries:
             self._known.move_to_end(key)
             return trie
         trie = self._known[key] = Trie(choices)
-        if len(self._known) > self._capacity:
-            self._known.popitem(last=False)
+        self._nodes += len(trie)
+        while self._nodes > self._capacity and len(self._known) > 1:
+            _, dropped = self._known.popitem(last=False)
+            self._nodes -= len(dropped)
         return trie

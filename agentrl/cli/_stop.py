@@ -19,4 +19,5 @@ def _stop(signum: int, frame: object) -> NoReturn:
 
 def exit_code(stop: KeyboardInterrupt) -> int:
     """128 plus the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
-    return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
+    number = stop.args[0] if stop.args else None
+    return 128 + (int(number) if isinstance(number, int) else int(signal.SIGINT))

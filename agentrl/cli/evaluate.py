@@ -17,6 +17,7 @@ from typing import Any
 from agentrl.cli._parser import Parser, positive, seed, temperature
 from agentrl.config import Entry, merge, override, resolve
 from agentrl.env import ENDLESS, EnvironmentFile, make_pool, panel_tasks, read_panel, tasks_of
+from agentrl.secret import scrubbed_values
 from agentrl.types import Task
 
 BUDGET = "limits."  # words with this prefix are limits; all other words are options of the environment
@@ -29,7 +30,7 @@ def main(words: Sequence[str]) -> int:
         check_out(arguments.out)
     from agentrl.run import Contestant
 
-    contestant = Contestant.of(arguments.policy, arguments.env)
+    contestant = Contestant.of(arguments.policy, arguments.env, env_options(arguments))
     entry = environment(arguments, contestant.env_options)
     tasks = panel(arguments, entry)
     from agentrl.evaluate import evaluate
@@ -54,14 +55,15 @@ def main(words: Sequence[str]) -> int:
     finally:
         pool.close()
         contestant.close()
-    summary = {**report.summary(), "seed": arguments.seed, "limits": limits.model_dump(exclude_none=True)}
+    facts = {**report.summary(), "seed": arguments.seed, "limits": limits.model_dump(exclude_none=True)}
+    summary: dict[str, Any] = scrubbed_values(facts)
     print(json.dumps(summary) if arguments.json else table(summary), flush=True)
     if arguments.out is not None:
         from dataclasses import asdict
 
         from agentrl.files import write_atomically
 
-        with_episodes = {**summary, "outcomes": [asdict(o) for o in report.outcomes]}
+        with_episodes = {**summary, "outcomes": scrubbed_values([asdict(o) for o in report.outcomes])}
         write_atomically(arguments.out, json.dumps(with_episodes, indent=1).encode())
     return 0
 
@@ -103,12 +105,17 @@ def budgets(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def environment(arguments: argparse.Namespace, base: dict[str, Any]) -> Entry[EnvironmentFile]:
     """The environment, with the run's options `base` and the command's options, which override them."""
+    return resolve(EnvironmentFile, merge({"name": arguments.env, **base}, env_options(arguments)), "env")
+
+
+def env_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The environment's options on the command line, by name."""
     words = [option for option in arguments.options if not option.startswith(BUDGET)]
     options = override({}, [option.removeprefix("env.") for option in words])
     for key in ("split", "games"):
         if getattr(arguments, key) is not None:
             options[key] = getattr(arguments, key)
-    return resolve(EnvironmentFile, merge({"name": arguments.env, **base}, options), "env")
+    return options
 
 
 def panel(arguments: argparse.Namespace, entry: Entry[EnvironmentFile]) -> list[Task]:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from agentrl.cli import _stop
 from agentrl.cli._parser import Parser
+from agentrl.config import parse_value
+from agentrl.secret import redacted, scrubbed
 
 
 def main(words: Sequence[str]) -> int:
@@ -29,7 +31,7 @@ def main(words: Sequence[str]) -> int:
     if arguments.dry_run:
         import tomli_w
 
-        print(tomli_w.dumps(settings.dump()))
+        print(tomli_w.dumps(settings.shown()))
         return 0
     from agentrl.report import check_matplotlib, learning_curve
     from agentrl.rollout import TooManyFaults
@@ -50,6 +52,14 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
+def _shown(word: str) -> str:
+    """A word of the command line, such as section.key=value, without a secret."""
+    key, equals, text = word.partition("=")
+    value = parse_value(text)
+    shown = redacted(value, tuple(key.split(".")))
+    return scrubbed(word) if not equals or shown == value else f"{key}={shown}"
+
+
 def again(words: Sequence[str]) -> str:
-    """The words of the command line that resumes the run, quoted for a shell."""
-    return shlex.join([*words, *([] if "--resume" in words else ["--resume"])])
+    """The words of the command line that resumes the run, quoted for a shell, with secrets hidden."""
+    return shlex.join([*map(_shown, words), *([] if "--resume" in words else ["--resume"])])

@@ -20,10 +20,12 @@ from pydantic import BaseModel, Field
 from agentrl.engines.entry import Serving
 from agentrl.engines.policy import Wordless
 from agentrl.noise import fold
+from agentrl.secret import hidden_url, scrubbed
 from agentrl.types import EnvFault, Finish, Generation, Request
 
 FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # all else is "stop"
 WORD = re.compile(r"openai:(?P<model>.+?)(?:@(?P<base_url>https?://\S+))?")
+CHARS_PER_TOKEN = 64  # of an answer's longest text; the longest tokens of common vocabularies have 128 spaces
 SEED_BITS = 31  # servers take a signed 32-bit seed
 
 
@@ -85,7 +87,7 @@ def from_word(word: str, *, temperature: float | None = None, max_tokens: int = 
     """The policy named `openai:MODEL` or `openai:MODEL@BASE_URL`."""
     match = WORD.fullmatch(word)
     if match is None:
-        raise ValueError(f"{word!r} is no endpoint: write openai:MODEL or openai:MODEL@http://host:port/v1")
+        raise ValueError(f"{hidden_url(word)!r} is no endpoint: write openai:MODEL or openai:MODEL@http://host:port/v1")
     return OpenAIPolicy(Endpoint(**match.groupdict(), temperature=temperature, max_tokens=max_tokens))
 
 
@@ -121,7 +123,7 @@ class OpenAIPolicy(Wordless):
         """Model, address and sampling settings."""
         return {
             "policy": self.name,
-            "base_url": self._url or "https://api.openai.com/v1",
+            "base_url": hidden_url(self._url or "https://api.openai.com/v1"),
             "temperature": self.endpoint.temperature,
             "top_p": self.endpoint.top_p,
             "stop": list(self.endpoint.stop),
@@ -147,11 +149,11 @@ class OpenAIPolicy(Wordless):
                     usage = {"requests": attempt + 1, "retries": attempt}
                     return Generation(text="", finish="length", usage=usage)
                 if not self._may_pass(failure):
-                    raise ValueError(f"{self.name} refuses the request: {_one_line(failure)}")
+                    raise ValueError(f"{self.name} refuses the request: {self._why(failure)}")
                 if attempt < self.endpoint.max_retries:
                     await asyncio.sleep(self._wait(failure, attempt))
         tries = self.endpoint.max_retries + 1
-        raise EndpointLost(f"{self.name} gave no answer in {tries} tries: {_one_line(failure)}")
+        raise EndpointLost(f"{self.name} gave no answer in {tries} tries: {self._why(failure)}")
 
     def _enter_loop(self) -> None:
         """Make a client for the running event loop; connections of a loop that has ended cannot be used again."""
@@ -181,20 +183,27 @@ class OpenAIPolicy(Wordless):
 
     def _generation(self, completion: Any, attempt: int) -> Generation:
         """The generation in a completion; ValueError if it is not a chat completion."""
-        choices = getattr(completion, "choices", None)
-        message = getattr(choices[0], "message", None) if choices else None
+        choices: Any = getattr(completion, "choices", None)
+        message = getattr(choices[0], "message", None) if choices and isinstance(choices, list) else None
         if message is None:
             raise ValueError("the answer is not a chat completion")
+        text = message.content or ""
+        if not isinstance(text, str):
+            raise ValueError(f"the answer's content is of type {type(text).__name__}, not text")
         usage: dict[str, float] = {"requests": attempt + 1, "retries": attempt}
-        if completion.usage is not None:
+        counts = [getattr(completion.usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
+        if all(isinstance(count, int) for count in counts):
             usage["prompt_tokens"] = completion.usage.prompt_tokens
             usage["completion_tokens"] = completion.usage.completion_tokens
             price_in, price_out = self.endpoint.price_in, self.endpoint.price_out
             if price_in is not None and price_out is not None:
                 cost = usage["prompt_tokens"] * price_in + usage["completion_tokens"] * price_out
                 usage["cost"] = cost / 1e6
-        finish: Finish = FINISH.get(completion.choices[0].finish_reason, "stop")
-        return Generation(text=message.content or "", finish=finish, usage=usage)
+        finish: Finish = FINISH.get(str(choices[0].finish_reason), "stop")
+        most = CHARS_PER_TOKEN * self.endpoint.max_tokens
+        if len(text) > most:  # a server that does not keep to max_tokens
+            text, finish = text[:most], "length"
+        return Generation(text=text, finish=finish, usage=usage)
 
     def _too_long(self, error: Exception) -> bool:
         """Does the prompt exceed the endpoint's context? The agent caused that: its answer is empty and cut off."""
@@ -207,6 +216,10 @@ class OpenAIPolicy(Wordless):
         if getattr(error, "code", None) == "insufficient_quota":
             return False
         return status is None or status in (408, 409, 429) or status >= 500 or status < 400
+
+    def _why(self, error: Exception) -> str:
+        """The failure in one line, without the key, which some servers repeat."""
+        return scrubbed(_one_line(error), [self._key])
 
     def _wait(self, error: Exception, attempt: int) -> float:
         """Seconds before the next try: those of the endpoint's Retry-After, else exponential with full jitter."""
@@ -230,4 +243,4 @@ def _retry_after(header: str) -> float | None:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return " ".join(str(error)[:10_000].split())[:300] or type(error).__name__

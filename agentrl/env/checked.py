@@ -26,7 +26,9 @@ def checked_observation(value: object, call: str = "reset") -> Observation:
     ):
         raise EnvFault(f"{call} returned an observation whose messages are no tuple of Message")
     try:
-        "".join([*texts, *(m.content for m in value.messages)]).encode()  # type: ignore[list-item]
+        for text in (*texts, *(m.content for m in value.messages)):
+            if not text.isascii():  # type: ignore[union-attr]  # known at once, where encoding copies 50 MB
+                text.encode()  # type: ignore[union-attr]
     except UnicodeEncodeError:
         raise EnvFault(f"{call} returned an observation with half of a surrogate pair, which is not text") from None
     return value

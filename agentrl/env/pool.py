@@ -5,6 +5,8 @@ one episode at a time. A call that raises, hangs or returns a value of the wrong
 that episode only.
 """
 
+import signal
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,7 +22,7 @@ from agentrl.env.checked import (
 )
 from agentrl.env.limits import START_S
 from agentrl.env.protocol import Env, Judges, Move, Snapshots, Verdict
-from agentrl.env.time_limit import deadline
+from agentrl.env.time_limit import Expired, deadline
 from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
 
 BEGINNINGS = ("reset", "restore")  # an episode begins with one of these calls, which make the instance if there is none
@@ -201,8 +203,20 @@ class Slot:
                 return call()
         except EnvFault:
             raise
-        except (Exception, SystemExit) as error:  # an environment may raise anything; only its episode may fail
+        except BaseException as error:  # an environment may raise anything; only its episode may fail
+            if isinstance(error, Expired) or _is_stop(error):
+                raise
             raise EnvFault(f"{type(error).__name__}: {error}") from error
+
+
+def _is_stop(error: BaseException) -> bool:
+    """Is it Ctrl-C or SIGTERM, which `agentrl.cli` turns into a KeyboardInterrupt with the signal's number?
+
+    Python runs signal handlers in the main thread alone, and worker processes ignore Ctrl-C.
+    """
+    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
+        return False
+    return isinstance(error.args[0], int) if error.args else signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
 def _carry_out(env: Env, action: Action) -> StepResult:

@@ -163,8 +163,9 @@ class Worker:
         at = (int(self.now.value), bool(self.making.value))
         if at != before:
             since_s = self._reader.time()
-        limit_s = (self.start_s if at[1] else self.timeout_s) + GRACE_S
-        if at[0] >= 0 and self._reader.time() - since_s > 0.99 * limit_s:  # timers may fire a little early
+        starting = at[0] < 0 or at[1]  # the process imports the environment's modules, or makes an instance
+        limit_s = (self.start_s if starting else self.timeout_s) + GRACE_S
+        if self._reader.time() - since_s > 0.99 * limit_s:  # timers may fire a little early
             self.lose()
         elif self.timeout_s < math.inf:
             self._alarm = self._reader.call_later(self.timeout_s + GRACE_S, self._watch, at, since_s)
@@ -193,7 +194,7 @@ class Worker:
         if self._alarm:
             self._alarm.cancel()
         self.process.kill()
-        self.process.join()
+        self.process.join(PATIENCE_S)  # a process inside a device's or a network disk's call ends when that returns
         self.pipe.close()
         guilty = int(self.now.value)
         for number, future in self.futures.items():
@@ -219,7 +220,7 @@ class Worker:
         self.process.join(patience_s)
         if self.process.is_alive():
             self.process.kill()
-            self.process.join()
+            self.process.join(PATIENCE_S)
 
 
 def _settle(future: "asyncio.Future[Any]", answer: Answer) -> None:

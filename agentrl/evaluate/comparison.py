@@ -12,14 +12,15 @@ from agentrl.files import read_text
 
 def read_report(path: Path) -> dict[str, Any]:
     """Read a report with episodes; ValueError if the file is not one."""
+    text = read_text(path, "report")
     try:
-        report: dict[str, Any] = json.loads(read_text(path, "report"))
+        report: dict[str, Any] = json.loads(text)
         report["panel"], report["benchmark"]
         for outcome in report["outcomes"]:
             if not isinstance(outcome["success"], bool) or not isinstance(outcome["task"], str):
                 raise TypeError
             outcome["ending"]
-    except (json.JSONDecodeError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(f"{path} is not a report with episodes: write one with agentrl eval --out") from None
     return report
 

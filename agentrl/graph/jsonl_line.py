@@ -1,13 +1,16 @@
 """Parses and checks one line of `steps.jsonl`: the fields of a step."""
 
 import json
-import math
+import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agentrl.types import Status
+
+LARGEST = sys.float_info.max
+MOST = 2**62  # turns and the like are int64
 
 
 class Kind(NamedTuple):
@@ -18,7 +21,7 @@ class Kind(NamedTuple):
 
 
 def _number(x: Any) -> bool:
-    return isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x)
+    return isinstance(x, int | float) and not isinstance(x, bool) and -LARGEST <= x <= LARGEST
 
 
 def _text(x: Any) -> bool:
@@ -26,11 +29,12 @@ def _text(x: Any) -> bool:
 
 
 def _natural(x: Any) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool) and x >= 0
+    return isinstance(x, int) and not isinstance(x, bool) and 0 <= x < MOST
 
 
 TEXT = Kind("a string", _text)
 NATURAL = Kind("a whole number from 0", _natural)
+COUNT = Kind("a whole number from 0 to a million", lambda x: _natural(x) and x <= 10**6)
 NUMBER = Kind("a finite number", _number)
 WEIGHT = Kind("a finite number from 0", lambda x: _number(x) and x >= 0)
 FLAG = Kind("true or false", lambda x: isinstance(x, bool) or (isinstance(x, int) and x in (0, 1)))
@@ -45,7 +49,7 @@ FIELDS: Mapping[str, Kind] = MappingProxyType({
     "segment_start": FLAG, "caller": STEP, "parent": STEP,
     "value": NUMBER, "next_value": NUMBER, "value_high": NUMBER, "score": NUMBER, "weight": WEIGHT,
     "gold_logprob": NUMBER, "gold_logprob_start": NUMBER, "entropy": NUMBER, "policy_kl": NUMBER,
-    "n_tokens": NATURAL, "observation_tokens": NATURAL, "token_value": NUMBERS,
+    "n_tokens": COUNT, "observation_tokens": COUNT, "token_value": NUMBERS,
 })  # fmt: skip
 REQUIRED = ("group", "episode", "turn", "reward")
 NUMERIC = ("value", "next_value", "value_high", "gold_logprob", "gold_logprob_start", "entropy", "policy_kl")
@@ -73,11 +77,19 @@ class Row(NamedTuple):
         return (self.episode[0], str(episode)), turn
 
 
+def _start(value: Any) -> str:
+    """The beginning of a value in an error sentence."""
+    try:
+        return json.dumps(value)[:60]
+    except RecursionError:
+        return "a value that is nested very deep"
+
+
 def parse_line(line: int, text: str) -> Row:
     """The fields of one line; ValueError names the line and the field that is wrong."""
     try:
         fields = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"line {line}: not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise ValueError(f"line {line}: not a JSON object but {text.strip()[:40]!r}")
@@ -91,5 +103,5 @@ def parse_line(line: int, text: str) -> Row:
             if close:
                 raise ValueError(f"line {line}: {name}: unknown field, did you mean {close[0]}?")
         elif value is not None and not kind.accepts(value):
-            raise ValueError(f"line {line}: {name}: must be {kind.word}, not {json.dumps(value)[:60]}")
+            raise ValueError(f"line {line}: {name}: must be {kind.word}, not {_start(value)}")
     return Row(line, {name: value for name, value in fields.items() if value is not None})

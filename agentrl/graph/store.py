@@ -11,8 +11,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from agentrl.files import write_atomically
-from agentrl.graph.step_graph import StepGraph
+from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, StepGraph
 from agentrl.graph.tokens import Tokens
+from agentrl.types import Status
 
 FORMAT, VERSION = "agentrl.step_graph", 2
 HEAD = "step_graph"  # the metadata entry that holds format, version and note
@@ -29,6 +30,8 @@ def _blob(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 def _words(blob: np.ndarray, offsets: np.ndarray) -> tuple[str, ...]:
     data, ends = blob.tobytes(), offsets.tolist()
+    if not ends or ends[0] != 0 or ends[-1] != len(data) or (np.diff(offsets) < 0).any():
+        raise ValueError("the offsets of its words do not fit the words")
     return tuple(data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends))
 
 
@@ -61,9 +64,9 @@ def read_graph(path: Path) -> StepGraph:
         raise ValueError(f"no such graph file: {path}")
     try:
         with safe_open(path, "numpy") as file:
-            head = json.loads((file.metadata() or {}).get(HEAD, "{}"))
+            head = dict(json.loads((file.metadata() or {}).get(HEAD, "{}")))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dict
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not a step graph, or it is cut short: {error}") from None
     if head.get("format") != FORMAT:
         raise ValueError(f"{path} holds no step graph")
@@ -72,7 +75,35 @@ def read_graph(path: Path) -> StepGraph:
             f"{path} is a step graph of format {head.get('version')}, this agentrl reads formats 1 and {VERSION}: "
             "install the agentrl that wrote it"
         )
-    return _from_tensors(tensors if head["version"] == VERSION else _as_version_2(tensors, path))
+    try:
+        graph = _from_tensors(tensors if head["version"] == VERSION else _as_version_2(tensors, path))
+        _check_ids(graph)
+    except (AssertionError, KeyError, ValueError, TypeError, IndexError) as error:
+        why = f"{error.args[0]} is missing" if isinstance(error, KeyError) and error.args else str(error)
+        raise ValueError(f"{path} is a damaged step graph ({why[:200]}): write it again") from None
+    return graph
+
+
+def _check_ids(graph: StepGraph) -> None:
+    """Columns of a file have the types of `COLUMNS`, and ids have words.
+
+    Raises:
+        ValueError: they do not.
+    """
+    for name, kind in COLUMNS.items():
+        found = graph.columns[name]
+        if found.ndim != 1 or found.dtype.kind != np.dtype(kind).kind:
+            raise ValueError(f"column {name} has type {found.dtype}, not {np.dtype(kind)}")
+        if found.dtype.kind == "f" and not np.isfinite(found).all():
+            raise ValueError(f"column {name} has values that are not finite")
+    kinds, statuses = [PLAYED, CANDIDATE, PROBE], [int(status) for status in Status]
+    for name, known in (("kind", kinds), ("status", statuses), ("ending", statuses)):
+        if not np.isin(graph.columns[name], known).all():
+            raise ValueError(f"column {name} has a value that is none of {known}")
+    for name, words in graph.names.items():
+        column = graph.columns.get(name)
+        if name in COLUMNS and column is not None and len(column) and column.max() >= len(words):
+            raise ValueError(f"column {name} has the id {column.max()}, and there are words for {len(words)}")
 
 
 def _as_version_2(tensors: Mapping[str, np.ndarray], path: Path) -> dict[str, np.ndarray]:

@@ -214,6 +214,7 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
             f"no language model could be loaded from {path!r}, neither a folder nor a hub name: {first}"
         ) from error
     own_memory(model)
+    _check_finite(model, path)
     return model, tokenizer
 
 
@@ -225,6 +226,19 @@ def own_memory(model: Any) -> None:
     """
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = tensor.data.clone()
+
+
+def _check_finite(model: Any, path: str) -> None:
+    """Raises ValueError if a weight is NaN or infinite, which sampling would find much later and in other words."""
+    import torch
+
+    for name, weight in model.named_parameters():
+        comparable = weight.numel() and weight.dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+        if comparable and not all(torch.isfinite(bound) for bound in torch.aminmax(weight.detach())):
+            raise ValueError(
+                f"the model {path!r} has weights that are not finite, in {name}: take a checkpoint from before they "
+                "became so, and lower optim.lr"
+            )
 
 
 def _write(loaded: Loaded, folder: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from agentrl.files import flush_to_disk
 from agentrl.model import Loaded, save_model
 from agentrl.run.folder import RunFolder
 from agentrl.trainer import Learner
@@ -45,6 +46,17 @@ class RunState:
     evaluated: list[str] = field(default_factory=list)
     tokens: int = 0
     calls: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises TypeError for values, as a file may hold, that are none of a run's."""
+        for name in ("step", "metric_lines", "timing_lines", "tokens", "calls"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+                raise TypeError(f"{name} = {value!r:.40} is no whole number from 0")
+        if self.stage not in ("warmup", "train"):
+            raise TypeError(f"stage = {self.stage!r:.40} is neither warmup nor train")
+        if not isinstance(self.evaluated, list) or not all(isinstance(name, str) for name in self.evaluated):
+            raise TypeError(f"evaluated = {self.evaluated!r:.40} is no list of names")
 
     def count(self, metrics: Mapping[str, float]) -> None:
         """Add what a batch of rollouts has cost."""
@@ -75,6 +87,7 @@ def write(
             torch.save(learner.state_dict(), part / f"{policy}.optimiser.pt")
         torch.save(_packed(parts), part / "state.pt")
         (part / "progress.json").write_text(json.dumps({"format": FORMAT, **asdict(progress)}))
+        flush_to_disk(part)
     except (OSError, RuntimeError) as error:
         shutil.rmtree(part, ignore_errors=True)
         raise ValueError(
@@ -102,22 +115,52 @@ def read(path: Path, learners: Mapping[str, Learner]) -> Stored:
     Raises:
         ValueError: it is no checkpoint of this run, it is damaged, or of a later format.
     """
+    table, progress = _table(path), read_progress(path)
+    states = {name: _state(path, f"{name}.optimiser.pt") for name in learners}
+    current = table.get("format", 1) == FORMAT
+    parts = _unpacked(_state(path, "state.pt")) if current else _parts_of_format_1(path, table, states)
+    for name, learner in learners.items():
+        try:
+            learner.load_state_dict(states[name])
+        except (ValueError, RuntimeError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise of_another_run(path / f"{name}.optimiser.pt", error) from None
+    return Stored(progress, parts)
+
+
+def read_progress(path: Path) -> RunState:
+    """Where the run stood at a checkpoint.
+
+    Raises:
+        ValueError: progress.json is missing, damaged, of a later format, or a value in it has the wrong type.
+    """
+    table = _table(path)
+    known = {one.name: table[one.name] for one in fields(RunState) if one.name in table}
+    try:
+        return RunState(**known)
+    except TypeError as error:
+        raise ValueError(f"{path / 'progress.json'}: {error}; remove the checkpoint to go on from another") from None
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """The content of progress.json, whose format is known."""
     try:
         table = json.loads((path / "progress.json").read_text())
-        version = table.pop("format", 1)
-    except (OSError, AttributeError, TypeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a checkpoint of this version: {error}") from None
+    if not isinstance(table, dict):
+        raise ValueError(f"{path} is not a checkpoint of this version: progress.json holds no object")
+    version = table.get("format", 1)
     if version not in (1, FORMAT):
-        raise ValueError(f"{path} is a checkpoint of format {version}, this agentrl reads {FORMAT}: use a newer one")
-    states = {name: _state(path, f"{name}.optimiser.pt") for name in learners}
-    parts = _unpacked(_state(path, "state.pt")) if version == FORMAT else _parts_of_format_1(path, table, states)
-    for name, learner in learners.items():
-        learner.load_state_dict(states[name])
-    known = {one.name for one in fields(RunState)}
-    try:
-        return Stored(RunState(**{name: value for name, value in table.items() if name in known}), parts)
-    except TypeError as error:
-        raise ValueError(f"{path} is not a checkpoint of this version: {error}") from None
+        raise ValueError(
+            f"{path} is a checkpoint of format {version!r:.40}, this agentrl reads {FORMAT}: use a newer one"
+        )
+    return table
+
+
+def of_another_run(file: Path, error: Exception) -> ValueError:
+    """The sentence for a state that does not fit this run."""
+    why = " ".join(str(error).split())[:160] or type(error).__name__
+    return ValueError(f"{file} does not fit this run ({why}): remove its checkpoint to go on from the one before")
 
 
 def _parts_of_format_1(path: Path, table: Mapping[str, Any], states: Mapping[str, Any]) -> dict[str, Any]:

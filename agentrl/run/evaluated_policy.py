@@ -23,6 +23,7 @@ from agentrl.rollout import (
     Scripted,
     read_actions,
 )
+from agentrl.secret import HIDDEN, hidden_url
 from agentrl.settings import POLICY, agent_sections, resolve_agents
 
 CONTEXT = 4096  # engine.max_context for a model folder, which has no recipe; at most the model's positions
@@ -49,8 +50,11 @@ class Contestant:
     opened: list[Pool] = field(default_factory=list)
 
     @classmethod
-    def of(cls, word: str, env: str) -> "Contestant":
-        """The policy that the value of `--policy` names; ValueError if it names none."""
+    def of(cls, word: str, env: str, options: Mapping[str, Any] = MappingProxyType({})) -> "Contestant":
+        """The policy that the value of `--policy` names; ValueError if it names none.
+
+        `options` of the environment replace what a run's stored configuration hides.
+        """
         if word.startswith("openai:"):
             return cls(word=word, kind="openai")
         if word.startswith("scripted:"):
@@ -62,7 +66,7 @@ class Contestant:
             return cls(word=word, kind="expert")
         path = Path(word)
         if (path / "config.toml").is_file():
-            return cls._of_run(path, env)
+            return cls._of_run(path, env, options)
         if (path / "config.json").is_file():
             return cls(word=word, kind="model")
         known = dict.fromkeys(("random", *experts, "openai:MODEL", "scripted:FILE"))
@@ -72,21 +76,22 @@ class Contestant:
         )
 
     @classmethod
-    def _of_run(cls, path: Path, env: str) -> "Contestant":
+    def _of_run(cls, path: Path, env: str, options: Mapping[str, Any]) -> "Contestant":
         from agentrl.settings import Settings
 
-        tables = Settings(
-            read_toml(path / "config.toml")
-        ).dump()  # options that are newer than the run get their defaults
+        stored = read_toml(path / "config.toml")
+        if HIDDEN in str(stored) and stored.get("env", {}).get("name") == env:
+            stored = merge(stored, {"env": options})
+        tables = Settings(stored).dump()  # options that are newer than the run get their defaults
         trained_on = dict(tables["env"])
-        options = {}
+        found: dict[str, Any] = {}
         if trained_on.pop("name") == env:
-            options = {**trained_on, **tables.get("eval", {}).get("env", {})}
-        return cls(word=str(path), kind="run", tables=tables, env_options=options)
+            found = {**trained_on, **tables.get("eval", {}).get("env", {})}
+        return cls(word=str(path), kind="run", tables=tables, env_options=found)
 
     def describe(self) -> dict[str, object]:
         """Description of the policy for reports."""
-        return {"policy": self.word, **self.description}
+        return {"policy": hidden_url(self.word), **self.description}
 
     def limits(self, options: Mapping[str, Any] = MappingProxyType({})) -> Limits:
         """The limits of the run, or the defaults; `options` override them."""

@@ -7,10 +7,13 @@ batch of rollouts.
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+PATIENCE_S = 2.0  # for cancelled tasks to end
+ROUNDS = 8
 
 
 class Loop:
@@ -32,11 +35,22 @@ class Loop:
         return self._loop.run_until_complete(work)
 
     def close(self) -> None:
-        """Cancel the tasks that still run, and close the loop."""
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+        """Cancel the tasks that still run, wait at most PATIENCE_S in each of ROUNDS rounds, and close the loop.
+
+        A task that an interrupt ends passes it to the tasks that await it, one after another. Each of them stops the
+        loop once more, so that one round of cancelling would leave the others pending.
+        """
+        self._loop.set_exception_handler(lambda loop, context: None)  # errors of cancelled tasks concern nobody
+        try:
+            for _ in range(ROUNDS):
+                left = asyncio.all_tasks(self._loop)
+                if not left:
+                    break
+                for task in left:
+                    task.cancel()
+                with suppress(KeyboardInterrupt):
+                    self._loop.run_until_complete(asyncio.wait(left, timeout=PATIENCE_S))
+            with suppress(KeyboardInterrupt):
+                self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()

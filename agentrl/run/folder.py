@@ -1,6 +1,7 @@
 """The folder of a run: configuration, versions, metrics, graphs and checkpoints; a file there is always complete."""
 
 import fcntl
+import itertools
 import json
 import os
 import platform
@@ -14,7 +15,8 @@ from typing import IO, Any
 
 import tomli_w
 
-from agentrl.files import read_toml, write_atomically
+from agentrl.files import flush_entries, read_toml, remove_remnants, write_atomically
+from agentrl.secret import scrubbed_values
 
 RECORDED = (
     "agentrl-stepgraph",
@@ -75,6 +77,8 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self._hold()
         self.refuse(config, resume=resume)
+        for place in (self.path, self.path / "graphs", self.path / "evaluations"):
+            remove_remnants(place)
         self._made = not (self.path / "config.toml").exists()
         write_atomically(self.path / "config.toml", tomli_w.dumps(dict(config)).encode())
         write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode())
@@ -166,6 +170,7 @@ class RunFolder:
         if target.exists():
             os.replace(target, before)
         os.replace(part, target)
+        flush_entries(target.parent)
         shutil.rmtree(before, ignore_errors=True)
         for old in self.checkpoints()[:-keep]:
             shutil.rmtree(old)
@@ -173,17 +178,60 @@ class RunFolder:
     def write_report(self, name: str, summary: Mapping[str, Any], outcomes: Iterable[Any]) -> None:
         """Write an evaluation: its summary and the outcome of every episode."""
         rows = [asdict(outcome) for outcome in outcomes]
-        text = json.dumps({**summary, "outcomes": rows}, indent=1)
+        text = json.dumps(scrubbed_values({**summary, "outcomes": rows}), indent=1)
         write_atomically(self.path / "evaluations" / f"{name.replace(' ', '-')}.json", text.encode())
 
+    def check_lines(self, lines: int) -> None:
+        """Is metrics.jsonl whole up to the checkpoint that the run goes on from?
+
+        Args:
+            lines: the checkpoint's `metric_lines`.
+
+        Raises:
+            ValueError: the file is missing, has fewer lines, or one of these lines is no JSON object.
+        """
+        whole = _whole_lines(self.metrics)
+        if len(whole) < lines:
+            what = "is missing" if not self.metrics.exists() else f"is damaged in line {len(whole) + 1}"
+            raise ValueError(
+                f"{self.metrics} {what}, and the checkpoint {self.checkpoints()[-1].name} belongs to its first {lines} "
+                "lines: put the file back from a copy, remove the checkpoints that are newer than its last whole line, "
+                "or choose run.name=... for a new run"
+            )
+
+    def check_never_stored(self) -> None:
+        """Has the run, which has no checkpoint, never had one?
+
+        Raises:
+            ValueError: it has trained, and a checkpoint is written before the first iteration.
+        """
+        metrics = self.metrics.read_bytes() if self.metrics.exists() else b""
+        if b'"stage": "train"' in metrics or any((self.path / "graphs").glob("*.safetensors")):
+            raise ValueError(
+                f"{self.path} has trained, and its checkpoints are gone: put {self.path / 'checkpoints'} back, or "
+                "choose run.name=... for a new run"
+            )
+
     def rewind(self, lines: int, timing_lines: int) -> None:
-        """Remove the lines of metrics and timings after the first `lines` and `timing_lines`.
+        """Remove the lines of metrics and timings after the first `lines` and `timing_lines`, and damaged timings.
 
         They were written after the checkpoint from which the run is resumed.
         """
         for path, count in ((self.metrics, lines), (self.timings, timing_lines)):
-            first_lines = path.read_text().splitlines(keepends=True)[:count] if path.exists() else []
-            write_atomically(path, "".join(first_lines).encode())
+            write_atomically(path, b"".join(_whole_lines(path)[:count]))
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    """The lines of a file of JSON objects before its first damaged line, each with the newline at its end."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # without the newline a line is cut short
+    return [line + b"\n" for line in itertools.takewhile(_is_object, lines)]
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from agentrl.files import flush_to_disk, read_jsonl
 from agentrl.run.folder import RunFolder
 
 
@@ -33,6 +34,11 @@ class Metrics:
         """Write one line of timings."""
         _append(self._folder.timings, {"stage": stage, "step": step, **_plain(seconds)})
         self.timing_lines += 1
+
+    def flush(self) -> None:
+        """Wait until every line is on the disk, before a checkpoint that counts them."""
+        for path in (self._folder.metrics, self._folder.timings):
+            flush_to_disk(path)
 
     def close(self) -> None:
         """Flush and close the TensorBoard writer."""
@@ -76,7 +82,7 @@ def _append(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def _count(path: Path) -> int:
-    return len(path.read_text().splitlines()) if path.exists() else 0
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def _writer(folder: Path) -> Any:
@@ -90,5 +96,5 @@ def _writer(folder: Path) -> Any:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics file; empty if there is no file."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """The rows of a metrics file; ValueError names the file and a line that is damaged."""
+    return [row for _, row in read_jsonl(path, "metrics file")] if path.exists() else []

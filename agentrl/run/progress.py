@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+from agentrl.secret import scrubbed
+
 
 class Progress:
     """Bars on standard error, so that standard output stays machine-readable."""
@@ -28,11 +30,11 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        self.console.print(text, markup=False)
+        self.console.print(scrubbed(text), markup=False)
 
     def bar(self, name: str, total: int, done: int = 0) -> "Bar":
         """Show a new bar of `total` steps, of which `done` are done."""
-        return Bar(self._bars, name, total, done)
+        return Bar(self._bars, scrubbed(name), total, done)
 
 
 class Bar:

@@ -19,6 +19,7 @@ from agentrl.run.policies import Policies
 from agentrl.run.progress import Progress
 from agentrl.run.rollouts import Rollouts
 from agentrl.run.vocabulary import Vocabulary, vocabularies
+from agentrl.secret import restored
 from agentrl.settings import Settings
 from agentrl.tool_env import template_fit
 
@@ -106,6 +107,7 @@ class Run:
     def save(self) -> None:
         """Write a checkpoint of the run as it stands now: `clone-STEP` in the warm-up, then the number of updates."""
         name = f"{self.state.step:06d}" if self.state.stage == "train" else f"clone-{self.state.step:06d}"
+        self.metrics.flush()
         self.state.metric_lines, self.state.timing_lines = self.metrics.lines, self.metrics.timing_lines
         parts = {"rollouts": self.rollouts.state_dict(), "policies": self.policies.state_dict()}
         checkpoint.write(self.folder, name, self.policies.learners, self.state, self.settings.tables.run.keep, parts)
@@ -132,20 +134,26 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         torch.set_num_threads(tables.run.threads)
     torch.manual_seed(tables.run.seed)
     rollouts = Rollouts(settings)
-    folder = RunFolder(settings.folder, complete=lambda stored: Settings(stored).dump())
+    folder = RunFolder(settings.folder, complete=lambda old: Settings(restored(old, settings.dump())).shown())
     state = checkpoint.RunState()
     try:
-        folder.refuse(settings.dump(), resume=resume)
+        folder.refuse(settings.shown(), resume=resume)
         found = folder.checkpoints()
         at = found[-1] if found else None
+        if at is not None:
+            folder.check_lines(checkpoint.read_progress(at).metric_lines)
+        else:
+            folder.check_never_stored()
         policies = Policies(settings, _vocabularies(settings, at), at)
         rollouts.speak(policies.tokenizers)
         if tables.warmup.updates:
             rollouts.try_expert()
-        folder.open(settings.dump(), resume=resume)
-        if at is not None:
+        if at is not None:  # before the folder is written to: a damaged checkpoint must change nothing
             state = _restore(at, settings, rollouts, policies)
             progress.say(f"going on from {at}: {state.stage} step {state.step}")
+        folder.open(settings.shown(), resume=resume)
+        if at is None and folder.metrics.exists():
+            progress.say(f"{folder.path} was stopped before its first checkpoint: it begins anew")
         folder.rewind(state.metric_lines, state.timing_lines)
         metrics = Metrics(folder, tensorboard=tables.log.tensorboard)
         rollouts.load(policies.weights(), state.step if state.stage == "train" else 0)
@@ -176,8 +184,11 @@ def _vocabularies(settings: Settings, at: Path | None) -> dict[str, Vocabulary]:
 def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policies) -> checkpoint.RunState:
     """Bring both halves to a checkpoint; where the run stood there."""
     stored = checkpoint.read(at, policies.learners)
-    policies.load_state_dict(stored.parts["policies"])
-    rollouts.load_state_dict(stored.parts["rollouts"])
+    try:
+        policies.load_state_dict(stored.parts["policies"])
+        rollouts.load_state_dict(stored.parts["rollouts"])
+    except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+        raise checkpoint.of_another_run(at / "state.pt", error) from None
     state, limits = stored.progress, settings.tables.run
     if state.stage == "train":
         for learner in policies.learners.values():

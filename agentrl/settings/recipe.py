@@ -11,6 +11,7 @@ from agentrl.env import EnvironmentFile, check_expert
 from agentrl.files import read_toml
 from agentrl.loss import Loss
 from agentrl.rollout import ContextPolicy, RolloutMethod, SamplerFile
+from agentrl.secret import redacted
 from agentrl.settings import agents, old_keys, requirements
 from agentrl.settings.sections import MANY, Tables
 from agentrl.trainer import RegularizerFile
@@ -110,6 +111,11 @@ class Settings:
     def folder(self) -> Path:
         """Where the run is stored."""
         return Path(self.tables.run.folder) / self.tables.run.name
+
+    def shown(self) -> dict[str, Any]:
+        """What is printed and stored of `dump`: secrets are hidden, see `agentrl.secret`."""
+        tables: dict[str, Any] = redacted(self.dump())
+        return tables
 
     def dump(self) -> dict[str, Any]:
         """Every section with every default written out, as plain TOML values (None left out)."""

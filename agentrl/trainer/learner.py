@@ -158,10 +158,11 @@ class Learner:
             ValueError: the state belongs to another model, or has no critic or reference model where this learner does.
         """
         self.restart(OptimConfig.model_validate(state["optim"]), state["total_updates"])
-        self.updates = state["updates"]
+        self.updates = int(state["updates"])
         try:
             for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
                 optimiser.load_state_dict(saved)
+                _check_shapes(optimiser)
             if self._masters is not None:
                 self._masters.load(state.get("masters", []))
             if self._reference is not None and state["reference"] is not None:
@@ -208,6 +209,14 @@ def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list
     if not optimisers:
         raise ValueError("the model has no parameter that can be trained: check model.path and lora.target_modules")
     return optimisers
+
+
+def _check_shapes(optimiser: torch.optim.Optimizer) -> None:
+    """Raises ValueError if the state of a parameter has another shape, which torch would find in the next update."""
+    for parameter, state in optimiser.state.items():
+        for name, value in state.items():
+            if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
+                raise ValueError(f"{name} has shape {[*value.shape]} for a parameter of shape {[*parameter.shape]}")
 
 
 def _embedding_ids(model: Any) -> set[int]:

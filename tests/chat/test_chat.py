@@ -189,3 +189,23 @@ def test_long_turns_and_answers_are_not_kept_in_memory():
     assert words.turn(short) is words.turn(short) and words.answer("left") is words.answer("left")
     assert words.turn(long) is not words.turn(long) and words.answer("left " * 1000) is not words.answer("left " * 1000)
     np.testing.assert_array_equal(words.turn(long), words.turn(long))
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ raise_exception('no') }}",
+        "{% for",
+        "{{ 1 / 0 }}",
+        "{{ messages.append(3) }}",
+        "{% for i in range(10 ** 9) %}x{% endfor %}",
+        "{{ nothing.of.this }}",
+    ],
+)
+def test_a_template_that_fails_is_one_sentence(template):
+    broken = build_word_tokenizer(["a b"])
+    broken.chat_template = template
+    with pytest.raises(ValueError, match=r"the chat template (cannot write the messages|does not close)") as told:
+        Chat(broken)
+    assert "\n" not in str(told.value)

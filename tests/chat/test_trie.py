@@ -80,7 +80,7 @@ def test_sets_of_a_foreign_answer_name_the_place():
 
 
 def test_tries_are_shared_and_bounded():
-    tries = Tries(capacity=2)
+    tries = Tries(capacity=10)  # nodes: 5 of the first, 4 of the second, 3 of the third
     first = tries.get(arrays([1], [2]))
     assert tries.get(arrays([1], [2])) is first
     assert tries.get(arrays([1, 2])) is not first  # the same ids cut differently
@@ -88,3 +88,11 @@ def test_tries_are_shared_and_bounded():
     tries.get(arrays([3]))
     assert len(tries) == 2
     assert tries.get(arrays([1], [2])) is first  # the one used longest ago left
+
+
+def test_tries_are_bounded_by_their_nodes():
+    tries = Tries(capacity=100)
+    for number in range(200):
+        tries.get(arrays([number % 7], [7 + number, 7 + number]))
+        assert sum(len(trie) for trie in tries._known.values()) <= 100
+    assert len(tries.get(arrays(list(range(10, 300))))) > 100 and len(tries) == 1  # a trie in use is kept

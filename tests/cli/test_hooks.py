@@ -46,6 +46,18 @@ def test_json_says_the_same(capsys):
         {"hook": "Config", "mandatory": True, "help": "pydantic model of the options"},
         {"hook": "loss", "mandatory": True, "help": "(inputs, config) -> LossOutput"},
         {
+            "hook": "AGGREGATION",
+            "mandatory": False,
+            "help": "default of update.aggregation",
+            "default": "token-mean",
+        },
+        {
+            "hook": "SEQUENCE",
+            "mandatory": False,
+            "help": "default of update.sequence: step or episode",
+            "default": "step",
+        },
+        {
             "hook": "ZERO_WITHOUT_CREDIT",
             "mandatory": False,
             "help": "0 where a step has no credit: no forward pass",

@@ -292,3 +292,38 @@ def test_a_missing_package_is_one_sentence(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openai", None)
     with pytest.raises(ValueError, match=r"pip install 'agentrl-stepgraph\[openai\]'"):
         from_word("openai:m@http://localhost/v1")
+
+
+def test_a_description_holds_no_password(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://me:planted@host/v1?api_key=planted")
+    for policy in (from_word("openai:m@http://me:planted@host/v1"), from_word("openai:m")):
+        assert "planted" not in str(policy.describe()) and "host/v1" in str(policy.describe())
+
+
+def test_a_refusal_does_not_repeat_the_key(serve, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-123456")
+    body = b'{"error": {"message": "Incorrect API key provided: sk-planted-123456"}}'
+    with pytest.raises(ValueError, match=r"refuses the request: .*Incorrect API key provided: ") as refused:
+        ask(serve((401, {}, body)).policy())
+    assert "planted" not in str(refused.value)
+
+
+@pytest.mark.parametrize("content", [{"answer": "right"}, ["right"], 5])
+def test_an_answer_that_is_no_text_is_asked_for_again(serve, content):
+    odd = json.loads(completion())
+    odd["choices"][0]["message"]["content"] = content
+    server = serve((200, {}, json.dumps(odd).encode()), (200, {}, completion()))
+    assert ask(server.policy()).text == "right" and len(server.bodies) == 2
+
+
+@pytest.mark.parametrize("change", [{"choices": {"a": 1}}, {"choices": "abc"}, {"choices": [3]}, {"choices": []}])
+def test_a_body_of_other_types_is_asked_for_again(serve, change):
+    odd = {**json.loads(completion()), **change}
+    server = serve((200, {}, json.dumps(odd).encode()), (200, {}, completion()))
+    assert ask(server.policy()).text == "right"
+
+
+def test_an_answer_beyond_max_tokens_is_cut(serve):
+    huge = serve((200, {}, completion("a" * 30_000_000)))
+    answer = ask(huge.policy(max_tokens=10))
+    assert len(answer.text) == 640 and answer.finish == "length"

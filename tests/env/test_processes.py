@@ -5,6 +5,7 @@ import asyncio
 import functools
 import os
 import signal
+import time
 
 import pytest
 
@@ -43,7 +44,10 @@ def test_workers_play_the_same_bytes_as_this_process(pool):
     assert [script(record) for record in play_all(by, tasks)] == calm()  # the pool outlives an event loop
 
 
-@pytest.mark.parametrize("fault", ["raise", "exit", "hang", "hang_in_c", "die", "killed", "nan", "text"])
+@pytest.mark.parametrize(
+    "fault",
+    ["raise", "exit", "interrupt", "generator_exit", "cancelled", "hang", "hang_in_c", "die", "killed", "nan", "text"],
+)
 def test_a_fault_that_persists_costs_its_own_episode_only(pool, fault):
     tasks = [faulty.task(i, fault if i == 2 else "") for i in range(6)]
     records = play_all(player(ON, pool, limits=LIMITS), tasks)
@@ -172,3 +176,17 @@ def test_a_worker_that_cannot_start_is_a_fault_at_once_not_after_ten_processes()
         assert record.ending == Status.ENV_ERROR and "before its first call" in record.fault
     finally:
         pool.close()
+
+
+def test_a_process_that_hangs_before_its_first_call_is_given_up(monkeypatch):
+    monkeypatch.setattr(workers, "GRACE_S", 0.1)
+    monkeypatch.setattr(workers, "serve", faulty.never_serves)
+    stuck = WorkerPool(functools.partial(faulty.make, ON.config), timeout_s=0.3, workers=1, start_s=2.0)
+    limits = Limits(turns=2, retries=0, fault_share=1.0)
+    started = time.monotonic()
+    try:
+        records = play_all(player(ON, stuck, limits=limits), [faulty.task(i) for i in range(2)])
+    finally:
+        stuck.close()
+    assert [record.ending for record in records] == [Status.ENV_ERROR] * 2
+    assert "before its first call" in records[0].fault and time.monotonic() - started < 30

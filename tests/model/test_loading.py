@@ -317,3 +317,13 @@ def test_auto_is_float32_on_the_cpu_and_bfloat16_on_cuda():
     assert models._dtype("auto", torch.device("cpu")) == torch.float32
     assert models._dtype("auto", torch.device("cuda")) == torch.bfloat16
     assert models._dtype("float16", torch.device("cpu")) == torch.float16
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(tmp_path, value):
+    made = small()
+    with torch.no_grad():
+        made.model.get_input_embeddings().weight[3, 4] = value
+    save_model(made, tmp_path / "model")
+    with pytest.raises(ValueError, match=r"weights that are not finite, in model\.embed_tokens\.weight"):
+        load_model(ModelConfig(path=str(tmp_path / "model"), device="cpu"), 0)

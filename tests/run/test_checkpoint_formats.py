@@ -11,7 +11,7 @@ import torch
 
 from agentrl.graph import read_graph
 from agentrl.run import Progress, Settings, train
-from agentrl.run.checkpoint import ARRAY
+from agentrl.run.checkpoint import ARRAY, read_progress
 
 TABLES: dict[str, Any] = {
     "env": {"name": "tests.toys.walk", "goal": 2},
@@ -78,3 +78,62 @@ def test_a_checkpoint_of_a_later_format_is_refused(tmp_path):
         (checkpoint / "progress.json").write_text(json.dumps({**table, "format": 9}))
     with pytest.raises(ValueError, match="is a checkpoint of format 9, this agentrl reads 2"):
         train(settings(tmp_path, "run", 2), resume=True, progress=quiet)
+
+
+def damaged(folder: Path, capsys: Any) -> None:
+    """The run must be refused as it stands, with nothing changed."""
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    quiet = Progress(quiet=True)
+    with pytest.raises(ValueError, match=r"run\.name=|remove"):
+        train(settings(folder.parent, folder.name, 4), resume=True, progress=quiet)
+    assert before == {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_resume_refuses_lost_lines_and_lost_checkpoints(tmp_path, capsys):
+    train(settings(tmp_path, "run", 2), progress=Progress(quiet=True))
+    folder = tmp_path / "run"
+    metrics = (folder / "metrics.jsonl").read_bytes()
+    for data in (metrics[:-3], metrics[:40] + b"\n", metrics[:-8] + bytes(8), b""):
+        (folder / "metrics.jsonl").write_bytes(data)
+        damaged(folder, capsys)
+    (folder / "metrics.jsonl").unlink()
+    damaged(folder, capsys)
+    (folder / "metrics.jsonl").write_bytes(metrics)
+    checkpoints = (folder / "checkpoints").rename(tmp_path / "kept")
+    damaged(folder, capsys)
+    (folder / "metrics.jsonl").unlink()
+    damaged(folder, capsys)  # the graphs still tell that it has trained
+    (folder / "metrics.jsonl").write_bytes(metrics)
+    checkpoints.rename(folder / "checkpoints")
+    train(settings(tmp_path, "run", 4), resume=True, progress=Progress(quiet=True))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("step", "1"), ("step", -1), ("stage", 3), ("metric_lines", None), ("evaluated", "end"), ("tokens", 10**30)],
+)
+def test_values_of_wrong_types_in_a_checkpoint_are_refused(tmp_path, key, value):
+    path = tmp_path / "000001"
+    path.mkdir()
+    (path / "progress.json").write_text(json.dumps({"format": 2, key: value}))
+    with pytest.raises(ValueError, match=rf"progress.json: {key} = "):
+        read_progress(path)
+
+
+def test_state_of_other_shapes_is_one_sentence(tmp_path, capsys):
+    train(settings(tmp_path, "run", 2), progress=Progress(quiet=True))
+    file = sorted((tmp_path / "run" / "checkpoints").iterdir())[-1] / "policy.optimiser.pt"
+    whole = torch.load(file, weights_only=True)
+
+    def odd_shapes(state: dict[str, Any]) -> dict[str, Any]:
+        moments = state["optimisers"][0]["state"]
+        changed = {i: {**one, "exp_avg": torch.zeros(3), "exp_avg_sq": torch.zeros(3)} for i, one in moments.items()}
+        return {**state, "optimisers": [{**state["optimisers"][0], "state": changed}]}
+
+    for change in (odd_shapes, lambda state: {}, lambda state: [1], lambda state: {**state, "updates": "x"}):
+        torch.save(change(whole), file)
+        damaged(tmp_path / "run", capsys)
+    torch.save(whole, file)
+    state = file.with_name("state.pt")
+    torch.save({"rollouts": {}, "policies": {}}, state)
+    damaged(tmp_path / "run", capsys)

@@ -154,3 +154,58 @@ def test_two_processes_never_write_one_run(tmp_path):
     assert subprocess.run(command).returncode == 0
     folder.open(CONFIG, resume=True)  # what a process held is free when it has ended
     folder.release()
+
+
+def logged(folder, count):
+    log = Metrics(folder)
+    for step in range(count):
+        log.log("train", step, {"loss": 1.0})
+        log.time("train", step, {"rollout_s": 0.1})
+    part = folder.begin_checkpoint()
+    folder.finish_checkpoint(part, "000003", keep=2)
+    return folder.metrics.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-5],
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-10] + bytes(10),
+        lambda data: data.replace(b'"step": 1', b'"step": "1', 1),
+        lambda data: b"[1]\n" + data,
+        lambda data: b"",
+        lambda data: None,
+    ],
+)
+def test_metrics_damaged_before_the_checkpoint_are_refused(folder, damage):
+    data = damage(logged(folder, 3))
+    folder.metrics.unlink() if data is None else folder.metrics.write_bytes(data)
+    with pytest.raises(ValueError, match=r"metrics.jsonl is (damaged in line \d|missing), and the checkpoint 000003"):
+        folder.check_lines(3)
+
+
+def test_what_follows_the_lines_of_the_checkpoint_may_be_damaged(folder):
+    data = logged(folder, 3)
+    with folder.metrics.open("ab") as file:
+        file.write(bytes(100))
+    folder.check_lines(3)
+    folder.rewind(3, 3)
+    assert folder.metrics.read_bytes() == data
+
+
+def test_remnants_of_killed_writers_are_removed_when_the_run_is_opened(folder):
+    folder.release()
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    names = [f".000000.safetensors.{number}.part" for number in (ended.pid, os.getpid(), 10**30, process.pid)]
+    for place in ("graphs", "evaluations", "."):
+        (folder.path / place).mkdir(exist_ok=True)
+        for name in [*names, "000000.safetensors", ".x.part"]:
+            (folder.path / place / name).touch()
+    folder.open(CONFIG, resume=True)
+    left = {path.name for path in (folder.path / "graphs").iterdir()}
+    assert left == {names[3], "000000.safetensors", ".x.part"}  # of a living writer, and what no writer left
+    assert not (folder.path / "evaluations" / names[0]).exists() and not (folder.path / names[0]).exists()
+    process.communicate(b"\n")

@@ -63,6 +63,9 @@ def answer(mode: str, method: str, asked: dict[str, Any], number: int) -> dict[s
     if method == "tools/call":
         if mode == "binary":
             os.write(1, b"\xff\xfe\x00\n")
+        if mode == "leak":
+            print("my key is", os.environ["TOKEN"], file=sys.stderr, flush=True)
+            return {"result": {"content": [{"type": "text", "text": f"key {os.environ['TOKEN']} {sys.argv[2:]}"}]}}
         if mode == "silent":
             time.sleep(600)
         return {"result": RESULTS.get(mode, {"content": [{"type": "text", "text": "ok"}]})}

@@ -6,6 +6,7 @@ given, the fault strikes only while the file does not exist, so that a retry suc
 `later` strike the second time, or every time after the first, that an episode of this process gets to turn `at`.
 """
 
+import asyncio
 import os
 import signal
 import sys
@@ -27,6 +28,10 @@ def raise_(seen: Observation) -> Any:
 
 def exit_(seen: Observation) -> Any:
     sys.exit(3)
+
+
+def raises(error: BaseException) -> Any:
+    raise error
 
 
 def hang(seen: Observation) -> Any:
@@ -58,6 +63,10 @@ def result(seen: Observation, **changes: Any) -> Any:
 FAULTS: dict[str, Callable[[Observation], Any]] = {
     "raise": raise_,
     "exit": exit_,
+    "interrupt": lambda seen: raises(KeyboardInterrupt("x")),
+    "generator_exit": lambda seen: raises(GeneratorExit()),
+    "cancelled": lambda seen: raises(asyncio.CancelledError()),
+    "base": lambda seen: raises(BaseException("odd")),
     "hang": hang,
     "hang_in_c": hang_in_c,
     "die": die,
@@ -132,3 +141,8 @@ def tasks(config: Config) -> Sequence[Task]:
 
 
 kind = walk.kind
+
+
+def never_serves(*arguments: Any) -> None:
+    """A worker process that hangs before it reads a call."""
+    hang_in_c(Observation(text=""))

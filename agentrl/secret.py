@@ -1,0 +1,123 @@
+"""Secrets: keys and passwords stay out of logs, reports, stored configurations and error sentences.
+
+A recipe names a secret as "${NAME}": the text stays as it is in what is stored, and whoever uses the option calls
+`expand`. A secret that a recipe holds in plain text is stored as "***".
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+HIDDEN = "***"
+REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+# No look-around and no nested repetition: texts of servers and models are searched by these.
+USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,20}://)[^\s/@'\"<>]{1,2000}@")
+QUERY = re.compile(r"(?P<name>[?&][A-Za-z0-9_.-]{1,80}=)(?P<value>[^&#\s'\"<>]{1,2000})")
+NAME = re.compile(
+    r"api[_-]?key|apikey|secret|passw(or)?d|credential|authori[sz]ation|bearer|private[_-]?key"
+    r"|(access|auth|refresh|session|hub|hf)[_-]?token|^(token|key|sig|signature)$",
+    re.IGNORECASE,
+)
+VARIABLE = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")  # the end of an environment variable's name
+SHORTEST = 8  # characters of a value that is searched for in texts; shorter ones are ordinary words too often
+TABLES = ("env", "headers")  # tables of a tool whose values are secrets, as of an MCP server
+
+
+def hidden_url(text: str) -> str:
+    """The text, with user, password and secret query values of every URL in it hidden."""
+
+    def query(found: re.Match[str]) -> str:
+        plain = not NAME.search(found["name"][1:-1]) or REFERENCE.fullmatch(found["value"])
+        return found[0] if plain else found["name"] + HIDDEN
+
+    def user(found: re.Match[str]) -> str:
+        return found[0] if REFERENCE.search(found[0]) else f"{found['scheme']}{HIDDEN}@"
+
+    return QUERY.sub(query, USER.sub(user, text))
+
+
+def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text without secrets: those given, those of the environment (`..._KEY`, `..._TOKEN`, ...), those of URLs."""
+    of_environment = [value for name, value in os.environ.items() if VARIABLE.search(name.upper())]
+    for secret in sorted({*secrets, *of_environment}, key=len, reverse=True):
+        if len(secret) >= SHORTEST and not secret.startswith("/"):  # a path of a file of keys is none
+            text = text.replace(secret, HIDDEN)
+    return hidden_url(text)
+
+
+def scrubbed_values(value: Any) -> Any:
+    """A JSON value with every text in it scrubbed."""
+    if isinstance(value, Mapping):
+        return {key: scrubbed_values(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [scrubbed_values(one) for one in value]
+    return scrubbed(value) if isinstance(value, str) else value
+
+
+def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
+    """A table of options with its secrets hidden, except where they are written as "${NAME}".
+
+    Hidden are the values of `env` and `headers` of a tool, options that are named like a secret, words of a command
+    that such an option precedes, secrets of the environment, and what URLs hold.
+
+    Args:
+        value: a table, a list or a plain value.
+        path: the keys that lead to it.
+    """
+    if isinstance(value, Mapping):
+        return {key: redacted(one, (*path, str(key))) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return _redacted_words(value, path)
+    if not isinstance(value, str) or not value or REFERENCE.search(value):
+        return value
+    of_server = len(path) > 2 and path[-2] in TABLES and any(key.startswith("tool") for key in path[:-2])
+    return HIDDEN if of_server or (path and NAME.search(path[-1])) else scrubbed(value)
+
+
+def restored(stored: Any, given: Any, path: tuple[str, ...] = ()) -> Any:
+    """A stored table with the values that were hidden in it, as far as `given` has them in the same places."""
+    if isinstance(stored, Mapping):
+        others = given if isinstance(given, Mapping) else {}
+        return {key: restored(one, others.get(key), (*path, str(key))) for key, one in stored.items()}
+    return given if given is not None and redacted(given, path) == stored else stored
+
+
+def _redacted_words(words: Iterable[Any], path: tuple[str, ...]) -> list[Any]:
+    """A list of options; as words of a command, `--api-key VALUE` and `--api-key=VALUE` lose the value."""
+    shown: list[Any] = []
+    before = ""
+    for word in words:
+        option, equals, given = word.partition("=") if isinstance(word, str) else ("", "", "")
+        if before.startswith("-") and NAME.search(before.lstrip("-")) and isinstance(word, str):
+            shown.append(redacted(word, (*path, before.lstrip("-"))))
+        elif equals and not REFERENCE.search(given) and NAME.search(option.lstrip("-")):
+            shown.append(f"{option}={HIDDEN}")
+        else:
+            shown.append(redacted(word, path))
+        before = word if isinstance(word, str) and not equals else ""
+    return shown
+
+
+def expand(text: str, what: str) -> str:
+    """The text with every "${NAME}" replaced by the environment variable NAME.
+
+    Args:
+        text: the value of an option.
+        what: the option in error sentences.
+
+    Raises:
+        ValueError: the variable is not set, or the value was hidden when the configuration was stored.
+    """
+    if text == HIDDEN:
+        raise ValueError(
+            f'{what} is "{HIDDEN}", which stands for a value that is not stored: give it again, best as "${{NAME}}" '
+            "with NAME set in the environment"
+        )
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in os.environ:
+            raise ValueError(f"{what} asks for the environment variable {found[1]}, which is not set: set it")
+        return os.environ[found[1]]
+
+    return REFERENCE.sub(value, text)
