@@ -74,14 +74,13 @@ class Family:
         while True:
             self._frozen = True
             self._signal(self.loop, signal.SIGSTOP)
-            left: list[int] = []
-            if stopped(self.loop):
-                left = [pid for pid in self._members() if pid != self.loop and alive(pid)]
-                if not left and not disturbed:
-                    return True
-                disturbed = bool(left)
-                for pid in left:
-                    self._signal(pid, signal.SIGKILL)
+            still = stopped(self.loop)  # before the others are listed: it can make no more of them
+            left = [pid for pid in self._members() if pid != self.loop and alive(pid)]
+            if still and not left and not disturbed:
+                return True
+            disturbed = bool(left) or (disturbed and not still)
+            for pid in left:
+                self._signal(pid, signal.SIGKILL)
             rounds += 1
             if time.monotonic() - started > FREEZE_S:
                 return False

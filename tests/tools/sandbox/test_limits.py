@@ -33,10 +33,15 @@ def replies():
 pipes = list(replies())
 def flood(pause):
     import time
+    for _ in range(0 if pause else 3):  # several writers, so that the pipe is full again after each read
+        if not os.fork():
+            break
+    lines = b'x\\n' if pause else b'x\\n' * 30000
     while True:
         for number in pipes:
-            os.write(number, b'x\\n')
-        time.sleep(pause)
+            os.write(number, lines)
+        if pause:
+            time.sleep(pause)
 """
 
 
