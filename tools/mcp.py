@@ -43,8 +43,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
             command, is replaced by the environment variable NAME. Stored configurations hold "***" for other values.
         cwd: its working folder; empty for this one.
         url: the address, for a server over HTTP; headers: sent with every request.
-        only: the tools to offer; empty for all.
-        prefix: put before each tool's name, where two servers have tools of one name.
+        only: the tools to offer; empty for all. prefix: put before each tool's name, as two servers may share names.
         start_s: seconds until it must have told its tools. timeout_s: of one call.
         on_timeout: a call that takes too long is a fault (the episode is retried, never scored), or is told the model.
         restarts: times a lost server is started again without a call answered in between.
