@@ -19,7 +19,7 @@ from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.rollout.context import Ask, History
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.records import EpisodeRecord, StepRecord
-from agentrl.types import EnvFault, Errand, Message, Observation, Reply, Request, Status, Task
+from agentrl.types import EnvFault, Errand, Message, Observation, Reply, Request, Status, StepResult, Task
 
 
 async def play(
@@ -283,16 +283,7 @@ class _Episode:
             self.cut()
             return Status.CALL_LIMIT
         self.record.calls += max(1, parsed.calls)
-        result = await self.handle.step(parsed.action)
-        replies: tuple[Reply, ...] = ()
-        if result.info.get("errands"):
-            replies = await run_errands(self, step, result.info["errands"])
-            result = await self.handle.step(replies)
-            if result.info.get("errands"):
-                raise EnvFault(
-                    "step(replies) returned new errands: return an observation first and send errands from the next "
-                    "action"
-                )
+        result, replies = await self.act(step)
         step.reward, step.terminated, step.truncated = result.reward, result.terminated, result.truncated
         step.info = result.info
         if "status" in result.info and step.status == Status.OK:
@@ -303,6 +294,23 @@ class _Episode:
             self.cut()
             return Status.DEPTH_LIMIT
         return self.ended(step)
+
+    async def act(self, step: StepRecord) -> tuple[StepResult, tuple[Reply, ...]]:
+        """Carry the step's action out; its errands too, whose replies the environment gets.
+
+        Returns:
+            What the environment returned last, and the replies; none without errands.
+        """
+        result = await self.handle.step(step.action)
+        if not result.info.get("errands"):
+            return result, ()
+        replies = await run_errands(self, step, result.info["errands"])
+        result = await self.handle.step(replies)
+        if result.info.get("errands"):
+            raise EnvFault(
+                "step(replies) returned new errands: return an observation first and send errands from the next action"
+            )
+        return result, replies
 
     def request(self, history: History, ask: Ask, room: int) -> Request:
         """The request to the policy."""
