@@ -363,10 +363,9 @@ async function start() {
   byId("groups").onchange = (event) => { group = Number(event.target.value); selected = undefined; draw(); };
   byId("filter").onchange = (event) => { filter = event.target.value; draw(); };
   document.addEventListener("keydown", keys);
-  if (!data.groups.length) { byId("legend").textContent = "There are no steps."; return; }
-  drawAgreement();
   const at = asked.has("row") ? steps.row.indexOf(Number(asked.get("row"))) : -1;
-  if (at >= 0) choose(at); else draw();
+  if (!data.groups.length) byId("legend").textContent = "There are no steps.";
+  else { drawAgreement(); if (at >= 0) choose(at); else draw(); }
   document.body.dataset.ready = "yes";
 }
 
