@@ -3,11 +3,14 @@
 from agentrl.env.checked import checked_observation, checked_result
 from agentrl.env.hooks import (
     ENDLESS,
+    RANDOM,
     EnvironmentFile,
+    Offers,
     benchmark_of,
     check_expert,
     facts_of,
     kind_of,
+    plays_at_random,
     prompt_of,
     tasks_of,
 )
@@ -24,6 +27,7 @@ from agentrl.types import Errand, Message, Observation, Reply, Status, StepResul
 
 __all__ = [
     "ENDLESS",
+    "RANDOM",
     "Bare",
     "Delegates",
     "Env",
@@ -36,6 +40,7 @@ __all__ = [
     "Message",
     "Move",
     "Observation",
+    "Offers",
     "Parsed",
     "Past",
     "Plain",
@@ -62,6 +67,7 @@ __all__ = [
     "make_pool",
     "panel_hash",
     "panel_tasks",
+    "plays_at_random",
     "pool_within",
     "prompt_of",
     "random_share",

@@ -3,7 +3,7 @@
 from agentrl.rollout.actor import Actor, PolicyActor
 from agentrl.rollout.agent_calls import reply_from, reply_of
 from agentrl.rollout.agents import Agent, Crew, rows_of
-from agentrl.rollout.baselines import ExpertActor, Random, Scripted, read_actions
+from agentrl.rollout.baselines import ExpertActor, Random, Scripted, expert_actor, read_actions
 from agentrl.rollout.batches import Budget, Collected, collect
 from agentrl.rollout.branch import Point, StateMismatch
 from agentrl.rollout.context import Ask, ContextPolicy, History, appended, continued, fresh
@@ -44,6 +44,7 @@ __all__ = [
     "build_graph",
     "collect",
     "continued",
+    "expert_actor",
     "fresh",
     "joined",
     "lost",

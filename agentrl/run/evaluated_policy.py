@@ -16,11 +16,11 @@ from agentrl.rollout import (
     Agent,
     ContextPolicy,
     Crew,
-    ExpertActor,
     Player,
     PolicyActor,
     Random,
     Scripted,
+    expert_actor,
     read_actions,
 )
 from agentrl.secret import HIDDEN, hidden_url
@@ -127,7 +127,7 @@ class Contestant:
         """The actor of an agent. A script answers for the first agent only; experts answer for the other agents."""
         first = agent is next(iter(crew.agents.values()))
         if self.kind == "expert" or (self.kind == "scripted" and not first):
-            return ExpertActor(agent.expert, agent.prompt)
+            return expert_actor(agent)
         if self.kind == "random":
             return PolicyActor(Random(agent.prompt), None, None)
         if self.kind == "scripted":

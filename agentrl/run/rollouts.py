@@ -17,7 +17,7 @@ from agentrl.env import EnvironmentFile, Limits, Pool, panel_tasks, pool_within,
 from agentrl.evaluate import Report, evaluate
 from agentrl.graph import StepGraph
 from agentrl.model import Weights
-from agentrl.rollout import Actor, Budget, Collected, Crew, ExpertActor, PolicyActor, build_graph, collect, play
+from agentrl.rollout import Actor, Budget, Collected, Crew, PolicyActor, build_graph, collect, expert_actor, play
 from agentrl.run.checks import check_disjoint
 from agentrl.run.event_loop import Loop
 from agentrl.run.stages import CLONE, EVALUATE, TRAIN
@@ -109,7 +109,7 @@ class Rollouts:
         """A batch of fresh expert episodes."""
         context = self.settings.engine.config.max_context
         actors = {
-            name: ExpertActor(agent.expert, agent.prompt, self.chats[agent.policy], context)
+            name: expert_actor(agent, self.chats[agent.policy], context)
             for name, agent in self.agents.items()
         }
         tasks = self.clone_sampler.draw(self.settings.tables.warmup.episodes)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from agentrl.chat import CHAT_TEMPLATE
 from agentrl.env import Prompt, Shown, pool_within, tasks_of
 from agentrl.files import write_atomically
-from agentrl.rollout import Agent, Crew, EpisodeRecord, ExpertActor, play
+from agentrl.rollout import Agent, Crew, EpisodeRecord, expert_actor, play
 from agentrl.run.event_loop import Loop
 from agentrl.run.stages import VOCABULARY
 from agentrl.settings import Settings
@@ -63,7 +63,7 @@ def _expert_episodes(settings: Settings) -> list[EpisodeRecord]:
     }
     admissible = settings.engine.config.actions == "admissible"
     crew = Crew(agents, pools, admissible=admissible, seed=tables.run.seed)
-    actors = {name: ExpertActor(agent.expert, agent.prompt) for name, agent in agents.items()}
+    actors = {name: expert_actor(agent) for name, agent in agents.items()}
     try:
         with Loop() as loop:
             return loop.run(play(crew.player(actors, VOCABULARY), sampler.draw(min(EPISODES, len(tasks)))))
