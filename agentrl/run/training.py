@@ -23,6 +23,7 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
                 warm_up(run)
             reinforce(run)
             run.evaluate("end")
+            run.conclude()
             run.save()
         finally:
             run.close()

@@ -8,6 +8,7 @@ from agentrl.tool import action as tool_action
 
 CANONICAL = ('{"calls": ', '{"answer": ')  # how every text of `agentrl.tool.action` begins
 
+
 def canonical(written: object, schemas: Sequence[Mapping[str, Any]], method: str) -> str:
     """An action as `agentrl.tool.action` writes it, from such an action, a call as in Python, or a final answer.
 
