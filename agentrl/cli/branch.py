@@ -108,6 +108,12 @@ def table(report: dict[str, Any]) -> str:
         if report["mc_value"] is None
         else f"{report['mc_value']:.3f}{error}"
     )
+    if report["replayed_calls"]:
+        lines += [
+            "",
+            f"(without snapshots of the environment the continuations began by carrying out {report['replayed_calls']} "
+            "recorded actions again, whose observations were compared with the stored ones)",
+        ]
     lines += ["", f"Monte Carlo value of the state: {value}"]
     if report.get("value") is not None:
         lines.append(f"value in the stored graph:      {report['value']:.3f}")

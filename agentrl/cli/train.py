@@ -8,11 +8,15 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentrl.cli import _stop
 from agentrl.cli._parser import Parser
 from agentrl.config import parse_value
 from agentrl.secret import redacted, scrubbed
+
+if TYPE_CHECKING:
+    from agentrl.run import RunFolder
 
 
 def main(words: Sequence[str]) -> int:
@@ -33,7 +37,7 @@ def main(words: Sequence[str]) -> int:
 
         print(tomli_w.dumps(settings.shown()))
         return 0
-    from agentrl.report import check_matplotlib, learning_curve
+    from agentrl.report import check_matplotlib
     from agentrl.rollout import TooManyFaults
     from agentrl.run import train
 
@@ -47,9 +51,19 @@ def main(words: Sequence[str]) -> int:
     except TooManyFaults as error:
         raise ValueError(str(error)) from error
     if settings.tables.log.picture:
-        print(f"picture: {learning_curve(run.folder)}", file=sys.stderr)
+        print(f"picture: {drawn(run.folder)}", file=sys.stderr)
     print(settings.folder)
     return 0
+
+
+def drawn(folder: "RunFolder") -> str:
+    """The path of the learning curve, or why there is none: a picture never fails a run that is done."""
+    from agentrl.report import learning_curve
+
+    try:
+        return str(learning_curve(folder))
+    except Exception as error:  # noqa: BLE001  whatever the drawing library raises
+        return f"none, it could not be drawn ({type(error).__name__}: {error}); the numbers are in {folder.metrics}"
 
 
 def _shown(word: str) -> str:

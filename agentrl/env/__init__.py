@@ -15,6 +15,7 @@ from agentrl.env.hooks import (
     tasks_of,
 )
 from agentrl.env.limits import Limits
+from agentrl.env.origin import raised_at
 from agentrl.env.panels import panel_hash, panel_tasks, read_panel
 from agentrl.env.places import make_pool, pool_within
 from agentrl.env.players import random_share
@@ -70,6 +71,7 @@ __all__ = [
     "plays_at_random",
     "pool_within",
     "prompt_of",
+    "raised_at",
     "random_share",
     "read_panel",
     "stops",

@@ -30,6 +30,7 @@ from agentrl.env import (
     checked_result,
     deadline,
     prompt_of,
+    raised_at,
     tasks_of,
 )
 from agentrl.gym.environment import GymEnv
@@ -107,7 +108,7 @@ def _guarded(where: str, check: Callable[[], Iterator[str]]) -> Iterator[str]:
     except EnvFault as fault:
         yield f"{where}: {fault}"
     except Exception as error:  # noqa: BLE001  whatever an environment raises is a finding
-        yield f"{where}: raised {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        yield f"{where}: raised {type(error).__name__}: {' '.join(str(error).split())[:300]}{raised_at(error)}"
 
 
 def timed(call: Callable[[], Any]) -> Any:
@@ -218,7 +219,7 @@ def _check_walk(walk: Walk) -> Iterator[str]:
         try:
             walk.step(walk.observations[-1].actions[0] if walk.observations[-1].actions else "look")
         except Exception as error:  # noqa: BLE001
-            yield f"a step after the end raised {type(error).__name__}: {error}; answer in words"
+            yield f"a step after the end raised {type(error).__name__}: {error}{raised_at(error)}; answer in words"
 
 
 def _refused(result: StepResult) -> bool:
@@ -317,7 +318,8 @@ def _check_garbage(walk: Walk) -> Iterator[str]:
             if walk.again([action]).transcript() != first:
                 yield f"the action {action[:40]!r} is answered differently each time"
         except Exception as error:  # noqa: BLE001
-            yield f"the action {action[:40]!r} raised {type(error).__name__}: {error}; answer in words"
+            raised = f"{type(error).__name__}: {error}{raised_at(error)}"
+            yield f"the action {action[:40]!r} raised {raised}; answer in words"
 
 
 def _check_experts(entry: Entry[EnvironmentFile], task: Task, steps: int) -> Iterator[str]:

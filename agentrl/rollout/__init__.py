@@ -7,7 +7,7 @@ from agentrl.rollout.baselines import ExpertActor, Random, Scripted, expert_acto
 from agentrl.rollout.batches import Budget, Collected, collect
 from agentrl.rollout.branch import Point, StateMismatch
 from agentrl.rollout.context import Ask, ContextPolicy, History, appended, continued, fresh
-from agentrl.rollout.episode import joined, play, play_starts
+from agentrl.rollout.episode import fault_counts, joined, play, play_starts
 from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, adopt, lost
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.record_graph import build_graph
@@ -45,6 +45,7 @@ __all__ = [
     "collect",
     "continued",
     "expert_actor",
+    "fault_counts",
     "fresh",
     "joined",
     "lost",

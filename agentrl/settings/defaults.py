@@ -54,7 +54,18 @@ BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # beside the rates
         "adapters": {},
     }
 )
+BY_ENVIRONMENT = {  # keys that the environment decides too, in words
+    "warmup.expert": 'the environment\'s expert, else "random"',
+    "warmup.updates": "50 for a model made from scratch whose environment has an expert, else 0",
+    "engine.hf.actions": '"admissible" for a model made from scratch',
+}
 WARMUP_UPDATES = 50  # batches of an expert's episodes that a model made from scratch clones first
+
+
+def of_kind(kind: Kind) -> dict[str, Any]:
+    """The whole set of a kind, by dotted key."""
+    optim = {f"optim.{key}": value for key, value in OPTIM[kind].items()}
+    return {**optim, **{f"warmup.optim.{key}": value for key, value in CLONING[kind].items()}, **BESIDE[kind]}
 
 
 def kind_of_model(model: ModelConfig) -> Kind:

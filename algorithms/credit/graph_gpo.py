@@ -23,7 +23,9 @@ NEEDS = ("state",)
 
 
 class Config(grpo.Config, frozen=True):
-    """discount: per edge to success. unit and singleton are the episode term's."""
+    """discount: per edge to success. normalize_distance: divide distances by the longest of the group. unit: what the
+    statistics of the episode term count. singleton: of the episode term.
+    """
 
     discount: float = Field(0.1, ge=0, le=1)
     normalize_distance: bool = False

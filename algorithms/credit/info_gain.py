@@ -31,7 +31,9 @@ READS = ("gold_logprob", "gold_logprob_start")
 
 
 class Config(Options, frozen=True):
-    """gamma: per turn; per token where `normalize` is not turns."""
+    """gamma: per turn; per token where `normalize` is not turns. normalize: compare gains over all turns, or per
+    position of the turn (as released), or with the answer's probability at the start.
+    """
 
     OFFICIAL = MappingProxyType({"normalize": "position"})
 

@@ -25,7 +25,9 @@ NEEDS = ("tree",)
 
 
 class Config(Options, frozen=True):
-    """The weights apply in mode tree and per_token."""
+    """mode: which leaves are compared. intra_weight: weight of the comparison inside a tree. inter_weight: weight of
+    the comparison between trees. The weights apply in mode tree and per_token.
+    """
 
     OFFICIAL = MappingProxyType({"singleton": "pass"})
 
