@@ -1,7 +1,9 @@
-"""`agentrl train RECIPE.toml [section.key=value ...] [--resume] [--dry-run]`: run a recipe.
+"""`agentrl train RECIPE.toml [section.key=value ...] [--resume] [--dry-run] [--explain [KEY]]`: run a recipe.
 
---dry-run only checks the recipe and prints the configuration with all defaults. Ctrl-C or SIGTERM stops a run; with
---resume it continues from its last checkpoint.
+--dry-run only checks the recipe and prints the configuration with all defaults, the values that were chosen for this
+kind of model, and the sections that it lacks, as comments. --explain says what a section or key means, such as
+--explain optim.lr or --explain optim; alone it lists all sections. Ctrl-C or SIGTERM stops a run; with --resume it
+continues from its last checkpoint.
 """
 
 import shlex
@@ -22,20 +24,30 @@ if TYPE_CHECKING:
 def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl train", __doc__)
-    parser.add_argument("recipe", type=Path)
+    parser.add_argument("recipe", type=Path, nargs="?")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value")
     parser.add_argument(
         "--resume", action="store_true", help="continue the run of this name, or begin it if there is none"
     )
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--explain", nargs="?", const="", metavar="KEY", help="what a section or key of a recipe means")
     arguments = parser.parse_intermixed_args(words)
+    if arguments.explain is not None:
+        from agentrl.settings.explain import explained
+
+        print(explained(arguments.explain))
+        return 0
+    if arguments.recipe is None:
+        parser.error("a recipe is required, such as agentrl train RECIPE.toml")
     from agentrl.settings import Settings
 
     settings = Settings.load(arguments.recipe, arguments.overrides)
     if arguments.dry_run:
         import tomli_w
 
-        print(tomli_w.dumps(settings.shown()))
+        from agentrl.settings.explain import absent, reasons
+
+        print("\n".join([*reasons(settings), tomli_w.dumps(settings.shown()), *absent(settings)]))
         return 0
     from agentrl.report import check_matplotlib
     from agentrl.rollout import TooManyFaults

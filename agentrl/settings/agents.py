@@ -19,7 +19,8 @@ MAIN, ALONE = "main", "agent"  # the name of the agent that tasks are given to, 
 
 
 class AgentSection(BaseModel, frozen=True, extra="forbid"):
-    """Section [agents.NAME]: an agent that another one calls; that of `main` may say policy, trained, model and optim only.
+    """Section [agents.NAME]: an agent that another one calls. That of `main` may say policy, trained, model and optim
+    only.
 
     Attributes:
         policy: name of the policy it acts with. `policy` is the one of [model]; any other name is a policy of its own,

@@ -94,7 +94,10 @@ def choose(given: Tables, env: EnvironmentFile, engine: EngineFile) -> dict[str,
         if "actions" in engine.config.model_fields:
             values["engine.actions"] = "admissible"
         values |= {f"env.{name}": value for name, value in env.small_model.items()}
-    return {key: value for key, value in values.items() if not _is_set(given, key)}
+    idle = ["critic."] if given.critic.model == "none" else []
+    if not values.get("warmup.updates", given.warmup.updates):
+        idle += ["warmup.optim.", "warmup.minibatches"]
+    return {key: value for key, value in values.items() if not key.startswith((*idle,)) and not _is_set(given, key)}
 
 
 def _rates(given: Tables, kind: Kind) -> dict[str, Any]:

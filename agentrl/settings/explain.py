@@ -6,7 +6,7 @@
 import inspect
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -17,6 +17,7 @@ from agentrl import catalogue
 from agentrl.catalogue import nearest
 from agentrl.settings import defaults
 from agentrl.settings.agents import AgentSection
+from agentrl.settings.recipe import Settings
 from agentrl.settings.sections import Tables
 
 CATALOGUE = {  # section -> the catalogue whose entries its `name` chooses
@@ -82,9 +83,9 @@ def _nearest_top(path: str, known: list[str]) -> str:
 def overview() -> str:
     """Every section with the first line of its meaning."""
     lines = ["the sections of a recipe; agentrl train --explain SECTION lists its keys", ""]
-    names = {**{name: first_line(model) for name, model in models()}, **{name: _choice(name) for name in CATALOGUE}}
+    names = {**{name: first_line(model) for name, model in models()}, **{name: choice(name) for name in CATALOGUE}}
     width = max(map(len, names))
-    return "\n".join([*lines, *(f"  [{name}]{'':{width - len(name)}}  {names[name]}" for name in _in_order(names))])
+    return "\n".join([*lines, *(f"  [{name}]{'':{width - len(name)}}  {names[name]}" for name in in_order(names))])
 
 
 def section(name: str) -> str:
@@ -95,7 +96,7 @@ def section(name: str) -> str:
         parts += [f"[{name}] {first_line(model)}", *(_told(key) for key in keys(name, model))]
     if name in CATALOGUE:
         listed = ", ".join(catalogue.names(CATALOGUE[name]))
-        parts += [f"[{name}] {_choice(name)}", f"name: one of {listed}; --explain {name}.NAME lists its options"]
+        parts += [f"[{name}] {choice(name)}", f"name: one of {listed}; --explain {name}.NAME lists its options"]
     return "\n".join(parts)
 
 
@@ -131,7 +132,7 @@ def keys(name: str, model: type[BaseModel]) -> Iterator[Key]:
         yield Key(
             path=path,
             type=type_in_words(field.annotation),
-            default="" if field.is_required() else _default(field),
+            default=_default(path, field),
             meaning=meant.get(key, ""),
             chosen=_chosen(path),
         )
@@ -184,7 +185,11 @@ def type_in_words(annotation: Any) -> str:
     )
 
 
-def _default(field: Any) -> str:
+def _default(path: str, field: Any) -> str:
+    if field.is_required():
+        return ""
+    if path.startswith("warmup.optim."):
+        return "that of [optim]"
     value = field.get_default(call_default_factory=True)
     if value is None or value is PydanticUndefined:
         return "none"
@@ -219,7 +224,7 @@ def _told(key: Key) -> str:
     return f"{key.path}: {key.type}, {default}\n    {key.meaning}{chosen}"
 
 
-def _choice(name: str) -> str:
+def choice(name: str) -> str:
     """What a section that names a catalogue entry is, in one line."""
     return f"{_WHAT[name]}: `name`, and the options of that entry"
 
@@ -282,6 +287,33 @@ def entry_keys(name: str, entry: str) -> Iterator[Key]:
         yield from keys(f"{name}.{entry}", model)
 
 
-def _in_order(names: Mapping[str, str]) -> list[str]:
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names of sections in the order of a recipe."""
     order = {name: place for place, name in enumerate(Tables.model_fields)}
     return sorted(names, key=lambda name: (order.get(name.partition(".")[0], len(order)), "." in name, name))
+
+
+def reasons(settings: Settings) -> list[str]:
+    """Comments on the values that were chosen for a run: what was chosen, and for which kind of model."""
+    kind = defaults.IN_WORDS[defaults.kind_of_model(settings.tables.model)]
+    chosen = [f"#   {path} = {_as_toml(value)}" for path, value in settings.chosen.items()]
+    notes = [f"# note: {note}" for note in settings.notes]
+    head = f"# the recipe leaves these open; chosen for {kind} in {settings.env.name}:"
+    return [*notes, *([head, *chosen, ""] if chosen else [])]
+
+
+def absent(settings: Settings) -> list[str]:
+    """The sections and keys that a run's configuration does not show, because they are not used, as comments."""
+    shown, lines = settings.dump(), list[str]()
+    for name, model in models():
+        table = defaults.stored_value(shown, name)
+        if name in ("agents.NAME", "warmup.optim"):
+            continue
+        if table is None:
+            lines += [f"# [{name}]", *(f"# {key.path.rpartition('.')[2]} = {key.default}" for key in keys(name, model))]
+            continue
+        plain = [key for key, field in model.model_fields.items() if not [*_classes(field.annotation)]]
+        unset = [key for key in plain if key not in table]
+        lines += [f"# [{name}] {key}: not set" for key in unset]
+    more = "# [[update.regularizers]], [[reward]], [agents.NAME], [warmup.optim]: agentrl train --explain SECTION"
+    return ["# not in this recipe:", *lines, more]

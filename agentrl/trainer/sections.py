@@ -59,7 +59,8 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Section [optim]: the optimiser. All lengths are in updates (calls of `update` or `clone`), not in optimiser steps.
+    """Section [optim]: the optimiser. All lengths are in updates, batches of rollouts or demonstrations, not in its
+    steps.
 
     Attributes:
         name: adamw; or muon for the matrices between embedding and head, with AdamW for the rest.

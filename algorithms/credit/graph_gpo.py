@@ -23,7 +23,8 @@ NEEDS = ("state",)
 
 
 class Config(grpo.Config, frozen=True):
-    """discount: per edge to success. normalize_distance: divide distances by the longest of the group. unit: what the
+    """discount: per edge to success. normalize_distance: discount by how the step changes the distance to
+    success, not by that distance. unit: what the
     statistics of the episode term count. singleton: of the episode term.
     """
 

@@ -25,8 +25,10 @@ NEEDS = ("tree",)
 
 
 class Config(Options, frozen=True):
-    """mode: which leaves are compared. intra_weight: weight of the comparison inside a tree. inter_weight: weight of
-    the comparison between trees. The weights apply in mode tree and per_token.
+    """mode: `tree` compares the leaves of a tree and those of a prompt, `inner` those of a tree alone, `nested`
+    normalises the second again inside the tree, `per_token` compares token rewards. intra_weight: weight of the
+    comparison inside a tree. inter_weight: weight of that among all leaves of the prompt. The weights apply in mode
+    tree and per_token.
     """
 
     OFFICIAL = MappingProxyType({"singleton": "pass"})

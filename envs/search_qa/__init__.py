@@ -25,7 +25,7 @@ from agentrl.envs.search_qa.prompts import choose
 from agentrl.envs.search_qa.tasks import benchmark, entities, find, gold, kind, tasks
 
 __all__ = [
-    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "WAITS", "Config", "benchmark", "commands", "entities", "expert",
+    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "SMALL_MODEL", "WAITS", "Config", "benchmark", "commands", "entities", "expert",
     "find", "gold", "kind", "make", "prompt", "tasks",
 ]  # fmt: skip
 
@@ -39,6 +39,7 @@ def WAITS(config: Config) -> bool:
 
 
 MEASURES = ("em", "sub_em", "f1", "retrieved", "searches", "invalid", "empty")
+SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/SearchQA-v0": {}})
 commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"": about, "write": write})
 
