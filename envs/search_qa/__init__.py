@@ -25,7 +25,7 @@ from agentrl.envs.search_qa.prompts import choose
 from agentrl.envs.search_qa.tasks import benchmark, entities, find, gold, kind, tasks
 
 __all__ = [
-    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "SMALL_MODEL", "WAITS", "Config", "benchmark", "commands", "entities", "expert",
+    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "WAITS", "Config", "benchmark", "commands", "entities", "expert",
     "find", "gold", "kind", "make", "prompt", "tasks",
 ]  # fmt: skip
 
