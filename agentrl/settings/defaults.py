@@ -4,10 +4,12 @@ The kinds are a model made from scratch (`[model.new]`), a pretrained one (`mode
 
 - A recipe that sets none of `optim.name`, `optim.lr` and `optim.muon_lr` gets the whole set of its kind: optimiser,
   rates, schedule, decay and numbers of mini-batches, for training and for the warm-up. If it sets a name alone, the
-  rates follow; if it sets `optim.lr` without a name, AdamW trains at that rate and nothing else is chosen.
+  rates follow.
 - A model made from scratch begins with a warm-up if the environment has an expert of its own, restricts its answers to
   the listed actions, and takes the options that the environment proposes for it (`SMALL_MODEL` of its file).
 - The expert is `expert`, else the first name that the environment declares, else `random`.
+- A recipe that sets `optim.lr` without a name is taken as it is written: AdamW trains at that rate, and nothing but the
+  expert is chosen. So were recipes of older versions meant.
 
 Every value is written into the run's configuration; --resume takes it from there.
 """
@@ -84,10 +86,11 @@ def choose(given: Tables, env: EnvironmentFile, engine: EngineFile) -> dict[str,
         engine: file of its engine.
     """
     kind = kind_of_model(given.model)
-    values = _rates(given, kind)
+    written = as_written(given)
+    values = {} if written else _rates(given, kind)
     if "expert" not in given.warmup.model_fields_set:
         values["warmup.expert"] = first_expert(env)
-    if given.model.new is not None:
+    if given.model.new is not None and not written:
         expert = values.get("warmup.expert", given.warmup.expert)
         if "updates" not in given.warmup.model_fields_set:
             values["warmup.updates"] = WARMUP_UPDATES if env.knows_expert(expert) and expert != RANDOM else 0
@@ -103,8 +106,6 @@ def choose(given: Tables, env: EnvironmentFile, engine: EngineFile) -> dict[str,
 def _rates(given: Tables, kind: Kind) -> dict[str, Any]:
     """What is chosen of [optim], [warmup.optim] and what belongs to them."""
     rates = {*RATES} & given.optim.model_fields_set
-    if "lr" in rates and "name" not in rates:
-        return {}
     values = {f"optim.{key}": value for key, value in OPTIM[kind].items()}
     if "name" in rates and given.optim.name == "adamw":
         del values["optim.muon_lr"]  # has no effect
@@ -113,6 +114,12 @@ def _rates(given: Tables, kind: Kind) -> dict[str, Any]:
         if not {*RATES} & {*given.warmup.optim}:
             values |= {f"warmup.optim.{key}": value for key, value in CLONING[kind].items()}
     return values
+
+
+def as_written(given: Tables) -> bool:
+    """Does the recipe set a rate without an optimiser, so that nothing is chosen beside it?"""
+    fields = given.optim.model_fields_set
+    return "lr" in fields and "name" not in fields
 
 
 def first_expert(env: EnvironmentFile) -> str:
@@ -139,12 +146,11 @@ def for_own_model(model: ModelConfig, main: ModelConfig, optim: Mapping[str, Any
 
 def note(given: Tables) -> str:
     """What a user should know who sets a rate for a model made from scratch; empty if there is nothing."""
-    fields = given.optim.model_fields_set
-    if kind_of_model(given.model) != "new" or "lr" not in fields or "name" in fields:
+    if kind_of_model(given.model) != "new" or not as_written(given):
         return ""
     return (
-        "optim.lr is set and optim.name is not: AdamW alone trains, and no schedule, decay or number of mini-batches "
-        "is chosen for the model made from scratch; add optim.name=muon for Muon"
+        "optim.lr is set and optim.name is not: AdamW trains at that rate, and no warm-up, mini-batches, schedule or "
+        "form of answers is chosen for a model made from scratch; add optim.name (muon or adamw) to have them chosen"
     )
 
 

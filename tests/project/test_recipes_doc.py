@@ -48,7 +48,7 @@ def chosen() -> Iterator[str]:
     yield ""
     yield (
         "A recipe that sets `optim.name` without rates gets the rates of its kind alone; one that sets `optim.lr` "
-        "without a name trains with AdamW at that rate, and nothing of the table is chosen."
+        "without a name is taken as it is written: AdamW at that rate, and nothing of all this is chosen."
     )
 
 
