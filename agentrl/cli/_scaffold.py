@@ -90,8 +90,7 @@ intermediate = 128
 turns = 8
 
 [warmup]
-expert = "careless:0.5"    # the expert, half of the time a random action: so there is something left to learn
-updates = 15
+expert = "careless:0.2"    # the expert, but one action of five at random: so something is left to learn from rewards
 """
 
 ENV_README = """\

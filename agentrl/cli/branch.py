@@ -45,7 +45,7 @@ def main(words: Sequence[str]) -> int:
 
     place = find_place(read_graph(path), arguments.episode, arguments.turn)
     exact = arguments.policy is None or Path(arguments.policy).resolve() == arguments.run.resolve()
-    settings = Settings(read_toml(arguments.run / "config.toml"))
+    settings = Settings(read_toml(arguments.run / "config.toml"), stored=True)
     records = play(arguments, settings, place, exact=exact)
     graph = with_run_rewards(attach_branches(place, records, exact=exact), records, settings.reward)
     returns = continuation_returns(records)

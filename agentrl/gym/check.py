@@ -257,6 +257,8 @@ def _check_snapshot(walk: Walk) -> Iterator[str]:
     if not isinstance(walk.env, Snapshots):
         return
     saved, observation = timed(walk.env.snapshot), walk.observations[-1]
+    if saved is None:  # branches carry out the recorded actions again, which `_check_again` tries
+        return
     stored = pickle.dumps(saved)
     rest = [line(walk.step(action)) for action in actions[half:]]
     if walk.transcript() != transcript:

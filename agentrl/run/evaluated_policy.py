@@ -82,7 +82,7 @@ class Contestant:
         stored = read_toml(path / "config.toml")
         if HIDDEN in str(stored) and stored.get("env", {}).get("name") == env:
             stored = merge(stored, {"env": options})
-        tables = Settings(stored).dump()  # options that are newer than the run get their defaults
+        tables = Settings(stored, stored=True).dump()  # options that are newer than the run get their defaults
         trained_on = dict(tables["env"])
         found: dict[str, Any] = {}
         if trained_on.pop("name") == env:
@@ -121,7 +121,7 @@ class Contestant:
             pool.close()
 
     def _admissible(self) -> bool:
-        return bool(self.tables) and self.tables["engine"]["actions"] == "admissible"
+        return bool(self.tables) and self.tables["engine"]["actions"] != "free"
 
     def _actor(self, agent: Agent, crew: Crew, temperature: float | None, models: dict[str, PolicyActor]) -> Actor:
         """The actor of an agent. A script answers for the first agent only; experts answer for the other agents."""

@@ -67,7 +67,7 @@ class Rollouts:
         self.loop = Loop()
         pools = {name: self._pool(agent.env, agent.limits) for name, agent in self.agents.items()}
         self.pools = [*pools.values(), self._pool(settings.eval_env, tables.limits)]
-        admissible = settings.engine.config.actions == "admissible"
+        admissible = settings.engine.config.actions != "free"
         self.crews = {
             where: Crew(self.agents, {**pools, self.main.name: own}, admissible=admissible, seed=tables.run.seed)
             for where, own in (("train", pools[self.main.name]), ("eval", self.pools[-1]))

@@ -153,13 +153,13 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         ValueError: the configuration or the run folder does not allow it.
     """
     if resume and (settings.folder / "config.toml").is_file():
-        settings = settings.resuming(restored(read_toml(settings.folder / "config.toml"), settings.dump()))
+        settings = settings.resuming(read_toml(settings.folder / "config.toml"))
     tables = settings.tables
     if tables.run.threads:
         torch.set_num_threads(tables.run.threads)
     torch.manual_seed(tables.run.seed)
     rollouts = Rollouts(settings)
-    folder = RunFolder(settings.folder, complete=lambda old: Settings(restored(old, settings.dump())).shown())
+    folder = RunFolder(settings.folder, complete=lambda old: completed(old, settings))
     state = checkpoint.RunState()
     try:
         folder.refuse(settings.shown(), resume=resume)
@@ -200,6 +200,11 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         rollouts=rollouts,
         policies=policies,
     )
+
+
+def completed(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+    """A stored configuration with the defaults of newer options, as these settings would show it."""
+    return Settings(restored(stored, settings.dump()), stored=True).shown()
 
 
 def _vocabularies(settings: Settings, at: Path | None) -> dict[str, Vocabulary]:

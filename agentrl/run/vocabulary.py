@@ -62,7 +62,7 @@ def _expert_episodes(settings: Settings) -> list[EpisodeRecord]:
         name: pool_within(agent.env, agent.limits, tables.pool.kind, tables.pool.workers)
         for name, agent in agents.items()
     }
-    admissible = settings.engine.config.actions == "admissible"
+    admissible = settings.engine.config.actions != "free"
     crew = Crew(agents, pools, admissible=admissible, seed=tables.run.seed)
     actors = {name: expert_actor(_teller(agent)) for name, agent in agents.items()}
     try:

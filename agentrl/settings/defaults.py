@@ -11,7 +11,8 @@ The kinds are a model made from scratch (`[model.new]`), a pretrained one (`mode
 - A recipe that sets `optim.lr` without a name is taken as it is written: AdamW trains at that rate, and nothing but the
   expert is chosen. So were recipes of older versions meant.
 
-Every value is written into the run's configuration; --resume takes it from there.
+Every value is written into the run's configuration, from where --resume takes it. Nothing is chosen for a stored
+configuration: what it lacks is newer than the run, and has the default by which the run would have been the same.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from agentrl.config import merge
-from agentrl.engines import EngineFile
+from agentrl.engines import EngineFile, EngineOptions
 from agentrl.env import RANDOM, EnvironmentFile
 from agentrl.model.sections import ModelConfig
 from agentrl.settings.sections import Tables
@@ -49,6 +50,7 @@ BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # beside the rates
             "optim.schedule": "cosine",
             "optim.weight_decay": 0.0,
             "update.minibatches": 4,
+            "warmup.episodes": 128,
             "warmup.minibatches": 8,
             "critic.lr": 1e-3,
         },
@@ -59,7 +61,7 @@ BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # beside the rates
 BY_ENVIRONMENT = {  # keys that the environment decides too, in words
     "warmup.expert": 'the environment\'s expert, else "random"',
     "warmup.updates": "50 for a model made from scratch whose environment has an expert, else 0",
-    "engine.hf.actions": '"admissible" for a model made from scratch',
+    "engine.hf.actions": '"listed" for a model made from scratch',
 }
 WARMUP_UPDATES = 50  # batches of an expert's episodes that a model made from scratch clones first
 
@@ -94,12 +96,12 @@ def choose(given: Tables, env: EnvironmentFile, engine: EngineFile) -> dict[str,
         expert = values.get("warmup.expert", given.warmup.expert)
         if "updates" not in given.warmup.model_fields_set:
             values["warmup.updates"] = WARMUP_UPDATES if env.knows_expert(expert) and expert != RANDOM else 0
-        if "actions" in engine.config.model_fields:
-            values["engine.actions"] = "admissible"
+        if issubclass(engine.config, EngineOptions):
+            values["engine.actions"] = "listed"
         values |= {f"env.{name}": value for name, value in env.small_model.items()}
     idle = ["critic."] if given.critic.model == "none" else []
     if not values.get("warmup.updates", given.warmup.updates):
-        idle += ["warmup.optim.", "warmup.minibatches"]
+        idle += ["warmup.optim.", "warmup.episodes", "warmup.minibatches"]
     return {key: value for key, value in values.items() if not key.startswith((*idle,)) and not _is_set(given, key)}
 
 

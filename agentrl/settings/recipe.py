@@ -11,7 +11,7 @@ from agentrl.env import EnvironmentFile, check_expert
 from agentrl.files import read_toml
 from agentrl.loss import Loss
 from agentrl.rollout import ContextPolicy, RolloutMethod, SamplerFile
-from agentrl.secret import redacted
+from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, old_keys, requirements
 from agentrl.settings.sections import MANY, Tables
 from agentrl.trainer import RegularizerFile
@@ -27,14 +27,18 @@ class Settings:
         notes: what a user should know of the configuration, such as keys of an older version.
     """
 
-    def __init__(self, tables: Mapping[str, Any]) -> None:
-        """Raises ValueError naming the key, the value and the nearest valid key."""
+    def __init__(self, tables: Mapping[str, Any], *, stored: bool = False) -> None:
+        """Settings of a recipe, or of the configuration that a run has stored, for which nothing is chosen.
+
+        Raises:
+            ValueError: the sentence names the key, the value and the nearest valid key.
+        """
         self._given, self.notes = old_keys.upgrade(tables)
         given = validate(Tables, self._given)
         env = resolve(EnvironmentFile, given.env, "env").hooks
         engine = resolve(EngineFile, {"name": "hf", **given.engine}).hooks
-        self.chosen = defaults.choose(given, env, engine)
-        self.notes += filter(None, [defaults.note(given)])
+        self.chosen = {} if stored else defaults.choose(given, env, engine)
+        self.notes += filter(None, [] if stored else [defaults.note(given)])
         self.tables = validate(Tables, merge(self._given, defaults.nested(self.chosen)))
         self.env = resolve(EnvironmentFile, self.tables.env, "env")
         self.eval_env = resolve(EnvironmentFile, merge(self.tables.env, self.tables.eval.env), "eval.env")
@@ -112,7 +116,8 @@ class Settings:
 
         So a run of an older version goes on as it began, whatever would be chosen today.
         """
-        kept = {path: defaults.stored_value(stored, path) for path in self.chosen}
+        then = type(self)(restored(stored, self.dump()), stored=True).dump()
+        kept = {path: defaults.stored_value(then, path) for path in self.chosen}
         known = {path: value for path, value in kept.items() if value is not None}
         return type(self)(merge(self._given, defaults.nested(known)))
 

@@ -67,7 +67,7 @@ def test_every_recipe_resolves(recipe, written):
     path = written / "recipe.toml"
     path.write_text(recipe)
     settings = Settings.load(path)
-    assert settings.tables.optim.name == "muon" and settings.engine.config.actions == "admissible"
+    assert settings.tables.optim.name == "muon" and settings.engine.config.actions == "listed"
     expert = {"stockroom": ("expert", 50), "corridor": ("drunk", 20), "gymnasium_text": ("random", 0)}
     assert (settings.tables.warmup.expert, settings.tables.warmup.updates) == expert[settings.env.name]
 

@@ -29,7 +29,7 @@ def test_a_new_model_has_the_whole_set():
     )
     assert (settings.clone_optim.lr, settings.clone_optim.muon_lr) == (4e-3, 0.03)
     assert (warmup.expert, warmup.updates, warmup.minibatches) == ("expert", 50, 8)
-    assert settings.engine.config.actions == "admissible" and settings.tables.update.minibatches == 4
+    assert settings.engine.config.actions == "listed" and settings.tables.update.minibatches == 4
 
 
 @pytest.mark.parametrize(("lora", "lr", "cloning"), [({}, 1e-6, 1e-5), ({"lora": {}}, 1e-5, 1e-4)])
