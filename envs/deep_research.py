@@ -29,6 +29,7 @@ from agentrl.types import Errand, Observation, Reply, Status, StepResult, Task
 
 EXPERTS = ("expert", "careless", "random")
 MEASURES = ("em", "f1", "delegations", "failed")
+SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 SEARCHER = "searcher"
 _TAGS = ("delegate", "answer")

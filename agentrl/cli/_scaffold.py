@@ -29,7 +29,9 @@ class TITLE:
     """One object per episode: its attributes are the episode's state, its typed public methods are the tools."""
 
     def reset(self, low: int, high: int, seed: int) -> str:
-        self.number = low + seed % (high - low + 1)
+        self.low, self.high = low, high  # between them the number must lie
+        self.numbers = range(low, high + 1)
+        self.number = low + seed % len(self.numbers)
         return f"I think of a number from {low} to {high}. Find it with compare, then answer with the number alone."
 
     def compare(self, guess: int) -> str:
@@ -38,15 +40,80 @@ class TITLE:
         Args:
             guess: what you think the number is
         """
-        return "lower" if self.number < guess else "higher" if self.number > guess else "right"
+        if self.number == guess:
+            self.low = self.high = guess
+            return "right"
+        if self.number < guess:
+            self.high = min(self.high, guess - 1)
+            return "lower"
+        self.low = max(self.low, guess + 1)
+        return "higher"
 
     def reward(self, answer: str) -> float:
         return float(answer == str(self.number))
+
+    def _actions(self) -> list[str]:
+        """What may be done now: calls as in Python, and final answers. Small models choose among them."""
+        return [*(f"compare({number})" for number in self.numbers), *map(str, self.numbers)]
+
+    def _expert(self) -> str:
+        """A demonstrator's next action, for [warmup]; it may look at everything."""
+        return str(self.low) if self.low == self.high else f"compare({(self.low + self.high) // 2})"
 
 
 ROWS = [{"id": i, "low": 1, "high": 8, "seed": i * 7919} for i in range(100)]
 Config, make, tasks, prompt = environment(TITLE, rows=ROWS, name="NAME")
 '''
+
+ENV_RECIPE = """\
+# A small model made from scratch learns NAME on two CPU cores, in about three minutes:
+#     agentrl train NAME.toml
+# `agentrl train --explain` says what else can be set; what is left out here is chosen for this kind of model.
+
+[run]
+iterations = 30
+
+[env]
+name = "agentrl_NAME"      # the module in this folder; installed, NAME is enough
+split = "train"            # by the key of each row
+
+[eval.env]
+split = "test"
+
+[model.new]
+hidden = 64
+heads = 2
+kv_heads = 1
+intermediate = 128
+
+[limits]
+turns = 8
+
+[warmup]
+expert = "careless:0.2"    # the expert, but one action of five at random: so something is left to learn from rewards
+"""
+
+ENV_README = """\
+# NAME
+
+| file | what it is |
+| --- | --- |
+| `agentrl_NAME.py` | the environment: first message, tools, reward, listed actions, a demonstrator |
+| `test_NAME.py` | its tests, `python -m pytest` |
+| `NAME.toml` | a recipe, `agentrl train NAME.toml` |
+| `pyproject.toml` | so that `pip install --no-build-isolation -e .` makes NAME known by its name everywhere |
+
+```
+agentrl check agentrl_NAME                    # does it keep the promises of an environment?
+agentrl play agentrl_NAME                     # by hand
+agentrl eval agentrl_NAME --policy expert     # the demonstrator; then: random
+agentrl train NAME.toml                       # clones the demonstrator, then learns from rewards
+agentrl eval agentrl_NAME --policy runs/NAME --split test
+```
+
+The run prints held-out success before the warm-up (start), after it (clone) and after training (end). What can be
+written into the class is in agentrl's docs/environments.md.
+"""
 
 ENV_TEST = '''\
 """Tests of NAME; they need no installation."""
@@ -69,6 +136,17 @@ def test_an_episode():
     (number,) = [guess for guess, text in answers.items() if text == "right"]
     last = one.step(str(number))
     assert last.reward == 1.0 and last.terminated
+
+
+def test_the_demonstrator_always_wins():
+    config = env.Config()
+    for task in env.tasks(config)[:8]:
+        one = env.make(config)
+        player, observation, over = env.make.expert(one, "expert", 0), one.reset(task), False
+        player.reset(task)
+        while not over:
+            observation, reward, over, _, _ = one.step(player.act(observation).action)
+        assert reward == 1.0
 '''
 
 TOOL = '''\
@@ -136,6 +214,8 @@ FILES = {
         "pyproject.toml": PYPROJECT.replace("KIND", "envs"),
         "agentrl_NAME.py": ENV,
         "test_NAME.py": ENV_TEST,
+        "NAME.toml": ENV_RECIPE,
+        "README.md": ENV_README,
     },
     "tool": {
         "pyproject.toml": PYPROJECT.replace("KIND", "tools"),
@@ -147,8 +227,9 @@ FILES = {
 STEPS = {
     "env": """\
 cd {folder} && python -m pytest    # its tests
-pip install --no-build-isolation -e {folder}
-agentrl play {name}                # then: agentrl check {name}, agentrl eval {name} --policy random""",
+agentrl play agentrl_{name}        # then: agentrl check agentrl_{name}, agentrl eval agentrl_{name} --policy expert
+agentrl train {name}.toml          # learns in about three minutes; README.md says more
+pip install --no-build-isolation -e .    # makes it known as {name} everywhere""",
     "tool": """\
 cd {folder} && python -m pytest    # its tests
 pip install --no-build-isolation -e {folder}

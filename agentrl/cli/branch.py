@@ -45,7 +45,7 @@ def main(words: Sequence[str]) -> int:
 
     place = find_place(read_graph(path), arguments.episode, arguments.turn)
     exact = arguments.policy is None or Path(arguments.policy).resolve() == arguments.run.resolve()
-    settings = Settings(read_toml(arguments.run / "config.toml"))
+    settings = Settings(read_toml(arguments.run / "config.toml"), stored=True)
     records = play(arguments, settings, place, exact=exact)
     graph = with_run_rewards(attach_branches(place, records, exact=exact), records, settings.reward)
     returns = continuation_returns(records)
@@ -108,6 +108,12 @@ def table(report: dict[str, Any]) -> str:
         if report["mc_value"] is None
         else f"{report['mc_value']:.3f}{error}"
     )
+    if report["replayed_calls"]:
+        lines += [
+            "",
+            f"(without snapshots of the environment the continuations began by carrying out {report['replayed_calls']} "
+            "recorded actions again, whose observations were compared with the stored ones)",
+        ]
     lines += ["", f"Monte Carlo value of the state: {value}"]
     if report.get("value") is not None:
         lines.append(f"value in the stored graph:      {report['value']:.3f}")

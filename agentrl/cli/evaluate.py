@@ -152,6 +152,7 @@ def table(summary: dict[str, Any]) -> str:
         f"tokens {summary['tokens']}, seconds {summary['seconds']:.1f}, endings "
         + ", ".join(f"{k} {v}" for k, v in summary["endings"].items()),
     ]
+    lines += [f"environment error, {count} times: {fault}" for fault, count in summary.get("faults", {}).items()]
     if summary["usage"]:
         lines.append("usage " + ", ".join(f"{k} {v:g}" for k, v in summary["usage"].items()))
     return "\n".join(lines)

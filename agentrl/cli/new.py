@@ -1,10 +1,11 @@
 """`agentrl new env|tool NAME [--into FOLDER]`: make a package of your own, with entry point, test and pyproject.
 
-It writes NAME/ with one module, its test and a pyproject.toml. After `pip install -e NAME` every command knows it by
-its name; its tests run without the installation.
+It writes NAME/ with one module, its test and a pyproject.toml; for an environment also a recipe and a README. After
+`pip install -e NAME` every command knows it by its name; its tests and the recipe need no installation.
 """
 
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +31,8 @@ def main(words: Sequence[str]) -> int:
         raise ValueError(f"{folder} exists already: choose another name or --into another folder")
     write(arguments.kind, arguments.name, folder)
     print(f"wrote {', '.join(sorted(str(path) for path in folder.iterdir()))}")
-    print("next:", *_scaffold.STEPS[arguments.kind].format(name=arguments.name, folder=folder).splitlines(), sep="\n  ")
+    steps = _scaffold.STEPS[arguments.kind].format(name=arguments.name, folder=shlex.quote(str(folder)))
+    print("next:", *steps.splitlines(), sep="\n  ")
     return 0
 
 

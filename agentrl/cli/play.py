@@ -16,7 +16,7 @@ from agentrl import catalogue
 from agentrl.cli._parser import Parser
 from agentrl.config import Entry, override, resolve
 from agentrl.env import Env, EnvironmentFile, make_pool, panel_tasks, tasks_of
-from agentrl.rollout import ContextPolicy, ExpertActor, read_actions
+from agentrl.rollout import ContextPolicy, expert_actor, read_actions
 from agentrl.types import Errand, Observation, Reply, StepResult, Task
 
 
@@ -100,7 +100,7 @@ class Table:
             )
         pools = {name: make_pool(agent.env, "inline") for name, agent in team.items()}
         crew = Crew(team, pools, admissible=False, seed=0)
-        actors = {name: ExpertActor(agent.expert, agent.prompt) for name, agent in team.items()}
+        actors = {name: expert_actor(agent) for name, agent in team.items()}
         try:
             with Loop() as loop:
                 (record,) = loop.run(play(crew.player(actors).agents[errand.agent], [errand.task]))

@@ -58,7 +58,7 @@ def opened(arguments: argparse.Namespace) -> tuple[Settings, list[Path]]:
     files = sorted((arguments.run / "graphs").glob("*.safetensors"))
     if not files:
         raise ValueError(f"{arguments.run} has no stored graphs: train with run.graphs_every of 1 or more")
-    settings = Settings(override(read_toml(recipe), arguments.options))
+    settings = Settings(override(read_toml(recipe), arguments.options), stored=True)
     return settings, files[-arguments.graphs :] if arguments.graphs else files
 
 

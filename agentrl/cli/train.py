@@ -1,39 +1,55 @@
-"""`agentrl train RECIPE.toml [section.key=value ...] [--resume] [--dry-run]`: run a recipe.
+"""`agentrl train RECIPE.toml [section.key=value ...] [--resume] [--dry-run] [--explain [KEY]]`: run a recipe.
 
---dry-run only checks the recipe and prints the configuration with all defaults. Ctrl-C or SIGTERM stops a run; with
---resume it continues from its last checkpoint.
+--dry-run only checks the recipe and prints the configuration with all defaults, the values that were chosen for this
+kind of model, and the sections that it lacks, as comments. --explain says what a section or key means, such as
+--explain optim.lr or --explain optim; alone it lists all sections. Ctrl-C or SIGTERM stops a run; with --resume it
+continues from its last checkpoint.
 """
 
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentrl.cli import _stop
 from agentrl.cli._parser import Parser
 from agentrl.config import parse_value
 from agentrl.secret import redacted, scrubbed
 
+if TYPE_CHECKING:
+    from agentrl.run import RunFolder
+
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl train", __doc__)
-    parser.add_argument("recipe", type=Path)
+    parser.add_argument("recipe", type=Path, nargs="?")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value")
     parser.add_argument(
         "--resume", action="store_true", help="continue the run of this name, or begin it if there is none"
     )
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--explain", nargs="?", const="", metavar="KEY", help="what a section or key of a recipe means")
     arguments = parser.parse_intermixed_args(words)
+    if arguments.explain is not None:
+        from agentrl.settings.explain import explained
+
+        print(explained(arguments.explain))
+        return 0
+    if arguments.recipe is None:
+        parser.error("a recipe is required, such as agentrl train RECIPE.toml")
     from agentrl.settings import Settings
 
     settings = Settings.load(arguments.recipe, arguments.overrides)
     if arguments.dry_run:
         import tomli_w
 
-        print(tomli_w.dumps(settings.shown()))
+        from agentrl.settings.explain import absent, reasons
+
+        print("\n".join([*reasons(settings), tomli_w.dumps(settings.shown()), *absent(settings)]))
         return 0
-    from agentrl.report import check_matplotlib, learning_curve
+    from agentrl.report import check_matplotlib
     from agentrl.rollout import TooManyFaults
     from agentrl.run import train
 
@@ -47,9 +63,19 @@ def main(words: Sequence[str]) -> int:
     except TooManyFaults as error:
         raise ValueError(str(error)) from error
     if settings.tables.log.picture:
-        print(f"picture: {learning_curve(run.folder)}", file=sys.stderr)
+        print(f"picture: {drawn(run.folder)}", file=sys.stderr)
     print(settings.folder)
     return 0
+
+
+def drawn(folder: "RunFolder") -> str:
+    """The path of the learning curve, or why there is none: a picture never fails a run that is done."""
+    from agentrl.report import learning_curve
+
+    try:
+        return str(learning_curve(folder))
+    except Exception as error:  # noqa: BLE001  whatever the drawing library raises
+        return f"none, it could not be drawn ({type(error).__name__}: {error}); the numbers are in {folder.metrics}"
 
 
 def _shown(word: str) -> str:

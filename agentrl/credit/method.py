@@ -23,7 +23,20 @@ from agentrl.graph import Filler, Paths, StepGraph
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Base of a method's `Config`: `preset=official` sets the options to the choices of the released code (`OFFICIAL`).
 
-    An option that is given explicitly wins.
+    An option that is given explicitly wins. Options of these names mean the same in every method that has them.
+
+    Attributes:
+        preset: paper, or official for the choices of the released code.
+        std: divide the differences in a group by their sample or population standard deviation, or by nothing.
+        singleton: the advantage of a group of one: zero, its score itself (pass), or the score's sign.
+        eps: added to the standard deviation before dividing.
+        invalid_penalty: subtracted from the score of a step whose answer had no valid format.
+        gamma: discount.
+        lam: decay of GAE; 1 takes whole returns, 0 one step.
+        whiten: bring the advantages of the batch to mean 0 and standard deviation 1.
+        episode_weight: weight of the term that compares whole episodes.
+        step_weight: weight of the term that compares steps.
+        bootstrap: what an episode that was cut off continues in: the critic's value, or nothing (none).
     """
 
     OFFICIAL: ClassVar[Mapping[str, Any]] = MappingProxyType({})

@@ -21,11 +21,12 @@ class EngineOptions(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         max_context: most tokens per sequence, prompt and answer together.
         actions: free text; or admissible, which restricts answers to the admissible actions by a token trie (the
-            masked distribution is the behaviour distribution).
+            masked distribution is the behaviour distribution) and refuses a step that lists none; or listed, which is
+            admissible where a step lists its actions and free where it lists none.
     """
 
     max_context: int = Field(1024, ge=8)
-    actions: Literal["free", "admissible"] = "free"
+    actions: Literal["free", "admissible", "listed"] = "free"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

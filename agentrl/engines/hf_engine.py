@@ -87,7 +87,7 @@ class HfEngine:
         *,
         max_slots: int,
         max_context: int,
-        actions: Literal["free", "admissible"] = "free",
+        actions: Literal["free", "admissible", "listed"] = "free",
         deterministic: bool = False,
         version: int = 0,
         max_batch_tokens: int | None = None,

@@ -71,7 +71,12 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
 
 
 class Config(Endpoint, frozen=True):
-    """An endpoint as a catalogue entry; `max_context` and `actions` are options that every engine has."""
+    """An endpoint as a catalogue entry.
+
+    Attributes:
+        max_context: most tokens per sequence, prompt and answer together.
+        actions: free; an endpoint cannot be restricted to listed actions.
+    """
 
     max_context: int = Field(32768, ge=8)
     actions: Literal["free"] = "free"

@@ -15,7 +15,7 @@ from agentrl.env import Prompt, stops
 
 
 class Sampling(BaseModel):
-    """The sampling distribution and the limits of an answer.
+    """Section [sampling]: the sampling distribution and the limits of an answer.
 
     Attributes:
         temperature: divides the logits; 0 is greedy. Greedy tokens carry the log-probability at temperature 1 under

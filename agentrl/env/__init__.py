@@ -3,15 +3,19 @@
 from agentrl.env.checked import checked_observation, checked_result
 from agentrl.env.hooks import (
     ENDLESS,
+    RANDOM,
     EnvironmentFile,
+    Offers,
     benchmark_of,
     check_expert,
     facts_of,
     kind_of,
+    plays_at_random,
     prompt_of,
     tasks_of,
 )
 from agentrl.env.limits import Limits
+from agentrl.env.origin import raised_at
 from agentrl.env.panels import panel_hash, panel_tasks, read_panel
 from agentrl.env.places import make_pool, pool_within
 from agentrl.env.players import random_share
@@ -24,6 +28,7 @@ from agentrl.types import Errand, Message, Observation, Reply, Status, StepResul
 
 __all__ = [
     "ENDLESS",
+    "RANDOM",
     "Bare",
     "Delegates",
     "Env",
@@ -36,6 +41,7 @@ __all__ = [
     "Message",
     "Move",
     "Observation",
+    "Offers",
     "Parsed",
     "Past",
     "Plain",
@@ -62,8 +68,10 @@ __all__ = [
     "make_pool",
     "panel_hash",
     "panel_tasks",
+    "plays_at_random",
     "pool_within",
     "prompt_of",
+    "raised_at",
     "random_share",
     "read_panel",
     "stops",

@@ -27,6 +27,23 @@ class Waiting(Protocol):
     waits: bool
 
 
+@runtime_checkable
+class Offers(Protocol):
+    """A `make` that brings hooks with it, which a file may write too: that of a tool environment.
+
+    Attributes:
+        experts: names that `expert` takes; empty if there are none.
+        small_model: see `EnvironmentFile.small_model`.
+    """
+
+    experts: tuple[str, ...]
+    small_model: Mapping[str, Any]
+
+    def expert(self, env: Env, name: str, seed: int) -> Any:
+        """The demonstrator of this name, for one instance."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentFile(CatalogueFile):
     """The file of an environment. The help of each hook says what the hook is; see also `agentrl.env.Env`."""
@@ -62,9 +79,27 @@ class EnvironmentFile(CatalogueFile):
     commands: Mapping[str, Callable[..., int]] = hook("", "verbs of `agentrl envs NAME ...`", dict)
     play: Callable[..., int] | None = hook("", "(words) -> its own `agentrl play NAME ...`", None)
     check: Callable[..., int] | None = hook("", "its own `agentrl check NAME --games ...`: a reference engine", None)
+    small_model: Mapping[str, Any] = hook(
+        "SMALL_MODEL", "options that a recipe takes for a model made from scratch, where it sets none itself", dict
+    )
     gymnasium_ids: Mapping[str, Mapping[str, Any]] = hook(
         "GYMNASIUM_IDS", "Gymnasium id -> arguments of its Config", dict
     )
+
+    def __post_init__(self) -> None:
+        """Take what `make` brings with it and the file does not write."""
+        if isinstance(self.make, Offers):
+            if self.expert is None and self.make.experts:
+                object.__setattr__(self, "expert", self.make.expert)
+                object.__setattr__(self, "experts", self.make.experts)
+            if not self.small_model:
+                object.__setattr__(self, "small_model", self.make.small_model)
+
+    def knows_expert(self, name: str) -> bool:
+        """Does the file play under this name? The text after a colon is for the expert itself."""
+        if self.expert is None:
+            return False
+        return self.experts is None or name.partition(":")[0] in self.experts
 
     def waits_under(self, config: Any) -> bool:
         """Do the environment's steps wait under this configuration?"""
@@ -101,10 +136,22 @@ def facts_of(entry: Entry[EnvironmentFile]) -> dict[str, str]:
     return {} if entry.hooks.facts is None else dict(entry.hooks.facts(entry.config))
 
 
+RANDOM = "random"  # an expert of every environment that lists actions or tools
+
+
+def plays_at_random(file: EnvironmentFile, name: str) -> bool:
+    """Is it the core's player of random actions? An environment that declares an expert `random` plays its own."""
+    return name == RANDOM and not (file.experts is not None and file.knows_expert(name))
+
+
 def check_expert(entry: Entry[EnvironmentFile], name: str, where: str) -> None:
     """ValueError if the environment has no expert of this name (the text after a colon is for the expert itself)."""
+    if plays_at_random(entry.hooks, name) or entry.hooks.knows_expert(name):
+        return
     if entry.hooks.expert is None:
-        raise ValueError(f"{where} = {name!r}: environment {entry.name} has no experts, its file has no expert(...)")
-    known = entry.hooks.experts
-    if known is not None and name.partition(":")[0] not in known:
-        raise ValueError(f"{where} = {name!r} is no expert of {entry.name}{nearest(name.partition(':')[0], known)}")
+        raise ValueError(
+            f"{where} = {name!r}: environment {entry.name} has no experts; give its file expert(env, name, seed), or "
+            f"its class a method _expert (docs/environments.md), or set {where}=random, or warmup.updates=0"
+        )
+    known = (*(entry.hooks.experts or ()), RANDOM)
+    raise ValueError(f"{where} = {name!r} is no expert of {entry.name}{nearest(name.partition(':')[0], known)}")

@@ -8,7 +8,7 @@ START_S = 600.0  # making an instance may read its data, which takes longer than
 
 
 class Limits(BaseModel, frozen=True, extra="forbid"):
-    """Limits of an episode. An episode that reaches one ends with the status of that limit.
+    """Section [limits]: limits of an episode. An episode that reaches one ends with the status of that limit.
 
     Attributes:
         turns: most steps of the episode.

@@ -21,6 +21,7 @@ from agentrl.env.checked import (
     clipped,
 )
 from agentrl.env.limits import START_S
+from agentrl.env.origin import raised_at
 from agentrl.env.protocol import Env, Judges, Move, Snapshots, Verdict
 from agentrl.env.time_limit import Expired, deadline
 from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
@@ -206,7 +207,7 @@ class Slot:
         except BaseException as error:  # an environment may raise anything; only its episode may fail
             if isinstance(error, Expired) or _is_stop(error):
                 raise
-            raise EnvFault(f"{type(error).__name__}: {error}") from error
+            raise EnvFault(f"{type(error).__name__}: {error}{raised_at(error)}") from error
 
 
 def _is_stop(error: BaseException) -> bool:

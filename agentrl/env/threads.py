@@ -8,6 +8,7 @@ ends.
 import asyncio
 import ctypes
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -43,16 +44,24 @@ class Thread:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Expired))
         self.do(lambda: None)  # if the interrupt arrives after the job has finished, it hits this empty job
 
+    def join(self, seconds: float) -> None:
+        """Wait until the thread has ended, at most so long."""
+        self._thread.join(max(0.0, seconds))
+
     def do(self, job: Callable[[], None] | None) -> None:
         """Carry out a job, which must not raise; None ends the thread."""
         self._jobs.put(job)
 
 
 class ThreadHandle(Handle):
-    """One instance, whose calls run in any free thread."""
+    """One instance, all of whose calls run in one thread of its own.
+
+    What an instance makes may belong to its thread: a SQLite connection refuses to work in another one.
+    """
 
     def __init__(self, pool: "ThreadPool") -> None:
         self._pool, self.slot = pool, Slot(*pool.build)
+        self.thread = Thread()
         self.given_up = False
 
     async def call(self, method: str, *args: Any) -> Any:
@@ -62,7 +71,7 @@ class ThreadHandle(Handle):
 
 
 class ThreadPool(Pool):
-    """See the module's docstring. Threads are made when needed and reused."""
+    """See the module's docstring. Instances, each with its thread, are made when needed and reused."""
 
     def __init__(
         self,
@@ -76,9 +85,7 @@ class ThreadPool(Pool):
         self.build = (make, expert, timeout_s, start_s, output_chars)
         self.timeout_s, self.start_s = timeout_s, start_s
         self._idle: list[ThreadHandle] = []
-        self._free: list[Thread] = []
         self._given_up = 0
-        self._closed = False
 
     async def run(self, handle: ThreadHandle, call: Callable[[], Any], seconds: float) -> Any:
         """The value of a call, made in a thread.
@@ -90,14 +97,12 @@ class ThreadPool(Pool):
             raise EnvFault(f"{self._given_up} calls hang in threads that never came back; no more are started")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        thread = self._free.pop() if self._free else Thread()
+        thread = handle.thread
 
         def settle(value: Any, error: BaseException | None) -> None:
             if handle.given_up:
                 self._given_up -= 1
                 return
-            if not self._closed:
-                self._free.append(thread)
             if not answer.done():
                 answer.set_exception(error) if error is not None else answer.set_result(value)
 
@@ -131,16 +136,16 @@ class ThreadPool(Pool):
     def release(self, handle: ThreadHandle, *, broken: bool) -> None:
         if not broken:
             self._idle.append(handle)
-        elif not handle.given_up:  # the thread of a call that was given up closes the instance itself
-            thread = self._free.pop() if self._free else Thread()
-            thread.do(handle.slot.close)
-            thread.do(None)
+        elif not handle.given_up:  # a call that was given up is followed by the same two jobs
+            handle.thread.do(handle.slot.close)
+            handle.thread.do(None)
 
     def close(self) -> None:
-        self._closed = True
-        for handle in self._idle:
-            handle.slot.close()
-        for thread in self._free:
-            thread.do(None)
+        closing = list(self._idle)
         self._idle.clear()
-        self._free.clear()
+        for handle in closing:
+            handle.thread.do(handle.slot.close)
+            handle.thread.do(None)
+        ends_at = time.monotonic() + self.timeout_s
+        for handle in closing:  # what a close writes is there when the pool is closed; one that hangs is left behind
+            handle.thread.join(ends_at - time.monotonic())

@@ -14,12 +14,11 @@ from agentrl.rollout import (
     Player,
     Point,
     Start,
-    StateMismatch,
     StepRecord,
     play_starts,
     same_state,
 )
-from agentrl.types import Generation, Message, Observation, Status, Task
+from agentrl.types import EnvFault, Generation, Message, Observation, Status, Task
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -193,8 +192,8 @@ async def play_on(place: Place, task: Task, player: Player, count: int, *, exact
     try:
         start = await stand(place, task, player, handle, exact=exact)
         broken = False
-    except StateMismatch as mismatch:
-        raise ValueError(str(mismatch)) from None
+    except EnvFault as fault:
+        raise ValueError(f"the stored episode cannot be played again up to this turn: {fault}") from None
     finally:
         player.pool.release(handle, broken=broken)
     done = len(place.played_on)

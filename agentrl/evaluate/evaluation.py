@@ -23,6 +23,9 @@ LIMITS = (
 )
 
 
+ENV_ERROR = Status.ENV_ERROR.name.lower()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """One episode of a report.
@@ -75,7 +78,7 @@ class Report:
     @property
     def scored(self) -> list[Outcome]:
         """The episodes in which the environment did not fail."""
-        return [o for o in self.outcomes if o.ending != Status.ENV_ERROR.name.lower()]
+        return [o for o in self.outcomes if o.ending != ENV_ERROR]
 
     def success(self) -> np.ndarray:
         """[n] float, 1 for success, over the scored episodes in panel order."""
@@ -87,6 +90,7 @@ class Report:
         won = sum(o.success for o in scored)
         kinds = sorted({o.kind for o in scored})
         usage: Counter[str] = Counter()
+        faults = dict(Counter(o.fault for o in self.outcomes if o.ending == ENV_ERROR).most_common())
         for outcome in self.outcomes:
             usage.update(outcome.usage)
         return {
@@ -112,6 +116,7 @@ class Report:
             "tokens": sum(o.tokens for o in self.outcomes),
             "usage": dict(usage),
             "seconds": sum(o.seconds for o in self.outcomes),
+            **({"faults": faults} if faults else {}),
         }
 
 

@@ -16,7 +16,7 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: float, n: int, z: float = Z95) -> Interval:
-    """Wilson score interval of a proportion; (0, 1) for n = 0.
+    """Wilson score interval of a proportion, which it always contains; (0, 1) for n = 0.
 
     Source: Wilson 1927; Brown, Cai and DasGupta 2001, Eq. 4.
     """
@@ -25,7 +25,8 @@ def wilson(successes: float, n: int, z: float = Z95) -> Interval:
     p, z2 = successes / n, z * z
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = z / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    return Interval(max(0.0, centre - half), min(1.0, centre + half))
+    # Rounding could put a bound beyond p where it equals p: at no success and at nothing but success.
+    return Interval(max(0.0, min(p, centre - half)), min(1.0, max(p, centre + half)))
 
 
 def mcnemar(only_a: int, only_b: int) -> float:

@@ -30,6 +30,7 @@ from agentrl.env import (
     checked_result,
     deadline,
     prompt_of,
+    raised_at,
     tasks_of,
 )
 from agentrl.gym.environment import GymEnv
@@ -107,7 +108,7 @@ def _guarded(where: str, check: Callable[[], Iterator[str]]) -> Iterator[str]:
     except EnvFault as fault:
         yield f"{where}: {fault}"
     except Exception as error:  # noqa: BLE001  whatever an environment raises is a finding
-        yield f"{where}: raised {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        yield f"{where}: raised {type(error).__name__}: {' '.join(str(error).split())[:300]}{raised_at(error)}"
 
 
 def timed(call: Callable[[], Any]) -> Any:
@@ -212,13 +213,21 @@ def _check_walk(walk: Walk) -> Iterator[str]:
     """The environment accepts listed actions, and a step after the end of the episode."""
     walk.run()
     for turn, (action, result) in enumerate(zip(walk.actions, walk.results, strict=True)):
-        if action in walk.observations[turn].actions and result.info.get("status", Status.OK) != Status.OK:
+        if action in walk.observations[turn].actions and _refused(result):
             yield f"the listed action {action!r} was refused at step {turn}"
     if walk.results and (walk.results[-1].terminated or walk.results[-1].truncated):
         try:
             walk.step(walk.observations[-1].actions[0] if walk.observations[-1].actions else "look")
         except Exception as error:  # noqa: BLE001
-            yield f"a step after the end raised {type(error).__name__}: {error}; answer in words"
+            yield f"a step after the end raised {type(error).__name__}: {error}{raised_at(error)}; answer in words"
+
+
+def _refused(result: StepResult) -> bool:
+    """Did the environment refuse the action? A tool that was called and raised has carried it out: an error is a legal
+    answer of a tool."""
+    if result.info.get("status", Status.OK) == Status.TOOL_ERROR and result.info.get("calls"):
+        return bool(result.info.get("refused"))
+    return bool(result.info.get("status", Status.OK) != Status.OK)
 
 
 def _check_again(walk: Walk) -> Iterator[str]:
@@ -248,6 +257,8 @@ def _check_snapshot(walk: Walk) -> Iterator[str]:
     if not isinstance(walk.env, Snapshots):
         return
     saved, observation = timed(walk.env.snapshot), walk.observations[-1]
+    if saved is None:  # branches carry out the recorded actions again, which `_check_again` tries
+        return
     stored = pickle.dumps(saved)
     rest = [line(walk.step(action)) for action in actions[half:]]
     if walk.transcript() != transcript:
@@ -309,7 +320,8 @@ def _check_garbage(walk: Walk) -> Iterator[str]:
             if walk.again([action]).transcript() != first:
                 yield f"the action {action[:40]!r} is answered differently each time"
         except Exception as error:  # noqa: BLE001
-            yield f"the action {action[:40]!r} raised {type(error).__name__}: {error}; answer in words"
+            raised = f"{type(error).__name__}: {error}{raised_at(error)}"
+            yield f"the action {action[:40]!r} raised {raised}; answer in words"
 
 
 def _check_experts(entry: Entry[EnvironmentFile], task: Task, steps: int) -> Iterator[str]:
@@ -325,7 +337,7 @@ def _check_experts(entry: Entry[EnvironmentFile], task: Task, steps: int) -> Ite
         for _ in range(min(steps, 10)):
             move = timed(lambda player=player, observation=observation: player.act(observation))  # type: ignore[misc]
             result = walk.step(move.action)
-            if result.info.get("status", Status.OK) != Status.OK:
+            if _refused(result):
                 yield f"{name} plays {move.action!r}, which is refused"
             if result.terminated or result.truncated:
                 break

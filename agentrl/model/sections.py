@@ -8,7 +8,7 @@ from agentrl.chat import ENTITY
 
 
 class Lora(BaseModel):
-    """Low-rank adapters (peft).
+    """Section [model.lora]: low-rank adapters (peft).
 
     Attributes:
         r: rank.
@@ -26,7 +26,7 @@ class Lora(BaseModel):
 
 
 class NewModel(BaseModel):
-    """A Qwen3-type model with random weights and a word-level tokenizer.
+    """Section [model.new]: a Qwen3-type model with random weights and a word-level tokenizer.
 
     Attributes:
         layers, hidden, heads, kv_heads, intermediate: shape of the model; each head is hidden / heads wide.
@@ -73,7 +73,7 @@ SHAPE = {  # options of a new model -> their names in the configuration that is 
 
 
 class ModelConfig(BaseModel):
-    """Which model. Exactly one of `path` and `new` is given.
+    """Section [model]: which model. Exactly one of `path` and `new` is given.
 
     Attributes:
         path: a folder in the HF layout, or a name on the hub.

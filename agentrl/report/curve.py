@@ -55,5 +55,8 @@ def _points(axes: Any, rows: list[dict[str, Any]], mode: str, colour: str) -> No
         return
     at = [0 if r["name"] == "clone" else r["step"] for r in rows]
     rate = [r["success_rate"] for r in rows]
-    error = [[r["success_rate"] - r["interval"][0] for r in rows], [r["interval"][1] - r["success_rate"] for r in rows]]
-    axes.errorbar(at, rate, yerr=error, color=colour, marker="o", ms=4, lw=1.5, capsize=3, label=f"held-out, {mode}")
+    below = [max(0.0, r["success_rate"] - r["interval"][0]) for r in rows]  # older runs store bounds beyond the rate
+    above = [max(0.0, r["interval"][1] - r["success_rate"]) for r in rows]
+    axes.errorbar(
+        at, rate, yerr=[below, above], color=colour, marker="o", ms=4, lw=1.5, capsize=3, label=f"held-out, {mode}"
+    )

@@ -3,11 +3,11 @@
 from agentrl.rollout.actor import Actor, PolicyActor
 from agentrl.rollout.agent_calls import reply_from, reply_of
 from agentrl.rollout.agents import Agent, Crew, rows_of
-from agentrl.rollout.baselines import ExpertActor, Random, Scripted, read_actions
+from agentrl.rollout.baselines import ExpertActor, Random, Scripted, expert_actor, read_actions
 from agentrl.rollout.batches import Budget, Collected, collect
 from agentrl.rollout.branch import Point, StateMismatch
 from agentrl.rollout.context import Ask, ContextPolicy, History, appended, continued, fresh
-from agentrl.rollout.episode import joined, play, play_starts
+from agentrl.rollout.episode import fault_counts, joined, play, play_starts
 from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, adopt, lost
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.record_graph import build_graph
@@ -44,6 +44,8 @@ __all__ = [
     "build_graph",
     "collect",
     "continued",
+    "expert_actor",
+    "fault_counts",
     "fresh",
     "joined",
     "lost",

@@ -7,11 +7,12 @@ import numpy as np
 
 from agentrl.chat import Chat, Tries
 from agentrl.engines import Wordless
-from agentrl.env import Handle, Prompt, continues
+from agentrl.env import Handle, Move, Prompt, continues, plays_at_random
 from agentrl.files import read_json, read_text
 from agentrl.rollout.actor import Actor
+from agentrl.rollout.agents import Agent
 from agentrl.tool import random_action
-from agentrl.types import Generation, Request
+from agentrl.types import Generation, Observation, Request
 
 
 def read_actions(path: Path) -> list[str]:
@@ -50,13 +51,8 @@ class Random(Wordless):
 
     async def generate(self, request: Request) -> Generation:
         """A random answer; ValueError if the environment lists neither actions nor tools."""
-        actions = request.observation.actions
-        rng = np.random.default_rng(request.noise_key)
-        if actions:
-            return Generation(text=self._prompt.answer(actions[int(rng.integers(len(actions)))]))
-        if request.observation.tools:
-            return Generation(text=self._prompt.answer(random_action(request.observation, rng)))
-        raise ValueError("policy random needs an environment that lists its admissible actions, or tools")
+        action = drawn_action(request.observation, np.random.default_rng(request.noise_key), "policy random")
+        return Generation(text=self._prompt.answer(action))
 
 
 class ExpertActor(Actor):
@@ -70,15 +66,17 @@ class ExpertActor(Actor):
         self.name, self.chat, self.context_limit = expert, chat, context_limit
         self._prompt, self._tries = prompt, Tries()
 
-    async def answer(self, request: Request, handle: Handle) -> Generation:
-        """The expert's move, as a generation whose tokens have log-probability 0."""
+    async def move(self, request: Request, handle: Handle) -> Move:
+        """The expert's move."""
         seed = int(np.random.SeedSequence(request.noise_key[:-1]).generate_state(1)[0])
         if request.rewrites is None:
-            move = await handle.act(self.name, seed)
-            text = self._prompt.answer(move.action)
-        else:
-            move = await handle.write(self.name, seed, request.rewrites)
-            text = move.action
+            return await handle.act(self.name, seed)
+        return await handle.write(self.name, seed, request.rewrites)
+
+    async def answer(self, request: Request, handle: Handle) -> Generation:
+        """The move as a generation whose tokens have log-probability 0."""
+        move = await self.move(request, handle)
+        text = move.action if request.rewrites is not None else self._prompt.answer(move.action)
         if self.chat is None:
             return Generation(text=text, weight=move.weight)
         ids = self.chat.answer(text, end=not continues(self._prompt))
@@ -86,3 +84,35 @@ class ExpertActor(Actor):
         if request.choices is not None:
             allowed = self._tries.get(request.choices).sets(ids.tolist())
         return Generation(text=text, token_ids=ids, logprobs=np.zeros(len(ids)), allowed=allowed, weight=move.weight)
+
+
+class RandomActor(ExpertActor):
+    """The expert `random` of every environment that lists its actions, or tools."""
+
+    async def move(self, request: Request, handle: Handle) -> Move:
+        """A random action; the noise is that of the request."""
+        if request.rewrites is not None:
+            raise ValueError(
+                "expert random cannot show how to keep a memory: choose another warmup.expert, or warmup.updates=0 and "
+                "a model that is not made from scratch"
+            )
+        return Move(drawn_action(request.observation, np.random.default_rng(request.noise_key), "expert random"))
+
+
+def drawn_action(observation: Observation, rng: np.random.Generator, who: str) -> str:
+    """One of the listed actions, uniformly; without them, a random call of the tools, or a random answer.
+
+    Raises:
+        ValueError: the observation lists neither actions nor tools.
+    """
+    if observation.actions:
+        return observation.actions[int(rng.integers(len(observation.actions)))]
+    if observation.tools:
+        return random_action(observation, rng)
+    raise ValueError(f"{who} needs an environment that lists its admissible actions, or tools")
+
+
+def expert_actor(agent: Agent, chat: Chat | None = None, context_limit: int | None = None) -> ExpertActor:
+    """Who demonstrates for an agent: its expert in its environment, or the player of random actions."""
+    kind = RandomActor if plays_at_random(agent.env.hooks, agent.expert) else ExpertActor
+    return kind(agent.expert, agent.prompt, chat, context_limit)

@@ -7,6 +7,7 @@ holds it for reports, and no statistic counts it.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -85,6 +86,12 @@ async def _open_and_play(player: Player, start: Start, iteration: int) -> Episod
         return await _with_retries(player, start, iteration)
     finally:
         player.actor.release(start.session)
+
+
+def fault_counts(records: Sequence[EpisodeRecord]) -> dict[str, int]:
+    """How many chains each fault of the environment ended, called agents' included, the most frequent first."""
+    ended = (chain for record in records for chain in record.chains() if chain.ending == Status.ENV_ERROR)
+    return dict(Counter(chain.fault for chain in ended).most_common())
 
 
 def stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:

@@ -16,11 +16,11 @@ from agentrl.rollout import (
     Agent,
     ContextPolicy,
     Crew,
-    ExpertActor,
     Player,
     PolicyActor,
     Random,
     Scripted,
+    expert_actor,
     read_actions,
 )
 from agentrl.secret import HIDDEN, hidden_url
@@ -82,7 +82,7 @@ class Contestant:
         stored = read_toml(path / "config.toml")
         if HIDDEN in str(stored) and stored.get("env", {}).get("name") == env:
             stored = merge(stored, {"env": options})
-        tables = Settings(stored).dump()  # options that are newer than the run get their defaults
+        tables = Settings(stored, stored=True).dump()  # options that are newer than the run get their defaults
         trained_on = dict(tables["env"])
         found: dict[str, Any] = {}
         if trained_on.pop("name") == env:
@@ -121,13 +121,13 @@ class Contestant:
             pool.close()
 
     def _admissible(self) -> bool:
-        return bool(self.tables) and self.tables["engine"]["actions"] == "admissible"
+        return bool(self.tables) and self.tables["engine"]["actions"] != "free"
 
     def _actor(self, agent: Agent, crew: Crew, temperature: float | None, models: dict[str, PolicyActor]) -> Actor:
         """The actor of an agent. A script answers for the first agent only; experts answer for the other agents."""
         first = agent is next(iter(crew.agents.values()))
         if self.kind == "expert" or (self.kind == "scripted" and not first):
-            return ExpertActor(agent.expert, agent.prompt)
+            return expert_actor(agent)
         if self.kind == "random":
             return PolicyActor(Random(agent.prompt), None, None)
         if self.kind == "scripted":

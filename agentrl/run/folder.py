@@ -63,6 +63,11 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def health(self) -> Path:
+        """File of what the rules of `agentrl.run.health` found."""
+        return self.path / "health.json"
+
+    @property
     def timings(self) -> Path:
         """File of timings: seconds and CPU seconds, one JSON object per line, different in every run."""
         return self.path / "timings.jsonl"

@@ -21,14 +21,16 @@ class Metrics:
         self.timing_lines = _count(folder.timings)
         self._writer = _writer(folder.path / "tensorboard") if tensorboard else None
 
-    def log(self, stage: str, step: int, values: Mapping[str, Any]) -> None:
-        """Write one line of metrics; numbers also go to TensorBoard."""
-        _append(self._folder.metrics, {"stage": stage, "step": step, **_plain(values)})
+    def log(self, stage: str, step: int, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Write one line of metrics, which is returned; numbers also go to TensorBoard."""
+        row = {"stage": stage, "step": step, **_plain(values)}
+        _append(self._folder.metrics, row)
         self.lines += 1
         if self._writer is not None:
             for name, value in values.items():
                 if isinstance(value, int | float):
                     self._writer.add_scalar(f"{stage}/{name}", value, step)
+        return row
 
     def time(self, stage: str, step: int, seconds: Mapping[str, float]) -> None:
         """Write one line of timings."""

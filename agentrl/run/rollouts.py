@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from agentrl.chat import Chat
 from agentrl.config import Entry
 from agentrl.credit import signal_names
@@ -17,12 +19,23 @@ from agentrl.env import EnvironmentFile, Limits, Pool, panel_tasks, pool_within,
 from agentrl.evaluate import Report, evaluate
 from agentrl.graph import StepGraph
 from agentrl.model import Weights
-from agentrl.rollout import Actor, Budget, Collected, Crew, ExpertActor, PolicyActor, build_graph, collect, play
+from agentrl.rollout import (
+    Actor,
+    Budget,
+    Collected,
+    Crew,
+    ExpertActor,
+    PolicyActor,
+    build_graph,
+    collect,
+    expert_actor,
+    play,
+)
 from agentrl.run.checks import check_disjoint
 from agentrl.run.event_loop import Loop
 from agentrl.run.stages import CLONE, EVALUATE, TRAIN
 from agentrl.settings import Settings
-from agentrl.types import EnvFault, Task
+from agentrl.types import EnvFault, Request, Task
 
 
 def held_out_tasks(settings: Settings) -> list[Task]:
@@ -54,7 +67,7 @@ class Rollouts:
         self.loop = Loop()
         pools = {name: self._pool(agent.env, agent.limits) for name, agent in self.agents.items()}
         self.pools = [*pools.values(), self._pool(settings.eval_env, tables.limits)]
-        admissible = settings.engine.config.actions == "admissible"
+        admissible = settings.engine.config.actions != "free"
         self.crews = {
             where: Crew(self.agents, {**pools, self.main.name: own}, admissible=admissible, seed=tables.run.seed)
             for where, own in (("train", pools[self.main.name]), ("eval", self.pools[-1]))
@@ -108,10 +121,7 @@ class Rollouts:
     def demonstrations(self, step: int) -> StepGraph:
         """A batch of fresh expert episodes."""
         context = self.settings.engine.config.max_context
-        actors = {
-            name: ExpertActor(agent.expert, agent.prompt, self.chats[agent.policy], context)
-            for name, agent in self.agents.items()
-        }
+        actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
         tasks = self.clone_sampler.draw(self.settings.tables.warmup.episodes)
         return build_graph(self.loop.run(play(self.crews["train"].player(actors, CLONE), tasks, iteration=step)))
 
@@ -126,7 +136,7 @@ class Rollouts:
 
     def try_expert(self) -> None:
         """One move of the demonstrator, so that a mistake in its name is told before anything is written."""
-        self.loop.run(self._try_expert())
+        self.loop.run(self._try_expert(expert_actor(self.main)))
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -145,12 +155,13 @@ class Rollouts:
             pool.close()
         self.loop.close()
 
-    async def _try_expert(self) -> None:
+    async def _try_expert(self, expert: ExpertActor) -> None:
         handle = self.pools[0].acquire()
         broken = True
         try:
-            await handle.reset(self.tasks[0])
-            await handle.act(self.settings.tables.warmup.expert, 0)
+            first = await handle.reset(self.tasks[0])
+            request = Request(session=0, token_ids=np.zeros(0, np.int64), messages=(), observation=first)
+            await expert.move(request, handle)
             broken = False
         except EnvFault:  # a rollout tries again, and reports what persists
             pass

@@ -1,5 +1,6 @@
 """A run: settings, folder, state, metrics and the two halves that `agentrl.run.train` drives."""
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ import numpy as np
 import torch
 
 from agentrl.credit import Credit
+from agentrl.files import read_toml, write_atomically
 from agentrl.graph import StepGraph, write_graph
 from agentrl.run import checkpoint
 from agentrl.run.checks import leaves_report
 from agentrl.run.folder import RunFolder
-from agentrl.run.metrics import Metrics, Stopwatch
+from agentrl.run.health import Health
+from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
 from agentrl.run.policies import Policies
 from agentrl.run.progress import Progress
 from agentrl.run.rollouts import Rollouts
@@ -33,6 +36,7 @@ class Run:
         folder: where the run is stored.
         state: where it stands.
         metrics, progress: what is logged, and what a person sees.
+        health: what the rules found in the metrics.
         rollouts, policies: what rolls out, and what learns.
     """
 
@@ -40,6 +44,7 @@ class Run:
     folder: RunFolder
     state: checkpoint.RunState
     metrics: Metrics
+    health: Health
     progress: Progress
     rollouts: Rollouts
     policies: Policies
@@ -64,9 +69,27 @@ class Run:
         self.rollouts.load(self.policies.weights(), version)
 
     def log(self, stage: str, step: int, values: Mapping[str, Any], watch: Stopwatch) -> None:
-        """One line of metrics and one of timings."""
-        self.metrics.log(stage, step, values)
+        """One line of metrics and one of timings, and what is found wrong in them."""
+        row = self.metrics.log(stage, step, values)
         self.metrics.time(stage, step, watch.seconds)
+        found = self.health.add(row)
+        for finding in found:
+            self.progress.say(f"health: {finding.text}")
+        if found:
+            self.write_health()
+
+    def write_health(self) -> None:
+        """Store what the rules have found so far."""
+        write_atomically(self.folder.health, json.dumps(self.health.dump(), indent=1).encode())
+
+    def conclude(self) -> None:
+        """Store the findings of the whole run, and name them once more in one line."""
+        self.write_health()
+        named = [f"{one.rule} ({one.stage} {one.iteration})" for one in self.health.found]
+        if named:
+            self.progress.say(
+                f"health: {len(named)} findings: {', '.join(named)}; the sentences are in {self.folder.health}"
+            )
 
     def store(self, iteration: int, graph: StepGraph, credit: Credit) -> None:
         """The iteration's graph with its credit, if the run stores it; `credit_weight` is how often a step counted."""
@@ -129,12 +152,14 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
     Raises:
         ValueError: the configuration or the run folder does not allow it.
     """
+    if resume and (settings.folder / "config.toml").is_file():
+        settings = settings.resuming(read_toml(settings.folder / "config.toml"))
     tables = settings.tables
     if tables.run.threads:
         torch.set_num_threads(tables.run.threads)
     torch.manual_seed(tables.run.seed)
     rollouts = Rollouts(settings)
-    folder = RunFolder(settings.folder, complete=lambda old: Settings(restored(old, settings.dump())).shown())
+    folder = RunFolder(settings.folder, complete=lambda old: completed(old, settings))
     state = checkpoint.RunState()
     try:
         folder.refuse(settings.shown(), resume=resume)
@@ -156,6 +181,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
             progress.say(f"{folder.path} was stopped before its first checkpoint: it begins anew")
         folder.rewind(state.metric_lines, state.timing_lines)
         metrics = Metrics(folder, tensorboard=tables.log.tensorboard)
+        health = Health(read_metrics(folder.metrics))
         rollouts.load(policies.weights(), state.step if state.stage == "train" else 0)
     except BaseException:
         folder.drop_if_nothing_came_of_it()
@@ -169,10 +195,16 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         folder=folder,
         state=state,
         metrics=metrics,
+        health=health,
         progress=progress,
         rollouts=rollouts,
         policies=policies,
     )
+
+
+def completed(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+    """A stored configuration with the defaults of newer options, as these settings would show it."""
+    return Settings(restored(stored, settings.dump()), stored=True).shown()
 
 
 def _vocabularies(settings: Settings, at: Path | None) -> dict[str, Vocabulary]:

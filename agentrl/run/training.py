@@ -1,6 +1,7 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
 from agentrl.credit import assign, reward_metrics
+from agentrl.rollout import fault_counts
 from agentrl.run.metrics import Stopwatch
 from agentrl.run.progress import Progress
 from agentrl.run.run import Run, open_run
@@ -23,6 +24,7 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
                 warm_up(run)
             reinforce(run)
             run.evaluate("end")
+            run.conclude()
             run.save()
         finally:
             run.close()
@@ -75,7 +77,9 @@ def reinforce(run: Run) -> None:
             learned = run.policies.improve(graph, credit, iteration, spent)
         run.sync(iteration + 1)
         run.store(iteration, graph, credit)
-        run.log("train", iteration, {**batch.metrics, **charged, **credit.metrics, **learned}, watch)
+        faults = fault_counts(batch.records)
+        failed = {"faults": faults} if faults else {}
+        run.log("train", iteration, {**batch.metrics, **charged, **credit.metrics, **learned, **failed}, watch)
         bar.step(f"success {batch.metrics['success']:.2f}")
         run.finish(iteration)
     bar.close()

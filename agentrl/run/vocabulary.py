@@ -1,17 +1,18 @@
-"""The vocabulary of a new model: the words of expert episodes in its agents' environments.
+"""The vocabulary of a new model: the words of expert episodes in its agents' environments, or of random ones.
 
 It is made before anything else of a run: what rolls out needs the tokenizer, what learns needs the number of words.
 """
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentrl.chat import CHAT_TEMPLATE
-from agentrl.env import Prompt, Shown, pool_within, tasks_of
+from agentrl.env import RANDOM, Prompt, Shown, pool_within, tasks_of
 from agentrl.files import write_atomically
-from agentrl.rollout import Agent, Crew, EpisodeRecord, ExpertActor, play
+from agentrl.rollout import Agent, Crew, EpisodeRecord, expert_actor, play
 from agentrl.run.event_loop import Loop
 from agentrl.run.stages import VOCABULARY
 from agentrl.settings import Settings
@@ -61,15 +62,20 @@ def _expert_episodes(settings: Settings) -> list[EpisodeRecord]:
         name: pool_within(agent.env, agent.limits, tables.pool.kind, tables.pool.workers)
         for name, agent in agents.items()
     }
-    admissible = settings.engine.config.actions == "admissible"
+    admissible = settings.engine.config.actions != "free"
     crew = Crew(agents, pools, admissible=admissible, seed=tables.run.seed)
-    actors = {name: ExpertActor(agent.expert, agent.prompt) for name, agent in agents.items()}
+    actors = {name: expert_actor(_teller(agent)) for name, agent in agents.items()}
     try:
         with Loop() as loop:
             return loop.run(play(crew.player(actors, VOCABULARY), sampler.draw(min(EPISODES, len(tasks)))))
     finally:
         for pool in pools.values():
             pool.close()
+
+
+def _teller(agent: Agent) -> Agent:
+    """The agent, played at random where its environment has no experts at all: words are needed without them too."""
+    return agent if agent.env.hooks.expert is not None else replace(agent, expert=RANDOM)
 
 
 def _vocabulary(settings: Settings, policy: str, records: list[EpisodeRecord]) -> Vocabulary:

@@ -9,6 +9,7 @@ from agentrl.config import Entry, merge, resolve, validate
 from agentrl.env import EnvironmentFile, Limits, Prompt, prompt_of
 from agentrl.model.sections import ModelConfig
 from agentrl.rollout import Agent, ContextPolicy
+from agentrl.settings import defaults
 from agentrl.trainer.sections import OptimConfig
 
 POLICY = "policy"  # whose weights are [model]'s
@@ -18,7 +19,8 @@ MAIN, ALONE = "main", "agent"  # the name of the agent that tasks are given to, 
 
 
 class AgentSection(BaseModel, frozen=True, extra="forbid"):
-    """Section [agents.NAME] of a recipe; that of `main` may say policy, trained, model and optim only.
+    """Section [agents.NAME]: an agent that another one calls. That of `main` may say policy, trained, model and optim
+    only.
 
     Attributes:
         policy: name of the policy it acts with. `policy` is the one of [model]; any other name is a policy of its own,
@@ -27,7 +29,7 @@ class AgentSection(BaseModel, frozen=True, extra="forbid"):
         env: what it plays when it is called.
         context: its context policy.
         limits: options that differ from [limits].
-        expert: who plays it in the warm-up.
+        expert: who plays it in the warm-up; default: its environment's best-known expert, or random.
         model: of a policy of its own; default: [model].
         optim: options of a policy of its own that differ from [optim].
     """
@@ -50,8 +52,19 @@ class PolicyPlan(NamedTuple):
     clone_optim: OptimConfig
 
 
-def agent_sections(env: Entry[EnvironmentFile], given: Mapping[str, Mapping[str, Any]]) -> dict[str, AgentSection]:
-    """The recipe's sections over those that the environment proposes.
+def agent_sections(
+    env: Entry[EnvironmentFile],
+    given: Mapping[str, Mapping[str, Any]],
+    model: ModelConfig | None = None,
+    rates_chosen: bool = False,
+) -> dict[str, AgentSection]:
+    """The recipe's sections over those that the environment proposes, with what they leave open.
+
+    Args:
+        env: of the agent that tasks are given to.
+        given: the sections of the recipe.
+        model: section [model]; None where nothing is trained.
+        rates_chosen: the rates of [optim] were chosen for that model.
 
     Raises:
         ValueError: a key or value is wrong, or an agent has nothing to play.
@@ -64,7 +77,17 @@ def agent_sections(env: Entry[EnvironmentFile], given: Mapping[str, Mapping[str,
             raise ValueError("agents.main plays [env] under [limits]: its section says policy, trained, model or optim")
         if name != MAIN and not section.env:
             raise ValueError(f"agents.{name} has nothing to play: give it a section [agents.{name}.env]")
-    return found
+    return {name: _completed(name, section, model, rates_chosen) for name, section in found.items()}
+
+
+def _completed(name: str, section: AgentSection, model: ModelConfig | None, rates_chosen: bool) -> AgentSection:
+    """The section with its expert, and with the rates of a model of its own."""
+    values: dict[str, Any] = {}
+    if name != MAIN and "expert" not in section.model_fields_set:
+        values["expert"] = defaults.first_expert(resolve(EnvironmentFile, section.env, f"agents.{name}.env").hooks)
+    if section.model is not None and model is not None:
+        values["optim"] = defaults.for_own_model(section.model, model, section.optim, rates_chosen)
+    return section.model_copy(update=values)
 
 
 def resolve_agents(

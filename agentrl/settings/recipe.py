@@ -11,8 +11,8 @@ from agentrl.env import EnvironmentFile, check_expert
 from agentrl.files import read_toml
 from agentrl.loss import Loss
 from agentrl.rollout import ContextPolicy, RolloutMethod, SamplerFile
-from agentrl.secret import redacted
-from agentrl.settings import agents, old_keys, requirements
+from agentrl.secret import redacted, restored
+from agentrl.settings import agents, defaults, old_keys, requirements
 from agentrl.settings.sections import MANY, Tables
 from agentrl.trainer import RegularizerFile
 from agentrl.trainer.sections import OptimConfig
@@ -23,13 +23,23 @@ class Settings:
 
     Attributes:
         tables: the typed sections.
+        chosen: values that the recipe leaves to `agentrl.settings.defaults`, by dotted key.
         notes: what a user should know of the configuration, such as keys of an older version.
     """
 
-    def __init__(self, tables: Mapping[str, Any]) -> None:
-        """Raises ValueError naming the key, the value and the nearest valid key."""
-        upgraded, self.notes = old_keys.upgrade(tables)
-        self.tables = validate(Tables, upgraded)
+    def __init__(self, tables: Mapping[str, Any], *, stored: bool = False) -> None:
+        """Settings of a recipe, or of the configuration that a run has stored, for which nothing is chosen.
+
+        Raises:
+            ValueError: the sentence names the key, the value and the nearest valid key.
+        """
+        self._given, self.notes = old_keys.upgrade(tables)
+        given = validate(Tables, self._given)
+        env = resolve(EnvironmentFile, given.env, "env").hooks
+        engine = resolve(EngineFile, {"name": "hf", **given.engine}).hooks
+        self.chosen = {} if stored else defaults.choose(given, env, engine)
+        self.notes += filter(None, [] if stored else [defaults.note(given)])
+        self.tables = validate(Tables, merge(self._given, defaults.nested(self.chosen)))
         self.env = resolve(EnvironmentFile, self.tables.env, "env")
         self.eval_env = resolve(EnvironmentFile, merge(self.tables.env, self.tables.eval.env), "eval.env")
         self.engine = resolve(EngineFile, {"name": "hf", **self.tables.engine})
@@ -47,7 +57,9 @@ class Settings:
         self.clone_optim: OptimConfig = validate(
             OptimConfig, merge(self.tables.optim.model_dump(), self.tables.warmup.optim), "warmup.optim"
         )
-        self.sections = agents.agent_sections(self.env, self.tables.agents)
+        self.sections = agents.agent_sections(
+            self.env, self.tables.agents, self.tables.model, "optim.lr" in self.chosen
+        )
         self.agents = agents.resolve_agents(
             self.env, self.context, self.tables.limits, self.tables.warmup.expert, self.sections
         )
@@ -65,7 +77,8 @@ class Settings:
         if tables.warmup.updates or tables.model.new is not None:
             for name, agent in self.agents.items():
                 where = f"agents.{name}.expert" if name in self.sections and name != agents.MAIN else "warmup.expert"
-                check_expert(agent.env, agent.expert, where)
+                if tables.warmup.updates or agent.env.hooks.expert is not None:
+                    check_expert(agent.env, agent.expert, where)
         if not self.engine.hooks.weights:
             raise ValueError(
                 f"engine.name={self.engine.name} generates with weights of its own, which a run cannot train: choose "
@@ -97,6 +110,16 @@ class Settings:
                 f"credit.name={self.credit.name} gives credit per token, and the steps of rollout.name={name} branch: "
                 "choose a credit method that works per step, or rollout.name=chain"
             )
+
+    def resuming(self, stored: Mapping[str, Any]) -> "Settings":
+        """These settings, with the values that the recipe leaves open as a stored configuration has them.
+
+        So a run of an older version goes on as it began, whatever would be chosen today.
+        """
+        then = type(self)(restored(stored, self.dump()), stored=True).dump()
+        kept = {path: defaults.stored_value(then, path) for path in self.chosen}
+        known = {path: value for path, value in kept.items() if value is not None}
+        return type(self)(merge(self._given, defaults.nested(known)))
 
     @classmethod
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":

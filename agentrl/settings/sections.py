@@ -18,12 +18,20 @@ class Section(BaseModel, frozen=True, extra="forbid"):
 
 
 class RunSection(Section):
-    """Section [run].
+    """Section [run]: what the run is called and how long it goes on.
 
-    name and folder: where the run is stored. iterations: updates on fresh rollouts. threads: number of torch threads, 0
-    for torch's own choice. checkpoint_every, graphs_every: iterations between two files, 0 for never. keep: number of
-    checkpoints to keep. tokens, calls: training ends after the iteration in which the total of sampled tokens, or of
-    carried-out actions, reaches this number.
+    Attributes:
+        name: of the run's folder; default: that of the recipe's file.
+        folder: where that folder is stored.
+        seed: of everything random; the same seed gives the same bytes.
+        iterations: updates on fresh rollouts.
+        deterministic: batches of the engine depend on no timing, so that a run can be repeated byte for byte.
+        threads: number of torch threads, 0 for torch's own choice.
+        checkpoint_every: iterations between two checkpoints, 0 for never.
+        keep: number of checkpoints to keep.
+        graphs_every: iterations between two stored step graphs, 0 for never.
+        tokens: training ends after the iteration in which the total of sampled tokens reaches this number.
+        calls: training ends after the iteration in which the total of carried-out actions reaches this number.
     """
 
     name: str = Field("run", max_length=200)
@@ -47,11 +55,14 @@ class RunSection(Section):
 
 
 class BatchSection(Section):
-    """Section [batch].
+    """Section [batch]: how much is played per iteration.
 
-    tasks: groups per iteration. copies: chains per group, as [rollout] reads them (`tree` counts its own roots).
-    tokens, calls: most sampled tokens and carried-out actions per batch. The number of groups, at least one, is
-    estimated from the mean cost per group so far. Shared steps count once; filtered and pruned rollouts count.
+    Attributes:
+        tasks: groups per iteration.
+        copies: chains per group, as [rollout] reads them (`tree` counts its own roots).
+        tokens: most sampled tokens per batch. The number of groups, at least one, is estimated from the mean cost per
+            group so far. Shared steps count once; filtered and pruned rollouts count.
+        calls: most carried-out actions per batch, counted in the same way.
     """
 
     tasks: int = Field(16, ge=1, le=MANY)
@@ -69,8 +80,13 @@ class BatchSection(Section):
 class WarmupSection(Section):
     """Section [warmup]: behaviour cloning before the first iteration.
 
-    updates: batches to clone, each of `episodes` fresh episodes. expert: who plays them. optim: options of this stage
-    that differ from [optim]. minibatches: optimiser steps per batch.
+    Attributes:
+        expert: who plays the episodes to clone: a name that the environment knows, or `random`, which every
+            environment with listed actions or tools knows.
+        updates: batches to clone; 0 for no warm-up.
+        episodes: fresh episodes per batch.
+        minibatches: optimiser steps per batch.
+        optim: options of this stage that differ from [optim].
     """
 
     expert: str = "expert"
@@ -83,10 +99,14 @@ class WarmupSection(Section):
 class EvalSection(Section):
     """Section [eval]: held-out evaluation.
 
-    every: iterations between two evaluations; 0 evaluates only before the warm-up, after it and at the end.
-    env: options that replace those of [env]. tasks: number of tasks of that environment. panel: a file of task keys
-    instead of `tasks`. modes: greedy, sampled or both. temperature: of the sampled mode; default: that of training.
-    during: number of tasks in the evaluations between the first and the last.
+    Attributes:
+        every: iterations between two evaluations; 0 evaluates only before the warm-up, after it and at the end.
+        tasks: number of tasks of the evaluation's environment.
+        during: number of tasks in the evaluations between the first and the last.
+        panel: a file of task keys instead of `tasks`.
+        modes: greedy, sampled or both.
+        temperature: of the sampled mode; default: that of training.
+        env: options that replace those of [env].
     """
 
     every: int = Field(0, ge=0)
@@ -99,16 +119,25 @@ class EvalSection(Section):
 
 
 class LogSection(Section):
-    """Section [log]. tensorboard: also write TensorBoard events (extra `tensorboard`). picture: draw the learning curve
-    (extra `report`)."""
+    """Section [log]: what is written beside the metrics.
+
+    Attributes:
+        tensorboard: also write TensorBoard events (extra `tensorboard`).
+        picture: draw the learning curve (extra `report`).
+    """
 
     tensorboard: bool = False
     picture: bool = False
 
 
 class PoolSection(Section):
-    """Section [pool]. kind: where environments run; auto takes worker processes for heavy environments and threads for
-    environments whose steps wait. workers: number of processes, 0 for one per core."""
+    """Section [pool]: where environments run.
+
+    Attributes:
+        kind: auto takes worker processes for heavy environments, threads for environments whose steps wait, and calls
+            the others directly.
+        workers: number of processes, 0 for one per core.
+    """
 
     kind: Literal["auto", "inline", "threads", "processes"] = "auto"
     workers: int = Field(0, ge=0)

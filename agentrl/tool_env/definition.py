@@ -7,7 +7,8 @@
 
     Config, make, tasks, prompt = environment(Adder, rows=[{"a": 1, "b": 2}, ...])
 
-Every episode has a new object, so what a method stores in `self` is the state of the episode. See docs/tools.md.
+Every episode has a new object, so what a method stores in `self` is the state of the episode. See docs/tools.md, and
+docs/environments.md for a class that lists its actions (`_actions`) and plays itself (`_expert`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +17,11 @@ from typing import Any, NamedTuple
 from pydantic import create_model
 
 from agentrl.catalogue import nearest
+from agentrl.env import Env, Prompt
 from agentrl.tool import calls
+from agentrl.tool_env.compact import Compact
 from agentrl.tool_env.instance import SnapshotToolEnv, ToolEnv
+from agentrl.tool_env.own_expert import EXPERTS, OwnExpert
 from agentrl.tool_env.prompt import ToolWords
 from agentrl.tool_env.setup import Rows, Setup, ToolConfig, ToolSource
 from agentrl.types import Task
@@ -29,7 +33,7 @@ class Hooks(NamedTuple):
     Config: type[ToolConfig]
     make: Callable[[Any], "ToolEnv"]
     tasks: Callable[[Any], Sequence[Task]]
-    prompt: Callable[[Any], ToolWords]
+    prompt: Callable[[Any], Prompt]
 
 
 def environment(
@@ -53,6 +57,8 @@ def environment(
         owner: a class: `reset(**row)` returns the first message, typed public methods are tools, `reward` and
             `reward_NAME` return a number or a mapping of signals when the episode ends, `step_reward` after each turn;
             `success(answer)`, `state_key()`, `close()` and an attribute `done` (True ends the episode) are optional.
+            `_actions()` lists the actions that may be taken now, `_expert()` gives a demonstrator's next action: calls
+            as in Python, such as `find("bolt")`, or final answers.
         rows: the data, one task per row: mappings, a JSONL, JSON or Parquet file beside the module, or a function of
             the configuration that returns rows. None: 1000 rows with the seeds 0 to 999.
         tools: more tools: typed functions, or catalogue tools by name or as `{"name": ..., option: ...}`.
@@ -61,7 +67,7 @@ def environment(
         weights: weight of each signal in the reward, 1 if not given.
         system: the system message.
         config: a subclass of ToolConfig with options of your own (`__init__(self, config)` receives them).
-        snapshots: objects of the class can be deep-copied, so that branches need no replay.
+        snapshots: objects of the class can be deep-copied, so that branches need no replay of the actions.
         waits: tools may take a while (networks, programs, long computations), so episodes run in threads and do not
             wait for each other's tools; False runs all episodes in one thread.
         name: catalogue name, for an environment that an installed package adds by entry point; default: from `module`.
@@ -121,8 +127,16 @@ class _Environment(Setup):
         """One instance."""
         return (SnapshotToolEnv if self.snapshots else ToolEnv)(self, config)
 
-    def prompt(self, config: ToolConfig) -> ToolWords:
-        """The prompt by which the environment speaks to a model."""
+    def prompt(self, config: ToolConfig) -> Prompt:
+        """The prompt by which the environment speaks to a model.
+
+        Raises:
+            ValueError: the configuration asks for few words, and the class lists no actions.
+        """
+        if config.prompt == "compact":
+            if not self.lists:
+                raise ValueError("env.prompt = 'compact' is for listed actions: give the class a method _actions()")
+            return Compact(self.system)
         schemas = self.schemas(config)
         return ToolWords(
             calls.load_format(config.calls, schemas),
@@ -135,14 +149,23 @@ class _Environment(Setup):
 
 
 class Make:
-    """The hook `make`. It holds the setup, which a worker process finds again as `make.setup` of the module."""
+    """The hook `make`, and further hooks that follow from the class (`agentrl.env.Offers`).
+
+    It holds the setup, which a worker process finds again by the name that the module gives it.
+    """
 
     def __init__(self, setup: _Environment) -> None:
         self.setup, self.waits = setup, setup.waits
+        self.experts = EXPERTS if setup.has_expert else ()
+        self.small_model = {"prompt": "compact"} if setup.lists and not setup.wants_texts else {}
 
     def __call__(self, config: ToolConfig) -> ToolEnv:
         """One instance."""
         return self.setup.make(config)
+
+    def expert(self, env: Env, name: str, seed: int) -> OwnExpert:
+        """The demonstrator of this name."""
+        return OwnExpert(env, name, seed)
 
 
 def vars_of(setup: Setup) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import hashlib
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from agentrl.catalogue import nearest
 from agentrl.env import Verdict
 from agentrl.tool import Call, Calls, Malformed, ToolError, ToolFault, ToolSpec, Turn, as_words, run_all, settled
 from agentrl.tool import action as tool_action
+from agentrl.tool_env.choices import canonical
 from agentrl.tool_env.rewards import STEP, TERMINAL, Scored, pick, score, takes
 from agentrl.tool_env.setup import Setup, ToolConfig
 from agentrl.types import Message, Observation, Status, StepResult, Task
@@ -31,10 +33,15 @@ class Done(NamedTuple):
 
 
 class ToolEnv:
-    """An `Env` over one object of a user's class and its tools. Actions are those of `agentrl.tool.action`."""
+    """An `Env` over one object of a user's class and its tools. Actions are those of `agentrl.tool.action`.
+
+    Attributes:
+        lists: list the actions that the object's `_actions()` returns, in every observation but the last.
+    """
 
     def __init__(self, setup: Setup, config: ToolConfig) -> None:
         self.setup, self.config = setup, config
+        self.lists = setup.lists
         self._stateful: list[Any] | None = None  # tools that keep state; None before they are made
         self._specs: dict[str, ToolSpec] = {}
         self._begin(Task(key="", env=setup.env_name))
@@ -43,8 +50,10 @@ class ToolEnv:
     def _begin(self, task: Task) -> None:
         self.task, self.over = task, False
         self.instance: Any = None
+        self.actions: list[str] = []
         self.log: list[Done] = []
         self.texts: list[str] = []
+        self._refused = 0
         self.answer = ""
         self.digest = ""
         self.success = False
@@ -89,11 +98,13 @@ class ToolEnv:
             return StepResult(self._observe(OVER), 0.0, True, False, {"success": self.success})
         schemas = [spec.schema for spec in self._tools().values()]
         turn = tool_action.read(action, schemas)
+        self.actions.append(action)
         self.texts.append(turn.text)
-        before = len(self.log)
+        before, self._refused = len(self.log), 0
         malformed = 0
         if turn.answer is not None:
-            self.answer, self.over, observation = turn.answer, True, self._observe("", done=turn)
+            self.answer, self.over = turn.answer, True
+            observation = self._observe("", done=turn)
         else:
             results = self._carry_out(turn.items)
             malformed = sum(isinstance(item, Malformed) for item in turn.items)
@@ -106,6 +117,8 @@ class ToolEnv:
             "malformed": malformed,
             "status": Status.OK if all(done.ok for done in now) else Status.TOOL_ERROR,
         }
+        if self._refused:
+            info["refused"] = self._refused
         scored = self._score(STEP, {"calls": now})
         if self.over:
             last = self._score(TERMINAL, {})
@@ -163,13 +176,13 @@ class ToolEnv:
     def _prepare(self, call: Call, spec: ToolSpec | None) -> Callable[[], Any] | Done:
         """A function that makes the call with checked arguments, or an error result if they are wrong."""
         if spec is None:
+            self._refused += 1
             return _complaint(call, f"there is no tool {call.name!r}{nearest(call.name, self._tools())}")
         try:
             arguments = spec.check(call.arguments)
-        except ValueError as error:
-            return _complaint(call, str(error))
         except Exception as error:  # noqa: BLE001  a type that the user wrote may raise anything
-            return _raised(call, error)
+            self._refused += 1
+            return _complaint(call, str(error)) if isinstance(error, ValueError) else _raised(call, error)
         function = getattr(self.instance, spec.name) if spec.name in self.setup.methods else spec.function
         return lambda: function(**arguments)
 
@@ -194,7 +207,11 @@ class ToolEnv:
         state = getattr(self.instance, "state_key", None)
         key = str(state() if callable(state) else state) if state is not None else f"{text[:60]} #{self.digest}"
         tools = tuple(spec.schema for spec in self._tools().values())
-        return Observation(text=text, state_key=key, tools=tools, messages=messages)
+        actions: tuple[str, ...] = ()
+        if self.lists and not self.over:
+            written = settled(self.instance._actions())
+            actions = tuple(dict.fromkeys(canonical(choice, tools, "_actions") for choice in written))
+        return Observation(text=text, state_key=key, actions=actions, tools=tools, messages=messages)
 
     def close(self) -> None:
         """Close the object and the tools that keep state."""
@@ -210,22 +227,45 @@ class ToolEnv:
         self.instance = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without the tools, which are made again; during an episode, tools must not keep state."""
+        """The state without the tools, which are made again; during an episode, tools must not keep state.
+
+        Of an object that cannot be pickled, such as one with a database connection, the task and the actions are kept.
+        """
         if self._stateful and not self.over:
             raise TypeError("an episode whose tools keep state of their own cannot be pickled")
-        return {**vars(self), "_stateful": None, "_specs": {}}
+        state = {**vars(self), "_stateful": None, "_specs": {}}
+        return state if _can_pickle(self.instance) else {**state, "instance": None, "_again": True}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Carry out the actions again if the object could not be pickled."""
+        again = state.pop("_again", False)
+        vars(self).update(state)
+        if again:
+            task, actions, over = self.task, self.actions, self.over
+            self.reset(task)
+            for action in actions:
+                self.step(action)
+            self.over = over  # `cut` may have ended it
 
 
 class SnapshotToolEnv(ToolEnv):
     """A tool environment whose objects can be copied."""
 
-    KEPT = ("task", "over", "instance", "log", "texts", "answer", "digest", "success")
+    KEPT = ("task", "over", "instance", "actions", "log", "texts", "answer", "digest", "success")
 
     def snapshot(self) -> dict[str, Any] | None:
-        """A copy of the episode's state; None if tools keep state, so that branches must replay the actions."""
+        """A copy of the episode's state.
+
+        None if tools keep state or the object cannot be copied (a database connection, an open file, a lock): then
+        branches carry out the actions again.
+        """
         if self._stateful:
             return None
-        return {**copy.deepcopy({name: getattr(self, name) for name in self.KEPT}), "seen": self._seen}
+        try:
+            copied = copy.deepcopy({name: getattr(self, name) for name in self.KEPT})
+        except Exception:  # noqa: BLE001  what an object of the user raises here says only that it cannot be copied
+            return None
+        return {**copied, "seen": self._seen}
 
     def restore(self, snapshot: Mapping[str, Any]) -> Observation:
         """Go back to a snapshot."""
@@ -238,6 +278,15 @@ class SnapshotToolEnv(ToolEnv):
     def _observe(self, text: str, messages: tuple[Message, ...] = (), *, done: Turn = NOTHING) -> Observation:
         observation = self._seen = super()._observe(text, messages, done=done)
         return observation
+
+
+def _can_pickle(value: object) -> bool:
+    """Can the object of a user's class be pickled, and read again?"""
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:  # noqa: BLE001  whatever it raises, it cannot
+        return False
+    return True
 
 
 def _giving(value: Any) -> Callable[[], Any]:

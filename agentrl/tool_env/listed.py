@@ -4,13 +4,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agentrl.env import Verdict
-from agentrl.tool_env.instance import SnapshotToolEnv
+from agentrl.env import Snapshots, Verdict
+from agentrl.tool_env.choices import canonical
+from agentrl.tool_env.instance import SnapshotToolEnv, ToolEnv
 from agentrl.types import Observation, StepResult, Task
 
 
 class Listed:
     """While the episode runs, observations list `choices()` as actions, if `lists`.
+
+    An environment whose class has a method `_actions` lists them by itself; this is for listing actions under some
+    configurations only, and for more `info`.
 
     Args:
         inner: the tool environment.
@@ -18,8 +22,9 @@ class Listed:
         info: further entries of every step's `info`.
     """
 
-    def __init__(self, inner: SnapshotToolEnv, *, lists: bool, info: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, inner: ToolEnv, *, lists: bool, info: Mapping[str, Any] | None = None) -> None:
         self.inner, self.lists, self._info = inner, lists, dict(info or {})
+        inner.lists = False  # listed here, or not at all
 
     def choices(self) -> Iterable[str]:
         """The actions that may be taken now; an action that occurs twice is listed once.
@@ -49,13 +54,15 @@ class Listed:
 
     def snapshot(self) -> Any:
         """A snapshot of the inner environment; None if it has none."""
-        return self.inner.snapshot()
+        return self.inner.snapshot() if isinstance(self.inner, Snapshots) else None
 
     def restore(self, snapshot: Any) -> Observation:
         """Go back to a snapshot."""
+        assert isinstance(self.inner, SnapshotToolEnv), "without snapshots there is nothing to restore"
         return self._listed(self.inner.restore(snapshot))
 
     def _listed(self, observation: Observation) -> Observation:
         if not self.lists or self.inner.over or self.inner.instance is None:
             return observation
-        return replace(observation, actions=tuple(dict.fromkeys(self.choices())))
+        written = (canonical(choice, observation.tools, "_choices") for choice in self.choices())
+        return replace(observation, actions=tuple(dict.fromkeys(written)))

@@ -31,6 +31,8 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         calls: the format in which the model writes calls: a file of `agentrl.tool.calls` or a dotted path.
+        prompt: chat (tool calls in that format); or compact (few words, for small models that choose among listed
+            actions; the class must have `_actions`). A model made from scratch takes compact where it can.
         no_call: an answer without a call is the final answer (`answer`), or gets a request to call a tool (`nudge`, for
             tasks that a tool ends).
         show_tools: False leaves the tools out of the prompt.
@@ -41,6 +43,7 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
     """
 
     calls: str = "hermes"
+    prompt: Literal["chat", "compact"] = "chat"
     no_call: Literal["answer", "nudge"] = "answer"
     show_tools: bool = True
     rows: str = ""
@@ -85,7 +88,7 @@ class Setup:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as the name of the module that binds it."""
-        return _bound_setup, (self.module,)
+        return _bound_setup, (self.module, _bound_name(self))
 
     @property
     def env_name(self) -> str:
@@ -99,6 +102,16 @@ class Setup:
             return {}
         names = [name for name in _public(self.owner) if name not in NOT_TOOLS and not is_reward(name)]
         return tool_specs([tool_spec(getattr(self.owner, name), name) for name in map(_allowed, names)])
+
+    @property
+    def lists(self) -> bool:
+        """Does the class list the actions that may be taken, by a method `_actions`?"""
+        return callable(getattr(self.owner, "_actions", None))
+
+    @property
+    def has_expert(self) -> bool:
+        """Does the class have a demonstrator, as a method `_expert`?"""
+        return callable(getattr(self.owner, "_expert", None))
 
     @functools.cached_property
     def wants_texts(self) -> bool:
@@ -195,9 +208,24 @@ class Setup:
         return {**rewards, **(self.rewards if kind == TERMINAL else {})}
 
 
-def _bound_setup(module: str) -> Setup:
-    setup: Setup = importlib.import_module(module).make.setup
+def _bound_setup(module: str, name: str) -> Setup:
+    """The setup that a module binds to a name, in this process."""
+    setup = _held(getattr(importlib.import_module(module), name, None))
+    if setup is None:
+        raise ImportError(f"module {module} has no {name} that holds a tool environment any more")
     return setup
+
+
+def _bound_name(setup: Setup) -> str:
+    """The name to which the setup's module binds it, as its `make` or as the value of `environment(...)`."""
+    names = [name for name, value in vars(sys.modules.get(setup.module)).items() if _held(value) is setup]
+    return names[0] if names else "make"
+
+
+def _held(value: object) -> Setup | None:
+    """The setup in a hook `make`, or in the hooks that hold such a `make`."""
+    found = getattr(value, "setup", None) or getattr(getattr(value, "make", None), "setup", None)
+    return found if isinstance(found, Setup) else None
 
 
 def _public(owner: type | None) -> list[str]:

@@ -9,7 +9,7 @@ from agentrl.loss import Aggregation, Loss, SequenceUnit
 
 
 class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Section [critic] of a recipe.
+    """Section [critic]: a value of each turn or token, for credit methods that need one.
 
     Attributes:
         model: none; `head`, one linear layer on the policy's trunk; `own`, a model of its own that starts as a copy of
@@ -59,7 +59,8 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """The optimiser. All lengths are in updates (calls of `update` or `clone`), not in optimiser steps.
+    """Section [optim]: the optimiser. All lengths are in updates, batches of rollouts or demonstrations, not in its
+    steps.
 
     Attributes:
         name: adamw; or muon for the matrices between embedding and head, with AdamW for the rest.
@@ -87,7 +88,7 @@ KlForm = Literal["k1", "abs", "k2", "k3"]
 
 
 class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
-    """How credit becomes new weights.
+    """Section [update]: how credit becomes new weights.
 
     Attributes:
         kl_coef: weight of the KL term against the reference model.

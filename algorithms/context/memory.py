@@ -18,8 +18,9 @@ from agentrl.types import Rewrite
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """chunk_tokens: read at once (words, for a policy without a tokenizer). memory_tokens: of the memory. The rest are
-    the words around memory and chunk; `empty` is the memory before anything was read."""
+    """chunk_tokens: read at once (words, for a policy without a tokenizer). memory_tokens: of the memory. memory:
+    the word before the memory. section: the word before the chunk. instruction: what the model is told to do with both.
+    empty: the memory before anything was read."""
 
     chunk_tokens: int = Field(5000, ge=1)
     memory_tokens: int = Field(1024, ge=1)

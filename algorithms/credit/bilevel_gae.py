@@ -24,7 +24,9 @@ ON = "tokens"
 
 
 class Config(Options, frozen=True):
-    """gamma_turn per turn, gamma_token per token, lam for both. official: whitened, as released."""
+    """gamma_turn: discount per turn. gamma_token: discount per token. lam: decay of GAE, of both levels.
+    preset: official whitens, as released.
+    """
 
     OFFICIAL = MappingProxyType({"whiten": True})
 

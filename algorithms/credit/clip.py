@@ -15,7 +15,7 @@ WRAPS = True
 
 
 class Config(Options, frozen=True):
-    """base and its options; low and high bound the advantage."""
+    """base: the method whose advantages are clipped. options: its options. low, high: bounds of the advantage."""
 
     base: str = "grpo"
     options: Nested = Field(default_factory=dict)

@@ -30,7 +30,7 @@ SWEEPS_END, ROUNDING = 1e-10, 1e-8  # largest move of a value that ends the swee
 
 
 class Config(Options, frozen=True):
-    """gamma is per edge."""
+    """gamma: discount per edge of the merged graph."""
 
     gamma: float = Field(0.99, ge=0, le=1)
     eps: float = Field(1e-6, ge=0)

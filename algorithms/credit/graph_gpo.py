@@ -23,7 +23,10 @@ NEEDS = ("state",)
 
 
 class Config(grpo.Config, frozen=True):
-    """discount: per edge to success. unit and singleton are the episode term's."""
+    """discount: per edge to success. normalize_distance: discount by how the step changes the distance to
+    success, not by that distance. unit: what the
+    statistics of the episode term count. singleton: of the episode term.
+    """
 
     discount: float = Field(0.1, ge=0, le=1)
     normalize_distance: bool = False

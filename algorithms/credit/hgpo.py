@@ -23,8 +23,10 @@ NEEDS = ("state",)
 
 
 class Config(Options, frozen=True):
-    """history: states before the current one that are compared. episode_term: adds level 0, GRPO over step
-    rows with sample std (none if std=none); singleton is its convention."""
+    """weight_power: level k, the k-th length of shared history, weighs (k + 1) to this power. history: states before
+    the current one that are compared. episode_term: adds level 0, GRPO over step rows with sample std (none if
+    std=none). singleton: of that term.
+    """
 
     OFFICIAL = MappingProxyType({"invalid_penalty": 0.1, "singleton": "pass"})
 

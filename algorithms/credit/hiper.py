@@ -30,7 +30,10 @@ READS = ("segment_start",)
 
 
 class Config(Options, frozen=True):
-    """gamma and lam per turn, lam_segment per segment. switch: what its tokens are given at segment starts."""
+    """gamma: discount per turn. lam: decay per turn. lam_segment: decay per segment. bootstrap: what an episode that
+    was cut off continues in: nothing, the current value of each level, or next_value. switch: what its tokens are given
+    at segment starts.
+    """
 
     gamma: float = Field(0.95, ge=0, le=1)
     lam: float = Field(0.95, ge=0, le=1)

@@ -31,7 +31,10 @@ READS = ("gold_logprob", "gold_logprob_start")
 
 
 class Config(Options, frozen=True):
-    """gamma: per turn; per token where `normalize` is not turns."""
+    """gamma: per turn; per token where `normalize` is not turns. normalize: `turns` normalises all turn rewards of a
+    group together, `position` takes the group's mean at the same token position, `start` the mean and deviation of the
+    returns at the first token.
+    """
 
     OFFICIAL = MappingProxyType({"normalize": "position"})
 

@@ -28,7 +28,9 @@ CALLS = True  # of a run: one agent alone has nobody to be aligned with
 
 
 class Config(Options, frozen=True):
-    """align: sub-trajectories a rollout contributes, or off: the episodes as given."""
+    """align: sub-trajectories a rollout contributes, or off: the episodes as given. seed: of the draw that
+    aligns them.
+    """
 
     align: int | Literal["off"] = Field(8, union_mode="left_to_right")
     seed: int = Field(0, ge=0)

@@ -21,7 +21,7 @@ ON = "tokens"
 
 
 class Config(Options, frozen=True):
-    """gamma per step, lam per token."""
+    """gamma: discount per step. lam: decay per token."""
 
     gamma: float = Field(0.95, ge=0, le=1)
     lam: float = Field(0.95, ge=0, le=1)

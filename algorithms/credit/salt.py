@@ -23,7 +23,8 @@ NEEDS = ("state", "action")
 
 
 class Config(grpo.Config, frozen=True):
-    """base: whose advantage is averaged; the other options are the base's (rloo has no std and eps)."""
+    """base: whose advantage is averaged; the other options are the base's (rloo has no std and eps). history:
+    how many (state, action) pairs before an edge must be equal too."""
 
     base: Literal["grpo", "rloo"] = "grpo"
     history: int = Field(0, ge=0)

@@ -17,7 +17,7 @@ WRAPS = True
 
 
 class Config(Options, frozen=True):
-    """methods and their weights (1 each if none are given); options: method name to its options."""
+    """methods: names of credit methods. weights: one per method; empty for 1 each. options: method name -> options."""
 
     methods: Words = Field(("grpo",), min_length=1)
     weights: Numbers = ()

@@ -23,6 +23,7 @@ CANDIDATES = True
 
 class Config(Options, frozen=True):
     """key: which steps are compared: those of one tree at one turn, or those of a group from one state at any turn.
+    outcome_weight: weight of the outcome term.
     outcome: the episode's best turn reward, or its score. std: of both terms. singleton: of the outcome term, over
     episodes."""
 

@@ -23,7 +23,7 @@ ON = "tokens"
 
 
 class Config(Options, frozen=True):
-    """gamma and lam are per token."""
+    """gamma: discount per token. lam: decay per token."""
 
     gamma: float = Field(1.0, ge=0, le=1)
     lam: float = Field(1.0, ge=0, le=1)

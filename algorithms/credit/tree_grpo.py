@@ -25,7 +25,11 @@ NEEDS = ("tree",)
 
 
 class Config(Options, frozen=True):
-    """The weights apply in mode tree and per_token."""
+    """mode: `tree` compares the leaves of a tree and those of a prompt, `inner` those of a tree alone, `nested`
+    normalises the second again inside the tree, `per_token` compares token rewards. intra_weight: weight of the
+    comparison inside a tree. inter_weight: weight of that among all leaves of the prompt. The weights apply in mode
+    tree and per_token.
+    """
 
     OFFICIAL = MappingProxyType({"singleton": "pass"})
 

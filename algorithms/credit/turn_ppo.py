@@ -23,7 +23,7 @@ NEEDS = ("value",)
 
 
 class Config(Options, frozen=True):
-    """gamma and lam are per turn."""
+    """gamma: discount per turn. lam: decay per turn."""
 
     OFFICIAL = MappingProxyType({"bootstrap": "none", "whiten": True})
 

@@ -23,7 +23,10 @@ PAPER = "Group Turn PO, arXiv:2511.14846; UI-S1; EAPO, arXiv:2511.07327; Step-GR
 
 
 class Config(grpo.Config, frozen=True):
-    """unit and singleton are the episode term's; invalid_penalty enters both terms, locally."""
+    """gamma: discount per turn. key: compare the turns of a group, or those of equal index in it. cut: end the return
+    at an action that did not match the expert. unit: what the statistics of the episode term count. singleton: of the
+    episode term. invalid_penalty: enters both terms, locally.
+    """
 
     OFFICIAL = MappingProxyType(
         {"gamma": 0.5, "key": "group+turn", "cut": "unmatched", "episode_weight": 1.0, "singleton": "pass"}

@@ -15,7 +15,7 @@ WRAPS = True
 
 
 class Config(Options, frozen=True):
-    """base and its options."""
+    """base: the method whose advantages are whitened. options: its options."""
 
     base: str = "grpo"
     options: Nested = Field(default_factory=dict)

@@ -18,7 +18,9 @@ AGGREGATION = "seq-mean-token-mean"
 
 
 class Config(Sequences, frozen=True):
-    """form: sequence or token (straight-through)."""
+    """clip_low, clip_high: how far the ratio of a sequence may fall below, or rise above, 1. form: sequence
+    or token (straight-through).
+    """
 
     clip_low: float = Field(3e-4, ge=0, le=1)
     clip_high: float = Field(4e-4, ge=0)

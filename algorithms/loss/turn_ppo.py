@@ -17,7 +17,9 @@ SEQUENCE = "episode"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """mean: geometric mean over the turn instead of the product."""
+    """clip_low, clip_high: how far the ratio of a turn may fall below, or rise above, 1. mean: geometric
+    mean over the turn instead of the product.
+    """
 
     clip_low: float = Field(0.2, ge=0, le=1)
     clip_high: float = Field(0.2, ge=0)

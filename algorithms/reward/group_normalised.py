@@ -21,7 +21,9 @@ from agentrl.graph import PLAYED, Std, StepGraph, group_norm, keys, whiten
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """weights: of each normalised signal. unit: what is compared. batch: GDPO's whitening of the sum."""
+    """weights: of each normalised signal. unit: what is compared. std: sample or population deviation, or none. eps:
+    added to it. batch: GDPO's whitening of the sum.
+    """
 
     weights: dict[str, float] = Field(min_length=1)
     unit: Literal["episode", "step"] = "episode"

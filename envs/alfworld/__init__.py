@@ -34,6 +34,7 @@ __all__ = [
 # The native engine takes microseconds a step: episodes stay in the process.
 HEAVY = False
 PROMPTS: Mapping[str, type[VerlAgent] | type[Compact]] = {"verl_agent": VerlAgent, "compact": Compact, "terse": Terse}
+SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/ALFWorld-v0": {}}
 commands: Mapping[str, Callable[[Sequence[str]], int]] = {"": about, "write": write}
 

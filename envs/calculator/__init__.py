@@ -25,6 +25,7 @@ __all__ = [
     "EXPERTS", "GYMNASIUM_IDS", "Config", "benchmark", "entities", "expert", "kind", "make", "prompt", "tasks",
 ]  # fmt: skip
 
+SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Calculator-v0": {}})
 MOST_ENTITIES = 4  # digits of numbers that are one token each
 

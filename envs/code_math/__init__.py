@@ -23,6 +23,7 @@ __all__ = ["EXPERTS", "GYMNASIUM_IDS", "HEAVY", "WAITS", "Config", "expert", "fa
 
 HEAVY = False
 WAITS = True  # for a sandbox: 30 ms to the time-out
+SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeMath-v0": {}})
 
 

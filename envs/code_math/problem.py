@@ -29,7 +29,7 @@ KNOWN = 8  # numbers the compact form combines: the last ones seen
 
 
 class Config(ToolConfig, frozen=True):
-    """level: 1 to 4 (see `problems`), 0 all. count: generated problems of a level, seeds seed to seed + count - 1.
+    """level: 1 to 4 (see `problems`), 0 all. count: generated problems of a level. seed: of the first of them.
     rows: a file of problems instead (GSM8K, MATH, DAPO and like columns). convention: the words of results, plain,
     torl (fenced code and output) or retool. reward: exact 0/1; retool +1, wrong min(-0.6, -1 + 0.1 a turn with calls),
     boxed answers alone; torl +1/-1, and -0.5 if code was run and none ran well. strict: only a boxed answer counts.

@@ -41,6 +41,7 @@ __all__ = [
 
 HEAVY = False
 WAITS = True  # for a sandbox: 30 ms to the time-out
+SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeRepair-v0": {}})
 commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"verify": verify})
 

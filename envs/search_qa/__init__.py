@@ -39,6 +39,7 @@ def WAITS(config: Config) -> bool:
 
 
 MEASURES = ("em", "sub_em", "f1", "retrieved", "searches", "invalid", "empty")
+SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/SearchQA-v0": {}})
 commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"": about, "write": write})
 

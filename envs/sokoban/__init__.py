@@ -21,6 +21,7 @@ from agentrl.types import Task
 __all__ = ["EXPERTS", "GYMNASIUM_IDS", "MEASURES", "Config", "benchmark", "expert", "find", "kind", "make", "prompt"]
 
 MEASURES = ("box_share", "pushes")
+SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/Sokoban-v0": {}}
 
 

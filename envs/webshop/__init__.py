@@ -31,6 +31,7 @@ HEAVY = False
 # Entries of the last info that a report averages.
 MEASURES = ("score_x100", "score", "r_type", "r_att", "r_option", "r_price")
 EXPERTS = ("expert", "careless", "rule", "random")
+SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "agentrl/WebShop-v0": {},

@@ -44,10 +44,12 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         queries: search actions listed on the index page, made from the instruction's words.
         prompt: how it speaks to a model.
         reward: the score, or `success_reward` for a full score and else nothing.
+        success_reward: see `reward`.
         max_steps: the episode is truncated there; None never. end_on_invalid: an action without effect ends it.
         nouns: JSON file, title -> nouns, in place of a tagger. tagger: auto takes stored lists, then spaCy, then the
             built-in list.
         search: own engine, or pyserini on the Lucene index in folder `index`.
+        index: see `search`.
         strict: refuse or fail where the original crashes; false answers sensibly and leaves faulty products out.
     """
 

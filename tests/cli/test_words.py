@@ -129,6 +129,18 @@ def test_doctor_names_every_extra_and_what_is_missing(capsys, monkeypatch):
     assert missing == ["extra search         missing: pip install 'agentrl-stepgraph[search]'"]  # it needs bm25s too
 
 
+def test_a_picture_that_cannot_be_drawn_does_not_fail_a_run_that_is_done(tmp_path, monkeypatch):
+    from agentrl.cli.train import drawn
+    from agentrl.run import RunFolder
+
+    def broken(folder: RunFolder) -> Path:
+        raise RuntimeError("no space for axes")
+
+    monkeypatch.setattr("agentrl.report.learning_curve", broken)
+    told = drawn(RunFolder(tmp_path))
+    assert told.startswith("none, it could not be drawn (RuntimeError: no space for axes)")
+
+
 def test_a_run_that_cannot_draw_its_picture_says_so_before_it_trains(tmp_path, capsys, monkeypatch):
     recipe = tmp_path / "r.toml"
     recipe.write_text('env = {name = "alfworld"}\nmodel = {new = {}}\nengine = {}\nlog = {picture = true}')

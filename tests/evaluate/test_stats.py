@@ -19,6 +19,13 @@ def test_wilson_of_a_published_number():
     assert wilson(0, 0) == (0.0, 1.0)
 
 
+@pytest.mark.parametrize("n", [1, 3, 64, 100, 200, 1000])
+def test_an_interval_contains_its_rate(n):
+    """At none of 100 rounding put the lower bound above 0, where an error bar became negative."""
+    assert wilson(0, n).low == 0.0 and wilson(n, n).high == 1.0
+    assert all(wilson(won, n).low <= won / n <= wilson(won, n).high for won in range(n + 1))
+
+
 @pytest.mark.parametrize(("a", "b"), [(0, 0), (1, 0), (5, 5), (6, 5), (3, 12), (0, 20), (40, 61), (900, 1000)])
 def test_mcnemar_is_the_exact_binomial_test(a, b):
     theirs = scipy.binomtest(min(a, b), a + b, 0.5).pvalue if a + b else 1.0

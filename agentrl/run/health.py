@@ -1,0 +1,281 @@
+"""Rules that say when a run is likely to learn nothing: pure functions from its stored metrics to findings.
+
+A rule reads the rows of metrics.jsonl up to some row, and says in one sentence what is wrong, with numbers and the next
+move. `Health` follows a run while it goes, and names each rule once; `findings` does the same for stored rows.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Row = Mapping[str, Any]
+Severity = Literal["error", "warning", "note"]
+WINDOW = 10  # iterations that a rule about a lasting state looks at
+SHORT = 5
+CONSTANT = 0.9  # share of constant groups from which on there is hardly anything to learn from
+CUT = 0.9  # share of episodes that one limit ends
+INVALID = 0.5  # share of answers without a valid action
+FAULTS = 0.05  # share of episodes lost to the environment
+GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
+FALL = 0.1  # success that falls to this share of its best is gone
+SEEN = 0.1  # success that must have been there, to be gone
+SOLVED = 0.9  # from this success on neither constant groups nor a low entropy is a fault
+
+LIMITS = {  # ending -> what to change
+    "turn_limit": "raise limits.turns or the environment's own limit, or give it shorter tasks",
+    "token_limit": "raise engine.max_context (and model.new.max_positions) or limits.episode_tokens",
+    "turn_token_limit": "raise limits.turn_tokens, or set limits.cut_turn=parse",
+    "call_limit": "raise limits.calls",
+    "time_limit": "raise limits.seconds",
+    "depth_limit": "raise limits.depth",
+}
+PLAY = ("success_rate", "mean_reward", "mean_steps", "invalid_share", "tokens", "endings")  # equal: the same play
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a rule found.
+
+    Attributes:
+        rule: its name.
+        severity: error (the run is broken), warning (it is likely to learn nothing) or note.
+        text: one sentence with numbers and the next move.
+        stage, iteration: stage and step of the row at which the rule was first broken.
+    """
+
+    rule: str
+    severity: Severity
+    text: str
+    stage: str
+    iteration: int
+
+
+@dataclass(kw_only=True)
+class Past:
+    """The rows of a run so far, by stage; `last` is the newest of all."""
+
+    train: list[Row] = field(default_factory=list)
+    clone: list[Row] = field(default_factory=list)
+    evaluations: list[Row] = field(default_factory=list)
+    last: Row = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        """Append a row of metrics.jsonl."""
+        self.last = row
+        {"train": self.train, "clone": self.clone}.get(str(row["stage"]), self.evaluations).append(row)
+
+    def evaluated(self, name: str) -> dict[str, Row]:
+        """The evaluations of this name, by mode."""
+        return {str(row["mode"]): row for row in self.evaluations if row.get("name") == name}
+
+
+Rule = Callable[[Past], str]  # the sentence; empty if all is well
+
+
+def mean(rows: Sequence[Row], name: str) -> float:
+    """Mean of an entry of the rows; NaN if a row lacks it."""
+    return sum(float(row.get(name, math.nan)) for row in rows) / max(1, len(rows))
+
+
+def not_finite(past: Past) -> str:
+    """A loss or gradient that is no finite number."""
+    if past.last["stage"] == "eval":
+        return ""
+    ends = ("loss", "grad_norm")
+    odd = [f"{k} {v}" for k, v in past.last.items() if k.endswith(ends) and not math.isfinite(float(v))]
+    skipped = sum(float(v) for k, v in past.last.items() if k.endswith("skipped_steps"))
+    if not odd and not skipped:
+        return ""
+    section = "warmup.optim.lr" if past.last["stage"] == "clone" else "optim.lr"
+    what = ", ".join([*odd, *([f"{skipped:.0f} optimiser steps skipped"] if skipped else [])])
+    return f"the update is not finite ({what}): lower {section}, and go on from an earlier checkpoint"
+
+
+def unchanged(past: Past) -> str:
+    """The clone equals the model before it, or the end equals the beginning of training."""
+    name = str(past.last.get("name", ""))
+    worked = past.clone if name == "clone" else past.train if name == "end" else []
+    before = "clone" if name == "end" and past.evaluated("clone") else "start"
+    now, then = past.evaluated(name), past.evaluated(before)
+    if past.last["stage"] != "eval" or not worked or not then or now.keys() != then.keys():
+        return ""
+    if any(now[mode].get(key) != then[mode].get(key) for mode in now for key in PLAY):
+        return ""
+    shown = ", ".join(f"{mode} success {row['success_rate']:.1%}" for mode, row in now.items())
+    if name == "clone":
+        return (
+            f"the clone plays exactly as the model did before the warm-up ({shown}): raise warmup.optim.lr and "
+            "warmup.updates, or leave both out, so that they are chosen"
+        )
+    return f"training changed nothing, the end plays as the {before} did ({shown}): raise optim.lr, or leave it out"
+
+
+def flat_reward(past: Past) -> str:
+    """Every rollout of many iterations earns the same."""
+    rows = past.train[-WINDOW:]
+    if past.last["stage"] != "train" or len(rows) < WINDOW or mean(rows, "success") >= SOLVED:
+        return ""
+    rewards = [float(row["reward"]) for row in rows]
+    if any(row["constant_groups"] < 1 for row in rows) or max(rewards) - min(rewards) > 1e-9:
+        return ""
+    return (
+        f"every rollout of the last {WINDOW} iterations earned {rewards[-1]:g}, so there is nothing to learn from: "
+        "clone an expert first ([warmup]), take easier tasks, or reward a part of the way"
+    )
+
+
+def constant_groups(past: Past) -> str:
+    """Nearly all groups are constant."""
+    rows = past.train[-WINDOW:]
+    share, success = mean(rows, "constant_groups"), mean(rows, "success")
+    if past.last["stage"] != "train" or len(rows) < WINDOW or not (share >= CONSTANT and success < SOLVED):
+        return ""
+    return (
+        f"in {share:.0%} of the groups of the last {WINDOW} iterations all copies of a task earned the same (success "
+        f"{success:.0%}), and only the others teach: take tasks of another difficulty, raise batch.copies, or set "
+        "sampler.name=dynamic"
+    )
+
+
+def episodes_cut(past: Past) -> str:
+    """One limit ends nearly every episode of an evaluation."""
+    row = past.last
+    endings: Mapping[str, int] = row.get("endings", {}) if row["stage"] == "eval" else {}
+    for ending, move in LIMITS.items():
+        share = endings.get(ending, 0) / max(1, sum(endings.values()))
+        learned = ending != "turn_limit" or row.get("name") != "start"  # an untrained model may well wander
+        if share >= CUT and learned and row["success_rate"] < 1 - CUT:
+            where = f"{row['name']}, {row['mode']}: {row['success_rate']:.0%} success"
+            return f"{share:.0%} of the episodes ended by {ending} ({where}): {move}"
+    return ""
+
+
+def invalid(past: Past) -> str:
+    """Most answers have no valid action."""
+    rows = [past.last] if past.last["stage"] == "eval" else past.train[-SHORT:]
+    share = mean(rows, "invalid_share") if rows else 0.0
+    if past.last["stage"] == "clone" or (past.last["stage"] == "train" and len(rows) < SHORT) or not share >= INVALID:
+        return ""
+    return (
+        f"{share:.0%} of the answers have no valid action: read some (agentrl view), raise limits.turn_tokens if they "
+        "are cut off, set engine.actions=admissible if the environment lists its actions, or clone an expert first"
+    )
+
+
+def faults(past: Past) -> str:
+    """The environment fails in many episodes."""
+    row = past.last
+    share = float(row.get("env_error_share", 0.0))
+    if row["stage"] == "eval":
+        share = row["env_errors"] / max(1, row["env_errors"] + row["episodes"])
+    if share <= FAULTS:
+        return ""
+    example = next(iter(row.get("faults", {})), "")
+    told = f", such as {example}" if example else ""
+    return f"the environment failed in {share:.0%} of the episodes{told}: run agentrl check on it"
+
+
+def entropy_gone(past: Past) -> str:
+    """The policy has become deterministic and does not win."""
+    rows = past.train[-SHORT:]
+    if past.last["stage"] != "train" or len(past.train) <= SHORT or mean(rows, "success") >= SOLVED:
+        return ""
+    for key in (key for key in past.last if key == "entropy" or key.endswith("/entropy")):
+        first, now = float(past.train[0].get(key, math.nan)), max(float(row.get(key, math.nan)) for row in rows)
+        if now <= GONE_NATS < first:
+            return (
+                f"the policy has become deterministic, {key} {now:.2g} nats (at first {first:.2g}) at "
+                f"{mean(rows, 'success'):.0%} success: lower optim.lr, or add update.entropy_coef or the regularizer "
+                "entropy_band, and go on from an earlier checkpoint"
+            )
+    return ""
+
+
+def success_gone(past: Past) -> str:
+    """Success was there, and is gone."""
+    if past.last["stage"] != "train" or len(past.train) < 2 * SHORT:
+        return ""
+    wins = [float(row["success"]) for row in past.train]
+    means = [sum(wins[i : i + SHORT]) / SHORT for i in range(len(wins) - SHORT + 1)]
+    best = max(means)
+    if best < SEEN or means[-1] > FALL * best:
+        return ""
+    at = int(past.train[means.index(best)]["step"])
+    return (
+        f"success fell from {best:.0%} (from iteration {at} on) to {means[-1]:.0%}: lower optim.lr, and go on from an "
+        "earlier checkpoint"
+    )
+
+
+def no_progress(past: Past) -> str:
+    """At the end of training, success is what it was at first."""
+    first, last = past.train[:WINDOW], past.train[-WINDOW:]
+    if past.last.get("name") != "end" or len(past.train) < 2 * WINDOW or mean(first, "success") >= SOLVED:
+        return ""
+    a, b = mean(first, "success"), mean(last, "success")
+    sizes = [max(1.0, sum(float(row["episodes"]) for row in rows)) for rows in (first, last)]
+    error = math.sqrt(a * (1 - a) / sizes[0] + b * (1 - b) / sizes[1])
+    if b - a > 2 * error:
+        return ""
+    return (
+        f"success did not rise in training: {a:.1%} in the first {WINDOW} iterations, {b:.1%} in the last {WINDOW}: "
+        "give it more iterations, another optim.lr, or a better beginning ([warmup])"
+    )
+
+
+RULES: Mapping[str, tuple[Severity, Rule]] = {
+    "not_finite": ("error", not_finite),
+    "unchanged": ("warning", unchanged),
+    "flat_reward": ("warning", flat_reward),
+    "constant_groups": ("warning", constant_groups),
+    "episodes_cut": ("warning", episodes_cut),
+    "invalid": ("warning", invalid),
+    "faults": ("warning", faults),
+    "entropy_gone": ("warning", entropy_gone),
+    "success_gone": ("warning", success_gone),
+    "no_progress": ("note", no_progress),
+}
+IMPLIED = {"constant_groups": "flat_reward", "no_progress": "unchanged"}  # said by the other rule already
+
+
+class Health:
+    """Follows the rows of a run, and finds each broken rule once.
+
+    Attributes:
+        found: what was found so far, in this order.
+    """
+
+    def __init__(self, rows: Sequence[Row] = ()) -> None:
+        self._past = Past()
+        self.found: list[Finding] = []
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Row) -> list[Finding]:
+        """Append a row of metrics.jsonl; the rules that are broken here for the first time."""
+        self._past.add(row)
+        new = list(self._broken(row))
+        self.found += new
+        return new
+
+    def _broken(self, row: Row) -> Iterator[Finding]:
+        known = {finding.rule for finding in self.found}
+        for name, (severity, rule) in RULES.items():
+            if name in known or IMPLIED.get(name) in known:
+                continue
+            text = rule(self._past)
+            if text:
+                known.add(name)
+                yield Finding(
+                    rule=name, severity=severity, text=text, stage=str(row["stage"]), iteration=int(row["step"])
+                )
+
+    def dump(self) -> dict[str, Any]:
+        """What a run stores as health.json."""
+        return {"format": 1, "findings": [asdict(finding) for finding in self.found]}
+
+
+def findings(rows: Sequence[Row]) -> list[Finding]:
+    """What the rules find in the rows of a metrics.jsonl."""
+    return Health(rows).found

@@ -1,0 +1,189 @@
+"""Values that a recipe may leave to the kind of its model and to its environment.
+
+The kinds are a model made from scratch (`[model.new]`), a pretrained one (`model.path`), and adapters (`[model.lora]`).
+
+- A recipe that sets none of `optim.name`, `optim.lr` and `optim.muon_lr` gets the whole set of its kind: optimiser,
+  rates, schedule, decay and numbers of mini-batches, for training and for the warm-up. If it sets a name alone, the
+  rates follow.
+- A model made from scratch begins with a warm-up if the environment has an expert of its own, restricts its answers to
+  the listed actions, and takes the options that the environment proposes for it (`SMALL_MODEL` of its file).
+- The expert is `expert`, else the first name that the environment declares, else `random`.
+- A recipe that sets `optim.lr` without a name is taken as it is written: AdamW trains at that rate, and nothing but the
+  expert is chosen. So were recipes of older versions meant.
+
+Every value is written into the run's configuration, from where --resume takes it. Nothing is chosen for a stored
+configuration: what it lacks is newer than the run, and has the default by which the run would have been the same.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+from agentrl.config import merge
+from agentrl.engines import EngineFile, EngineOptions
+from agentrl.env import RANDOM, EnvironmentFile
+from agentrl.model.sections import ModelConfig
+from agentrl.settings.sections import Tables
+
+Kind = Literal["new", "pretrained", "adapters"]
+IN_WORDS: Mapping[Kind, str] = MappingProxyType(
+    {"new": "a model made from scratch", "pretrained": "a pretrained model", "adapters": "adapters"}
+)
+RATES = ("name", "lr", "muon_lr")
+OPTIM: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(
+    {
+        "new": {"name": "muon", "lr": 2e-3, "muon_lr": 0.01},
+        "pretrained": {"name": "adamw", "lr": 1e-6, "muon_lr": 1e-5},
+        "adapters": {"name": "adamw", "lr": 1e-5, "muon_lr": 1e-4},
+    }
+)
+CLONING: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # section [warmup.optim]
+    {
+        "new": {"lr": 4e-3, "muon_lr": 0.03, "schedule": "cosine"},
+        "pretrained": {"lr": 1e-5, "muon_lr": 1e-4},
+        "adapters": {"lr": 1e-4, "muon_lr": 1e-3},
+    }
+)
+BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # beside the rates, as one set with them
+    {
+        "new": {
+            "optim.schedule": "cosine",
+            "optim.weight_decay": 0.0,
+            "update.minibatches": 4,
+            "warmup.episodes": 128,
+            "warmup.minibatches": 8,
+            "critic.lr": 1e-3,
+        },
+        "pretrained": {},
+        "adapters": {},
+    }
+)
+BY_ENVIRONMENT = {  # keys that the environment decides too, in words
+    "warmup.expert": 'the environment\'s expert, else "random"',
+    "warmup.updates": "50 for a model made from scratch whose environment has an expert, else 0",
+    "engine.hf.actions": '"listed" for a model made from scratch',
+}
+WARMUP_UPDATES = 50  # batches of an expert's episodes that a model made from scratch clones first
+
+
+def of_kind(kind: Kind) -> dict[str, Any]:
+    """The whole set of a kind, by dotted key."""
+    optim = {f"optim.{key}": value for key, value in OPTIM[kind].items()}
+    return {**optim, **{f"warmup.optim.{key}": value for key, value in CLONING[kind].items()}, **BESIDE[kind]}
+
+
+def kind_of_model(model: ModelConfig) -> Kind:
+    """The kind by which rates are chosen."""
+    if model.lora is not None:
+        return "adapters"
+    return "pretrained" if model.new is None else "new"
+
+
+def choose(given: Tables, env: EnvironmentFile, engine: EngineFile) -> dict[str, Any]:
+    """The values for what a recipe leaves open, by dotted key; see the module.
+
+    Args:
+        given: the recipe as it is written.
+        env: file of its environment.
+        engine: file of its engine.
+    """
+    kind = kind_of_model(given.model)
+    written = as_written(given)
+    values = {} if written else _rates(given, kind)
+    if "expert" not in given.warmup.model_fields_set:
+        values["warmup.expert"] = first_expert(env)
+    if given.model.new is not None and not written:
+        expert = values.get("warmup.expert", given.warmup.expert)
+        if "updates" not in given.warmup.model_fields_set:
+            values["warmup.updates"] = WARMUP_UPDATES if env.knows_expert(expert) and expert != RANDOM else 0
+        if issubclass(engine.config, EngineOptions):
+            values["engine.actions"] = "listed"
+        values |= {f"env.{name}": value for name, value in env.small_model.items()}
+    idle = ["critic."] if given.critic.model == "none" else []
+    if not values.get("warmup.updates", given.warmup.updates):
+        idle += ["warmup.optim.", "warmup.episodes", "warmup.minibatches"]
+    return {key: value for key, value in values.items() if not key.startswith((*idle,)) and not _is_set(given, key)}
+
+
+def _rates(given: Tables, kind: Kind) -> dict[str, Any]:
+    """What is chosen of [optim], [warmup.optim] and what belongs to them."""
+    rates = {*RATES} & given.optim.model_fields_set
+    values = {f"optim.{key}": value for key, value in OPTIM[kind].items()}
+    if "name" in rates and given.optim.name == "adamw":
+        del values["optim.muon_lr"]  # has no effect
+    if not rates:
+        values |= BESIDE[kind]
+        if not {*RATES} & {*given.warmup.optim}:
+            values |= {f"warmup.optim.{key}": value for key, value in CLONING[kind].items()}
+    return values
+
+
+def as_written(given: Tables) -> bool:
+    """Does the recipe set a rate without an optimiser, so that nothing is chosen beside it?"""
+    fields = given.optim.model_fields_set
+    return "lr" in fields and "name" not in fields
+
+
+def first_expert(env: EnvironmentFile) -> str:
+    """The expert of an environment if a recipe names none."""
+    if env.knows_expert("expert"):
+        return "expert"
+    return env.experts[0] if env.experts else RANDOM
+
+
+def for_own_model(model: ModelConfig, main: ModelConfig, optim: Mapping[str, Any], chosen: bool) -> dict[str, Any]:
+    """Section [agents.NAME.optim] of an agent with a model of its own.
+
+    Args:
+        model: its model.
+        main: the model of [model], for which [optim] was chosen.
+        optim: what the recipe sets.
+        chosen: [optim] was chosen and not set.
+    """
+    kind = kind_of_model(model)
+    if not chosen or kind == kind_of_model(main) or {*RATES} & {*optim}:
+        return dict(optim)
+    return {**OPTIM[kind], **optim}
+
+
+def note(given: Tables) -> str:
+    """What a user should know who sets a rate for a model made from scratch; empty if there is nothing."""
+    if kind_of_model(given.model) != "new" or not as_written(given):
+        return ""
+    return (
+        "optim.lr is set and optim.name is not: AdamW trains at that rate, and no warm-up, mini-batches, schedule or "
+        "form of answers is chosen for a model made from scratch; add optim.name (muon or adamw) to have them chosen"
+    )
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables from dotted keys."""
+    tables: dict[str, Any] = {}
+    for path, value in values.items():
+        for key in reversed(path.split(".")):
+            value = {key: value}
+        tables = merge(tables, value)
+    return tables
+
+
+def stored_value(tables: Mapping[str, Any], path: str) -> Any:
+    """The value of a dotted key; None if it has none."""
+    value: Any = tables
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _is_set(given: Tables, path: str) -> bool:
+    """Does the recipe set this key?"""
+    value: Any = given
+    for key in path.split("."):
+        if isinstance(value, Mapping):
+            if key not in value:
+                return False
+            value = value[key]
+        elif key not in value.model_fields_set:
+            return False
+        else:
+            value = getattr(value, key)
+    return True

@@ -1,0 +1,319 @@
+"""What the sections and keys of a recipe mean, read from the docstrings of their configuration classes.
+
+`agentrl train --explain KEY` prints it, and docs/recipes.md is generated from it.
+"""
+
+import inspect
+import re
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from agentrl import catalogue
+from agentrl.catalogue import nearest
+from agentrl.settings import defaults
+from agentrl.settings.agents import AgentSection
+from agentrl.settings.recipe import Settings
+from agentrl.settings.sections import Tables
+
+CATALOGUE = {  # section -> the catalogue whose entries its `name` chooses
+    "env": "envs",
+    "engine": "engine",
+    "context": "context",
+    "sampler": "sampler",
+    "rollout": "rollout",
+    "reward": "reward",
+    "credit": "credit",
+    "loss": "loss",
+    "update.regularizers": "regularizer",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """A key of a section.
+
+    Attributes:
+        path: dotted, such as `optim.lr`.
+        type: as in Python, such as `int` or `"adamw" | "muon"`.
+        default: as TOML writes it; empty if the key must be given, `none` if there is none.
+        meaning: from the docstring.
+        chosen: by the kind of the model, the value that is chosen if the recipe leaves it open.
+    """
+
+    path: str
+    type: str
+    default: str
+    meaning: str
+    chosen: str = ""
+
+
+def explained(path: str) -> str:
+    """The text that `agentrl train --explain PATH` prints: a key, a section, or without a path all sections.
+
+    Raises:
+        ValueError: there is no such section or key; the sentence has the nearest ones.
+    """
+    if not path:
+        return overview()
+    sections = dict(models())
+    if path in sections or path in CATALOGUE:
+        return section(path)
+    above = path.rpartition(".")[0]
+    for found in _keys_below(above, sections):
+        if found.path == path:
+            return _told(found)
+    entry = _entry(path)
+    if entry is not None:
+        return entry
+    known = [*sections, *CATALOGUE, *(f.path for f in _keys_below(above, sections))]
+    raise ValueError(
+        f"a recipe has no section or key {path!r}{nearest(path, known) if above else _nearest_top(path, known)}"
+    )
+
+
+def _nearest_top(path: str, known: list[str]) -> str:
+    return nearest(path, [name for name in known if "." not in name])
+
+
+def overview() -> str:
+    """Every section with the first line of its meaning."""
+    lines = ["the sections of a recipe; agentrl train --explain SECTION lists its keys", ""]
+    names = {**{name: first_line(model) for name, model in models()}, **{name: choice(name) for name in CATALOGUE}}
+    width = max(map(len, names))
+    return "\n".join([*lines, *(f"  [{name}]{'':{width - len(name)}}  {names[name]}" for name in in_order(names))])
+
+
+def section(name: str) -> str:
+    """A section with all its keys."""
+    parts: list[str] = []
+    model = dict(models()).get(name)
+    if model is not None:
+        parts += [f"[{name}] {first_line(model)}", *(_told(key) for key in keys(name, model))]
+    if name in CATALOGUE:
+        listed = ", ".join(catalogue.names(CATALOGUE[name]))
+        parts += [f"[{name}] {choice(name)}", f"name: one of {listed}; --explain {name}.NAME lists its options"]
+    return "\n".join(parts)
+
+
+def models() -> Iterator[tuple[str, type[BaseModel]]]:
+    """(dotted name, class) of every section whose keys do not depend on a catalogue entry, in the order of a recipe."""
+    for name, field in Tables.model_fields.items():
+        for model in _classes(field.annotation):
+            yield name, model
+            for key, inner in model.model_fields.items():
+                yield from ((f"{name}.{key}", below) for below in _classes(inner.annotation))
+                if (name, key) == ("warmup", "optim"):
+                    yield "warmup.optim", dict(_classes_of_tables())["optim"]
+    yield "agents.NAME", AgentSection
+
+
+def _classes_of_tables() -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in Tables.model_fields.items():
+        yield from ((name, model) for model in _classes(field.annotation))
+
+
+def _classes(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The pydantic models that a field holds."""
+    for one in (annotation, *get_args(annotation)):
+        if isinstance(one, type) and issubclass(one, BaseModel):
+            yield one
+
+
+def keys(name: str, model: type[BaseModel]) -> Iterator[Key]:
+    """The keys of a section."""
+    meant = meanings(model)
+    for key, field in model.model_fields.items():
+        path = f"{name}.{key}"
+        yield Key(
+            path=path,
+            type=type_in_words(field.annotation),
+            default=_default(path, field),
+            meaning=meant.get(key, ""),
+            chosen=_chosen(path),
+        )
+
+
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """Field -> meaning, from the docstrings of a class and its bases: `name: text` or `name, name: text`."""
+    found: dict[str, str] = {}
+    for one in reversed(model.__mro__):
+        if isinstance(one, type) and issubclass(one, BaseModel) and one is not BaseModel and one.__doc__:
+            found |= _named(inspect.cleandoc(one.__doc__), list(model.model_fields))
+    return found
+
+
+def _named(text: str, names: list[str]) -> dict[str, str]:
+    """The texts that follow `name:` at the beginning of a line or, for these names, of a sentence."""
+    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or "(?!)"
+    word = r"[a-z_]\w*"
+    line, sentence = rf"^\s*({word}(?:(?:, | and ){word})*):\s", rf"[.;)]\s+((?:{known})(?:, (?:{known}))*):\s"
+    starts = sorted(re.finditer(f"{line}|{sentence}", text, re.M), key=lambda match: match.start())
+    found = {}
+    for place, match in enumerate(starts):
+        end = starts[place + 1].start() + 1 if place + 1 < len(starts) else len(text)
+        meaning = " ".join(text[match.end() : end].partition("\n\n")[0].split()).rstrip(";")
+        found |= dict.fromkeys(re.split(r", | and ", match[1] or match[2]), meaning)
+    return {name: meaning for name, meaning in found.items() if name in names}
+
+
+def first_line(model: type[BaseModel]) -> str:
+    """The first sentence of a class's docstring, without the section's name."""
+    text = " ".join(inspect.cleandoc(model.__doc__ or "").partition("\n\n")[0].split())
+    return re.sub(r"^Section \[[^\]]*\][^:;.]*[:;.]\s*", "", text)
+
+
+def type_in_words(annotation: Any) -> str:
+    """A type as a reader of a recipe needs it: `int`, `"a" | "b"`, `list of str`."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " | ".join(f'"{value}"' if isinstance(value, str) else str(value) for value in inner)
+    if origin in (Union, types.UnionType):
+        return " | ".join(type_in_words(one) for one in inner if one is not type(None))
+    if origin in (tuple, list):
+        return f"list of {type_in_words(inner[0])}" if inner else "list"
+    if origin in (dict, Mapping) or annotation is dict:
+        return "table"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "table"
+    return {"str": "text", "bool": "true | false", "float": "number", "int": "whole number"}.get(
+        getattr(annotation, "__name__", ""), str(annotation).replace("typing.", "")
+    )
+
+
+def _default(path: str, field: Any) -> str:
+    if field.is_required():
+        return ""
+    if path.startswith("warmup.optim."):
+        return "that of [optim]"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value is PydanticUndefined:
+        return "none"
+    return _as_toml(value)
+
+
+def _as_toml(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        return "its own"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_as_toml, value))}]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_as_toml(one)}" for key, one in value.items()) + "}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _chosen(path: str) -> str:
+    """What `agentrl.settings.defaults` chooses for a key, by kind of model."""
+    by_kind = {kind: value for kind in defaults.OPTIM if (value := defaults.of_kind(kind).get(path)) is not None}
+    told = [f"{_as_toml(value)} for {defaults.IN_WORDS[kind]}" for kind, value in by_kind.items()]
+    return ", ".join([*told, *([defaults.BY_ENVIRONMENT[path]] if path in defaults.BY_ENVIRONMENT else [])])
+
+
+def _told(key: Key) -> str:
+    """A key in a few lines."""
+    default = f"default {key.default}" if key.default else "must be given"
+    chosen = f"\n    chosen where the recipe leaves it open: {key.chosen}" if key.chosen else ""
+    return f"{key.path}: {key.type}, {default}\n    {key.meaning}{chosen}"
+
+
+def choice(name: str) -> str:
+    """What a section that names a catalogue entry is, in one line."""
+    return f"{_WHAT[name]}: `name`, and the options of that entry"
+
+
+_WHAT = {
+    "env": "the environment to train in",
+    "engine": "what generates text",
+    "context": "which part of an episode the model sees",
+    "sampler": "which tasks are drawn",
+    "rollout": "how a task is played several times",
+    "reward": "rewards composed of signals, one table or a list of them",
+    "credit": "from rewards to what each step earned",
+    "loss": "the policy loss",
+    "update.regularizers": "terms added to the policy loss, a list of tables",
+}
+
+
+def _keys_below(name: str, sections: Mapping[str, type[BaseModel]]) -> Iterator[Key]:
+    if name in sections:
+        yield from keys(name, sections[name])
+
+
+def _entry(path: str) -> str | None:
+    """An option of a catalogue entry, `credit.gigpo.gamma`, or all of them, `credit.gigpo`; None if there is none.
+
+    An option without the entry, `credit.gamma`, is told for every entry that has it.
+    """
+    for name, kind in CATALOGUE.items():
+        if not path.startswith(f"{name}."):
+            continue
+        rest = path.removeprefix(f"{name}.")
+        known = catalogue.names(kind)
+        entry, _, option = rest.partition(".")
+        if entry in known:
+            listed = list(entry_keys(name, entry))
+            if not option:
+                about = catalogue.load(kind, entry).about.partition("\n\n")[0]
+                return "\n".join([f'[{name}] name = "{entry}": {" ".join(about.split())}', *map(_told, listed)])
+            found = [key for key in listed if key.path.endswith(f".{option}")]
+            if not found:
+                names = [key.path.rpartition(".")[2] for key in listed]
+                raise ValueError(f"{name}.name={entry} has no option {option!r}{nearest(option, names)}")
+            return _told(found[0])
+        having = [key for one in known for key in entry_keys(name, one) if key.path == f"{name}.{one}.{rest}"]
+        if having:
+            return "\n".join(map(_told, having))
+        raise ValueError(f"[{name}] has no entry and no option {rest!r}{nearest(rest, {*known, *_options(name)})}")
+    return None
+
+
+def _options(name: str) -> Iterator[str]:
+    for entry in catalogue.names(CATALOGUE[name]):
+        yield from (key.path.rpartition(".")[2] for key in entry_keys(name, entry))
+
+
+def entry_keys(name: str, entry: str) -> Iterator[Key]:
+    """The options of a catalogue entry, with paths such as `credit.gigpo.gamma`."""
+    model = catalogue.load(CATALOGUE[name], entry).config
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        yield from keys(f"{name}.{entry}", model)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names of sections in the order of a recipe."""
+    order = {name: place for place, name in enumerate(Tables.model_fields)}
+    return sorted(names, key=lambda name: (order.get(name.partition(".")[0], len(order)), "." in name, name))
+
+
+def reasons(settings: Settings) -> list[str]:
+    """Comments on the values that were chosen for a run: what was chosen, and for which kind of model."""
+    kind = defaults.IN_WORDS[defaults.kind_of_model(settings.tables.model)]
+    chosen = [f"#   {path} = {_as_toml(value)}" for path, value in settings.chosen.items()]
+    notes = [f"# note: {note}" for note in settings.notes]
+    head = f"# the recipe leaves these open; chosen for {kind} in {settings.env.name}:"
+    return [*notes, *([head, *chosen, ""] if chosen else [])]
+
+
+def absent(settings: Settings) -> list[str]:
+    """The sections and keys that a run's configuration does not show, because they are not used, as comments."""
+    shown, lines = settings.dump(), list[str]()
+    for name, model in models():
+        table = defaults.stored_value(shown, name)
+        if name in ("agents.NAME", "warmup.optim"):
+            continue
+        if table is None:
+            lines += [f"# [{name}]", *(f"# {key.path.rpartition('.')[2]} = {key.default}" for key in keys(name, model))]
+            continue
+        plain = [key for key, field in model.model_fields.items() if not [*_classes(field.annotation)]]
+        unset = [key for key in plain if key not in table]
+        lines += [f"# [{name}] {key}: not set" for key in unset]
+    more = "# [[update.regularizers]], [[reward]], [agents.NAME], [warmup.optim]: agentrl train --explain SECTION"
+    return ["# not in this recipe:", *lines, more]

@@ -1,0 +1,31 @@
+"""The actions that a class of a tool environment writes: calls as in Python, or final answers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentrl.tool import Calls, Malformed
+from agentrl.tool import action as tool_action
+
+CANONICAL = ('{"calls": ', '{"answer": ')  # how every text of `agentrl.tool.action` begins
+
+
+def canonical(written: object, schemas: Sequence[Mapping[str, Any]], method: str) -> str:
+    """An action as `agentrl.tool.action` writes it, from such an action, a call as in Python, or a final answer.
+
+    Args:
+        written: `find("bolt")`, or `42` for a final answer.
+        schemas: of the tools.
+        method: the method of the user's class that wrote it, for the error.
+
+    Raises:
+        ValueError: it is no text, or a call that cannot be read.
+    """
+    if isinstance(written, str) and written.startswith(CANONICAL):
+        return written
+    if not isinstance(written, str):
+        raise ValueError(f'{method} gave {written!r:.60}, which is no text: write a call, such as find("bolt")')
+    turn = tool_action.read(written, schemas)
+    wrong = next((item.message for item in turn.items if isinstance(item, Malformed)), "")
+    if wrong:
+        raise ValueError(f"{method} gave {written!r:.80}: {wrong}")
+    return tool_action.write(Calls(items=turn.items, answer=turn.answer))

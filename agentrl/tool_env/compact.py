@@ -1,0 +1,69 @@
+"""The prompt of a tool environment in few words, for small models that choose among listed actions."""
+
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from agentrl.env import Parsed, Past
+from agentrl.tool import Calls, Malformed
+from agentrl.tool import action as tool_action
+from agentrl.types import Observation, Status
+
+UNLISTED = "this is none of the listed actions"
+
+
+class Compact:
+    """Calls as the tool's name and the values of its arguments, `find bolt 3`; final answers as `answer 42`.
+
+    Such words say too little to be read on their own: an answer means the listed action that is written the same way.
+
+    Args:
+        system: the system message.
+    """
+
+    def __init__(self, system: str = "") -> None:
+        self.system = system
+
+    def first(self, observation: Observation) -> str:
+        """The first message."""
+        return observation.text
+
+    def turn(self, observation: Observation) -> str:
+        """The answers of the tools, after a space: so a word is the same token wherever it stands."""
+        return f" {observation.text}"
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The first message, and the last actions with their results."""
+        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
+        lines = [f"{self.answer(p.action)} = {text}" for p, text in zip(past, seen, strict=True)]
+        return "\n".join([first.text, *lines])
+
+    def answer(self, action: str) -> str:
+        """The action in few words."""
+        return in_words(action)
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The listed action that is written so."""
+        wanted = text.strip()
+        for action in observation.actions:
+            if in_words(action) == wanted:
+                return Parsed(action, True, Status.OK, len(tool_action.read(action).items))
+        malformed = Calls(items=(Malformed(message=UNLISTED),))
+        return Parsed(tool_action.write(malformed), False, Status.PARSE_ERROR)
+
+
+@functools.lru_cache(maxsize=100_000)
+def in_words(action: str) -> str:
+    """An action of `agentrl.tool.action` in few words."""
+    turn = tool_action.read(action)
+    if turn.answer is not None:
+        return f"answer {' '.join(turn.answer.split())}".strip()
+    return "; ".join(
+        item.message if isinstance(item, Malformed) else " ".join([item.name, *map(_word, item.arguments.values())])
+        for item in turn.items
+    )
+
+
+def _word(value: Any) -> str:
+    return " ".join(value.split()) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,52 @@
+"""The demonstrator of a tool environment that its class writes itself."""
+
+import random
+
+import numpy as np
+
+from agentrl.env import Env, Move, random_share
+from agentrl.tool import random_action
+from agentrl.tool_env.choices import canonical
+from agentrl.tool_env.instance import ToolEnv
+from agentrl.tool_env.rewards import pick, takes
+from agentrl.types import Observation, Task
+
+EXPERTS = ("expert", "careless", "random")  # of a class with `_expert`
+
+
+class OwnExpert:
+    """The demonstrator that a class writes as its method `_expert`.
+
+    `expert` takes the method's actions; `careless:0.3` takes, with that probability per turn, a random action instead,
+    which is cloned too; `random` takes random actions only.
+
+    Args:
+        env: an instance of the tool environment.
+        name: one of these names.
+        seed: of the random choices, together with the task's key.
+
+    Raises:
+        ValueError: there is no such expert, or the probability is wrong.
+    """
+
+    def __init__(self, env: Env, name: str, seed: int) -> None:
+        inner = getattr(env, "inner", env)  # below `agentrl.tool_env.Listed`
+        assert isinstance(inner, ToolEnv)
+        self._env, self._seed = inner, seed
+        self._slips = random_share(name, inner.setup.env_name, EXPERTS)
+        self._rng = random.Random(seed)
+
+    def reset(self, task: Task) -> None:
+        """Begin an episode."""
+        self._rng = random.Random(f"{self._seed} {task.key}")
+
+    def act(self, observation: Observation) -> Move:
+        """The next action."""
+        if self._slips and self._rng.random() < self._slips:
+            if observation.actions:
+                return Move(self._rng.choice(observation.actions))
+            return Move(random_action(observation, np.random.default_rng(self._rng.getrandbits(32))))
+        method = self._env.instance._expert
+        asked = {"observation": observation.text, "rng": self._rng}
+        written = method(**pick(takes(method), asked, f"{type(self._env.instance).__name__}._expert"))
+        return Move(canonical(written, observation.tools, "_expert"))

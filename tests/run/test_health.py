@@ -1,0 +1,191 @@
+"""Each health rule on hand-made metrics: rows that break it, and rows that come near and do not."""
+
+import math
+from typing import Any
+
+import pytest
+
+from agentrl.run.health import RULES, Health, findings
+
+LIMIT = {"turn_limit": 10}
+
+
+def train(step: int, **values: Any) -> dict[str, Any]:
+    """An iteration that learns: success rises from 10% by two points per iteration."""
+    healthy = {
+        "success": min(1.0, 0.1 + 0.02 * step),
+        "reward": min(1.0, 0.1 + 0.02 * step),
+        "episodes": 128,
+        "invalid_share": 0.0,
+        "env_error_share": 0.0,
+        "constant_groups": 0.5,
+        "loss": 0.1,
+        "grad_norm": 1.0,
+        "skipped_steps": 0.0,
+        "entropy": 0.8,
+    }
+    return {"stage": "train", "step": step, **healthy, **values}
+
+
+def clone(step: int, **values: Any) -> dict[str, Any]:
+    return {
+        "stage": "clone",
+        "step": step,
+        "loss": 1.0,
+        "grad_norm": 1.0,
+        "skipped_steps": 0.0,
+        "entropy": 1.0,
+        **values,
+    }
+
+
+def evaluated(name: str, mode: str = "sampled", **values: Any) -> dict[str, Any]:
+    healthy = {
+        "success_rate": 0.2,
+        "mean_reward": 0.2,
+        "mean_steps": 5.0,
+        "invalid_share": 0.0,
+        "tokens": 100,
+        "endings": {"done": 10},
+        "episodes": 10,
+        "env_errors": 0,
+    }
+    return {"stage": "eval", "step": 0, "name": name, "mode": mode, **healthy, **values}
+
+
+def found(rows: list[dict[str, Any]]) -> list[str]:
+    return [finding.rule for finding in findings(rows)]
+
+
+def text(rows: list[dict[str, Any]]) -> str:
+    (finding,) = findings(rows)
+    return finding.text
+
+
+def test_a_healthy_run_has_no_findings():
+    rows = [evaluated("start", tokens=90), clone(0), evaluated("clone"), *map(train, range(40))]
+    assert found([*rows, evaluated("end", success_rate=0.8, tokens=80)]) == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        train(1, loss=math.nan),
+        train(1, grad_norm=math.inf),
+        train(1, skipped_steps=3.0),
+        train(1, **{"writer/loss": math.nan}),
+        clone(1, loss=math.inf),
+    ],
+)
+def test_not_finite(bad):
+    assert found([train(0) if bad["stage"] == "train" else clone(0), bad]) == ["not_finite"]
+
+
+def test_not_finite_names_the_rate_to_lower():
+    assert "lower warmup.optim.lr" in text([clone(0, loss=math.nan)])
+    assert "3 optimiser steps skipped" in text([train(0, skipped_steps=3.0)])
+
+
+def test_a_clone_that_equals_its_start_is_unchanged():
+    rows = [evaluated("start"), clone(0), evaluated("clone")]
+    assert found(rows) == ["unchanged"] and "sampled success 20.0%" in text(rows)
+    assert found([*rows[:2], evaluated("clone", tokens=101)]) == []  # it wins as often, and plays differently
+    assert found([evaluated("start"), evaluated("clone")]) == []  # nothing was cloned
+
+
+def test_one_mode_alone_does_not_say_unchanged():
+    rows = [evaluated("start", "greedy"), evaluated("start"), clone(0), evaluated("clone", "greedy")]
+    assert found([*rows, evaluated("clone", tokens=99)]) == []
+    assert found([*rows, evaluated("clone")]) == ["unchanged"]
+
+
+def test_an_end_that_equals_its_beginning_is_unchanged():
+    assert found([evaluated("start"), train(0), evaluated("end")]) == ["unchanged"]
+    rows = [evaluated("start"), clone(0), evaluated("clone", tokens=3), train(0), evaluated("end", tokens=3)]
+    assert "as the clone did" in text(rows)
+    assert found([*rows[:-1], evaluated("end")]) == []  # equal to the start, not to the clone before it
+
+
+def test_flat_reward():
+    flat = [train(i, success=0.0, reward=0.0, constant_groups=1.0) for i in range(10)]
+    assert found(flat[:9]) == [] and found(flat) == ["flat_reward"]
+    assert "earned 0, so" in text(flat)
+    assert found([*flat[:9], train(9, success=0.01, reward=0.01, constant_groups=0.9)]) == ["constant_groups"]
+    solved = [train(i, success=1.0, reward=1.0, constant_groups=1.0) for i in range(20)]
+    assert found(solved) == []
+
+
+def test_constant_groups():
+    rows = [train(i, constant_groups=0.95, success=0.3, reward=0.3 + 0.001 * i) for i in range(10)]
+    assert found(rows) == ["constant_groups"] and "in 95% of the groups" in text(rows)
+    assert found([*rows[:9], train(9, constant_groups=0.3)]) == []
+    assert found([train(i, constant_groups=0.95, success=0.95) for i in range(10)]) == []  # it is solved
+
+
+@pytest.mark.parametrize(
+    ("ending", "move"),
+    [("token_limit", "engine.max_context"), ("turn_token_limit", "limits.turn_tokens"), ("call_limit", "limits.calls")],
+)
+def test_episodes_cut_name_their_limit(ending, move):
+    assert move in text([evaluated("start", endings={ending: 9, "done": 1}, success_rate=0.0)])
+    assert found([evaluated("start", endings={ending: 8, "done": 2}, success_rate=0.0)]) == []
+
+
+def test_a_model_that_has_learned_nothing_yet_may_wander_to_the_turn_limit():
+    assert found([evaluated("start", endings=LIMIT, success_rate=0.0)]) == []
+    assert "limits.turns" in text([clone(0), evaluated("clone", endings=LIMIT, success_rate=0.0)])
+
+
+def test_invalid():
+    assert found([evaluated("start", invalid_share=0.5)]) == ["invalid"]
+    assert found([evaluated("start", invalid_share=0.49)]) == []
+    assert found([train(i, invalid_share=0.9) for i in range(5)]) == ["invalid"]
+    assert found([train(i, invalid_share=0.9 if i < 2 else 0.0) for i in range(9)]) == []
+
+
+def test_faults():
+    fault = "TypeError: cannot unpack (stockroom.py:63, in reward)"
+    assert found([train(0, env_error_share=0.05)]) == []
+    assert fault in text([train(0, env_error_share=0.06, faults={fault: 8})])
+    assert found([evaluated("start", env_errors=1, episodes=9)]) == ["faults"]
+
+
+def test_entropy_gone():
+    gone = [train(i, entropy=0.001, success=0.3) for i in range(1, 6)]
+    assert found([train(0), *gone]) == ["entropy_gone"]
+    assert found([train(0), *gone[:4], train(5)]) == []
+    assert found([train(0), *(train(i, entropy=0.001, success=0.95) for i in range(1, 6))]) == []
+    assert found([train(0, entropy=0.005), *gone]) == []  # it was never there
+    of_one = [train(i, **{"writer/entropy": 0.9 if i == 0 else 0.001, "success": 0.3}) for i in range(6)]
+    assert "writer/entropy" in text(of_one)
+
+
+def test_success_gone():
+    there, gone = [train(i, success=0.4) for i in range(5)], [train(i, success=0.02) for i in range(5, 10)]
+    assert found([*there, *gone]) == ["success_gone"] and "from 40% (from iteration 0 on) to 2%" in text(
+        [*there, *gone]
+    )
+    assert found([*there, *(train(i, success=0.2) for i in range(5, 10))]) == []
+    assert found([*(train(i, success=0.05) for i in range(5)), *gone]) == []  # it was never there
+
+
+def test_no_progress():
+    rows = [train(i, success=0.16, reward=0.16 + 0.001 * (i % 3)) for i in range(20)]
+    (finding,) = findings([*rows, evaluated("end", tokens=5)])
+    assert (finding.rule, finding.severity) == ("no_progress", "note")
+    assert "16.0% in the first 10 iterations, 16.0% in the last 10" in finding.text
+    assert found([*map(train, range(20)), evaluated("end")]) == []
+    assert found([*rows[:19], evaluated("end")]) == []  # too few iterations to tell
+
+
+def test_each_rule_is_said_once_and_stored():
+    health = Health([train(0, loss=math.nan)])
+    assert health.add(train(1, loss=math.nan)) == []
+    (stored,) = health.dump()["findings"]
+    assert (stored["rule"], stored["severity"], stored["stage"], stored["iteration"]) == (
+        "not_finite",
+        "error",
+        "train",
+        0,
+    )
+    assert {finding.rule for finding in health.found} <= RULES.keys()

@@ -1,0 +1,121 @@
+"""What a recipe leaves open is chosen by the kind of its model and by its environment, and stays with the run."""
+
+from typing import Any
+
+import pytest
+
+from agentrl.config import merge
+from agentrl.run import Progress, train
+from agentrl.settings import Settings, defaults
+from tests.toys.runs import ALFWORLD, TOY
+
+SUMS = "tests.toys.sums"
+NEW = {"env": {"name": SUMS}, "model": {"new": {}}}
+
+
+def resolved(**sections: Any) -> Settings:
+    return Settings(merge(NEW, sections))
+
+
+def test_a_new_model_has_the_whole_set():
+    settings = resolved()
+    optim, warmup = settings.tables.optim, settings.tables.warmup
+    assert (optim.name, optim.lr, optim.muon_lr, optim.schedule, optim.weight_decay) == (
+        "muon",
+        2e-3,
+        0.01,
+        "cosine",
+        0.0,
+    )
+    assert (settings.clone_optim.lr, settings.clone_optim.muon_lr) == (4e-3, 0.03)
+    assert (warmup.expert, warmup.updates, warmup.minibatches) == ("expert", 50, 8)
+    assert settings.engine.config.actions == "listed" and settings.tables.update.minibatches == 4
+
+
+@pytest.mark.parametrize(("lora", "lr", "cloning"), [({}, 1e-6, 1e-5), ({"lora": {}}, 1e-5, 1e-4)])
+def test_a_pretrained_model_and_adapters(lora, lr, cloning):
+    settings = Settings({"env": {"name": SUMS}, "model": {"path": "x", **lora}})
+    assert (settings.tables.optim.name, settings.tables.optim.lr) == ("adamw", lr)
+    assert (settings.clone_optim.lr, settings.tables.warmup.updates) == (1e-6 if not lora else 1e-5, 0)
+    cloned = Settings({"env": {"name": SUMS}, "model": {"path": "x", **lora}, "warmup": {"updates": 3}})
+    assert cloned.clone_optim.lr == cloning
+
+
+def test_what_a_recipe_sets_is_kept():
+    settings = resolved(optim={"name": "adamw"}, warmup={"updates": 0}, engine={"actions": "free"})
+    assert (settings.tables.optim.name, settings.tables.optim.lr) == ("adamw", 2e-3)
+    assert settings.tables.warmup.updates == 0 and settings.engine.config.actions == "free"
+    assert settings.tables.optim.schedule == "constant"  # part of the set, which a recipe that names one has left
+
+
+@pytest.mark.parametrize("toy", [{**TOY, "env": {"name": SUMS}}, ALFWORLD])
+def test_a_recipe_with_a_rate_and_no_optimiser_is_taken_as_it_is_written(toy):
+    settings = Settings(toy)
+    assert set(settings.chosen) <= {"warmup.expert"} and settings.tables.warmup.updates == 0
+    assert settings.tables.optim.name == "adamw" and settings.tables.update.minibatches in (1, 2)
+    (note,) = settings.notes
+    assert "add optim.name" in note
+
+
+def test_the_environment_proposes_its_options_for_a_small_model():
+    env = {"env": {"name": "sokoban"}}
+    assert Settings({**env, "model": {"new": {}}}).env.config.prompt == "compact"
+    assert Settings({**env, "model": {"path": "x"}}).env.config.prompt == "verl_agent"
+    assert (
+        Settings({"env": {"name": "sokoban", "prompt": "verl_agent"}, "model": {"new": {}}}).env.config.prompt
+        == "verl_agent"
+    )
+
+
+def test_no_environment_needs_an_expert():
+    lake = Settings({"env": {"name": "gymnasium_text"}, "model": {"new": {}}})
+    assert (lake.tables.warmup.expert, lake.tables.warmup.updates) == ("random", 0)
+    for word in ("expert", "", "none"):  # not asked for, so it need not exist
+        Settings({"env": {"name": "gymnasium_text"}, "model": {"new": {}}, "warmup": {"updates": 0, "expert": word}})
+    with pytest.raises(ValueError, match=r"no experts; give its file expert\(env, name, seed\)"):
+        Settings({"env": {"name": "gymnasium_text"}, "model": {"new": {}}, "warmup": {"updates": 1, "expert": "x"}})
+    with pytest.raises(ValueError, match="did you mean expert"):
+        resolved(warmup={"expert": "exprt"})
+
+
+def test_the_first_expert_that_an_environment_declares():
+    assert resolved(env={"name": "tests.toys.walk"}).tables.warmup.expert == "straight"
+
+
+def test_stored_values_resolve_to_themselves():
+    first = resolved()
+    again = Settings(first.dump())
+    assert again.dump() == first.dump() and again.chosen == {}
+    assert first.resuming(first.dump()).dump() == first.dump()
+
+
+def test_an_agent_with_a_model_of_another_kind_has_its_rates():
+    plan = defaults.for_own_model(
+        Settings({"env": {"name": SUMS}, "model": {"path": "x"}}).tables.model, resolved().tables.model, {}, True
+    )
+    assert plan == {"name": "adamw", "lr": 1e-6, "muon_lr": 1e-5}
+
+
+def test_a_run_of_an_older_version_goes_on_with_its_own_values(tmp_path):
+    """Its configuration holds what was the default then; the recipe still leaves it open."""
+    small = {"layers": 1, "hidden": 16, "heads": 2, "kv_heads": 1, "intermediate": 16}
+    recipe = {
+        "env": {"name": "tests.toys.walk"},
+        "eval": {"tasks": 2, "env": {"first": 10}},
+        "model": {"new": small},
+        "batch": {"tasks": 2, "copies": 2},
+        "limits": {"turns": 3},
+        "warmup": {"expert": "straight"},
+    }
+    run = {"name": "old", "folder": str(tmp_path), "iterations": 1}
+    old = {
+        "optim": {"name": "adamw", "lr": 1e-6},
+        "warmup": {"updates": 0, "minibatches": 1},
+        "update": {"minibatches": 1},
+    }
+    train(Settings(merge({**recipe, "run": run}, old)), progress=Progress(quiet=True))
+    more = Settings({**recipe, "run": {**run, "iterations": 2}})
+    assert more.tables.warmup.updates == 50
+    done = train(more, resume=True, progress=Progress(quiet=True))
+    assert (done.settings.tables.optim.lr, done.settings.tables.warmup.updates) == (1e-6, 0)
+    assert done.state.step == 2
