@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentrl.engines.endpoint import Traffic, endpoint_of
     from agentrl.engines.entry import EngineFile, EngineOptions, Serving
     from agentrl.engines.hf_engine import HfEngine
     from agentrl.engines.openai import from_word
@@ -19,8 +20,10 @@ __all__ = [
     "Sampling",
     "Serving",
     "Sessions",
+    "Traffic",
     "Wordless",
     "base_config",
+    "endpoint_of",
     "from_word",
     "stopping",
 ]
@@ -33,8 +36,10 @@ _HOME = {
     "Sampling": "agentrl.engines.sampling",
     "Serving": "agentrl.engines.entry",
     "Sessions": "agentrl.engines.policy",
+    "Traffic": "agentrl.engines.endpoint",
     "Wordless": "agentrl.engines.policy",
     "base_config": "agentrl.engines.support",
+    "endpoint_of": "agentrl.engines.endpoint",
     "from_word": "agentrl.engines.openai",
     "stopping": "agentrl.engines.sampling",
 }

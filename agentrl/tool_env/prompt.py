@@ -5,9 +5,8 @@ from typing import Any, Literal
 
 from agentrl.chat import Chat
 from agentrl.env import Parsed, Past, Shown
-from agentrl.tool import Calls, Format, Malformed, Span
+from agentrl.tool import Calls, Format, Malformed, Span, load_format
 from agentrl.tool import action as tool_action
-from agentrl.tool import load_format
 from agentrl.types import Observation, Status
 
 NUDGE = "no tool was called: call one, this task ends by a tool"

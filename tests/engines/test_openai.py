@@ -122,7 +122,9 @@ def ask(policy: OpenAIPolicy, **options: Any) -> Any:
 
 def test_what_is_sent_and_what_comes_back(serve):
     server = serve(OK)
-    policy = server.policy(temperature=0.0, stop=("\n",), max_tokens=32, price_in=1.0, price_out=5.0, extra_body={"x": 1})
+    policy = server.policy(
+        temperature=0.0, stop=("\n",), max_tokens=32, price_in=1.0, price_out=5.0, extra_body={"x": 1}
+    )
     answer = ask(policy)
     (body,) = server.bodies
     seed = body.pop("seed")
