@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentrl.evaluate.evaluation import Outcome
 from agentrl.files import read_json, write_atomically
@@ -66,7 +66,8 @@ class EpisodeFiles:
     def add(self, record: EpisodeRecord, outcome: Outcome) -> None:
         """Store an episode that has ended."""
         path = self.folder / f"{record.group:06d}-{record.copy}.safetensors"
-        write_graph(transcript_graph(record), path, {"outcome": scrubbed_values(asdict(outcome))})
+        final = "" if record.final is None else record.final.text
+        write_graph(transcript_graph(record), path, scrubbed_values({"outcome": asdict(outcome), "final": final}))
 
     def spent(self, seconds: float) -> float:
         """Store that this session took so many wall-clock seconds; the seconds of all sessions."""
@@ -144,6 +145,14 @@ def outcome_of(path: Path) -> Outcome:
         raise ValueError(f"{path} holds no outcome of an episode: remove it, and it is played again") from None
 
 
-def read_episode(path: Path) -> tuple[Outcome, StepGraph]:
-    """The outcome and the step graph of a stored episode; ValueError if the file is damaged."""
-    return outcome_of(path), read_graph(path)
+class StoredEpisode(NamedTuple):
+    """A stored episode; `final` is the text of its last observation."""
+
+    outcome: Outcome
+    graph: StepGraph
+    final: str
+
+
+def read_episode(path: Path) -> StoredEpisode:
+    """A stored episode; ValueError if its file is damaged."""
+    return StoredEpisode(outcome_of(path), read_graph(path), str(read_note(path).get("final", "")))
