@@ -169,12 +169,14 @@ class Session:
     def _refuse_remains(self) -> None:
         """Raises ValueError if the episodes of a stopped evaluation would be lost."""
         out = self.arguments.out
-        if out is None or self.arguments.resume or not self.folder.exists() or out.exists():
+        if out is None or self.arguments.resume or out.exists():
             return
-        raise ValueError(
-            f"{self.folder} holds {len(stored_episodes(self.folder))} episodes of a stopped evaluation: add --resume "
-            "to continue it, or remove the folder"
-        )
+        stored = len(stored_episodes(self.folder))
+        if stored:
+            raise ValueError(
+                f"{self.folder} holds {stored} episodes of a stopped evaluation: add --resume to continue it, or "
+                "remove the folder"
+            )
 
     def _stored(self, limits: Limits) -> dict[tuple[int, int], Outcome]:
         """Open the folder of the episodes; the outcomes that are in it already."""

@@ -6,7 +6,8 @@ from typing import Any
 def table(summary: dict[str, Any]) -> str:
     """The report as text."""
     low, high = summary["interval"]
-    policy = ", ".join(f"{k}={v}" for k, v in {**summary["policy"], **summary["facts"]}.items())
+    facts = {**summary["policy"], **summary["facts"]}
+    policy = ", ".join(f"{k}={v}" for k, v in facts.items() if v not in (None, [], {}))
     lines = [
         f"{summary['benchmark']}, panel {summary['panel']}: {policy}",
         f"success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}] on {_played(summary)}",

@@ -134,7 +134,7 @@ class Report:
             "endings": dict(sorted(Counter(o.ending for o in self.outcomes).items())),
             "truncated_share": _mean([o.ending in {s.name.lower() for s in LIMITS} for o in scored]),
             "env_errors": len(self.outcomes) - len(scored),
-            "failures": failures.summary(self.outcomes),
+            "failures": failures.summary(self.outcomes, str(self.policy.get("tool_calls", ""))),
             "tokens": sum(o.tokens for o in self.outcomes),
             "usage": dict(usage),
             "wall_seconds": self.wall_seconds,

@@ -93,11 +93,12 @@ def _shown(kind: str, step: StepRecord) -> str:
     return words if len(words) <= EXAMPLE_CHARS else words[:EXAMPLE_CHARS] + "..."
 
 
-def summary(outcomes: Sequence[Any]) -> dict[str, dict[str, Any]]:
+def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str, Any]]:
     """The kinds of failures of a report, by name: `answers.KIND` and `episodes.KIND`.
 
     Args:
         outcomes: the `Outcome`s of a report.
+        tool_calls: how an endpoint is asked to call tools (native or text); empty without tools.
 
     Returns:
         Per kind: `count`, `of`, `share`, `example` (its `text`, `task` and `episode`, the position in the report) and
@@ -112,6 +113,11 @@ def summary(outcomes: Sequence[Any]) -> dict[str, dict[str, Any]]:
             total = Example(*(sum(column) for column in list(zip(*counts, strict=True))[:3]), text=counts[0].text)
             example = {"text": total.text, "task": first.task, "episode": number}
             found[f"answers.{kind}"] = _entry(f"answers {words}", _advice(kind, total), total.count, answers, example)
+    if tool_calls and answers and not any(o.calls for o in outcomes):
+        other = {"native": "text", "text": "native"}[tool_calls]
+        advice = f"if the model can call tools, try endpoint.tool_calls={other}"
+        example = {"text": "", "task": outcomes[0].task, "episode": 0}
+        found["answers.no_call"] = _entry("answers called no tool", advice, answers, answers, example)
     for kind, words in EPISODES.items():
         ended = [(number, o) for number, o in enumerate(outcomes) if o.ending == kind]
         if ended:

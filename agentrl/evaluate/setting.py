@@ -110,7 +110,10 @@ def _sampling(policy: Mapping[str, object]) -> str:
     sampling = policy.get("sampling", policy)
     assert isinstance(sampling, Mapping)
     temperature, top_p = sampling.get("temperature"), sampling.get("top_p")
+    words = [f"top_p {top_p:g}"] if top_p not in (None, 1, 1.0) else []
     if temperature is None:
-        return "sampling: the server's own"
-    greedy = "greedy" if temperature == 0 else f"temperature {temperature:g}"
-    return greedy if top_p in (None, 1, 1.0) else f"{greedy}, top_p {top_p:g}"
+        words = ["the server's own temperature", *words]
+    else:
+        words = ["greedy" if temperature == 0 else f"temperature {temperature:g}", *words]
+    most = sampling.get("max_tokens")
+    return "sampling: " + ", ".join([*words, *([f"at most {most} tokens per turn"] if most else [])])
