@@ -54,7 +54,7 @@ class EnvironmentFile(CatalogueFile):
     )
     measures: tuple[str, ...] = hook("MEASURES", "numeric entries of the last info that reports average", ())
     held_out: Mapping[str, Any] = hook(
-        "HELD_OUT",
+        "HELD_OUT_OPTIONS",
         "options that select its held-out tasks, such as {'split': 'valid_unseen'}, which evaluations play by default; "
         "needed only if that is not split=test",
         dict,

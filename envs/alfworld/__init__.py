@@ -18,7 +18,7 @@ __all__ = [
     "EXPERTS",
     "GYMNASIUM_IDS",
     "HEAVY",
-    "HELD_OUT",
+    "HELD_OUT_OPTIONS",
     "Config",
     "benchmark",
     "check",
@@ -36,7 +36,7 @@ __all__ = [
 # The native engine takes microseconds a step: episodes stay in the process.
 HEAVY = False
 PROMPTS: Mapping[str, type[VerlAgent] | type[Compact]] = {"verl_agent": VerlAgent, "compact": Compact, "terse": Terse}
-HELD_OUT: Mapping[str, Any] = {"split": "valid_unseen"}
+HELD_OUT_OPTIONS: Mapping[str, Any] = {"split": "valid_unseen"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/ALFWorld-v0": {}}
 commands: Mapping[str, Callable[[Sequence[str]], int]] = {"": about, "write": write}
 

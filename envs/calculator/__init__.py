@@ -22,12 +22,12 @@ from agentrl.envs.calculator.problem import Config
 from agentrl.types import Task
 
 __all__ = [
-    "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT", "Config", "benchmark", "entities", "expert", "kind", "make", "prompt",
-    "tasks",
+    "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT_OPTIONS", "Config", "benchmark", "entities", "expert", "kind", "make",
+    "prompt", "tasks",
 ]  # fmt: skip
 
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Calculator-v0": {}})
-HELD_OUT: Mapping[str, Any] = MappingProxyType({"split": "test"})
+HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 MOST_ENTITIES = 4  # digits of numbers that are one token each
 
 
