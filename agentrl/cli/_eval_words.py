@@ -89,7 +89,8 @@ def panel(
 ) -> tuple[Entry[EnvironmentFile], list[Task]]:
     """The tasks to play, and the environment whose tasks they are.
 
-    The keys of a panel file are searched in the held-out tasks, then in those to train on, unless `told` names a split.
+    The keys of a panel file are searched in the held-out tasks, then in those of the environment's default split,
+    unless `told` names a split.
     """
     if arguments.panel is None:
         tasks = tasks_of(entry)
@@ -99,12 +100,13 @@ def panel(
     try:
         return entry, panel_tasks(entry, keys)
     except ValueError:
-        if "split" in told or getattr(entry.config, "split", "train") == "train":
+        field = type(entry.config).model_fields.get("split")
+        if "split" in told or field is None or field.default == entry.config.split:
             raise
     from agentrl.evaluate import evaluated_entry
 
-    to_train_on = evaluated_entry(entry.name, {}, {**_options(entry), "split": "train"}, language_model=False)
-    return to_train_on, panel_tasks(to_train_on, keys)
+    own = evaluated_entry(entry.name, {}, {**_options(entry), "split": field.default}, language_model=False)
+    return own, panel_tasks(own, keys)
 
 
 def _options(entry: Entry[EnvironmentFile]) -> dict[str, Any]:
