@@ -134,6 +134,8 @@ class Session:
             return await work
         finally:
             watching.cancel()
+            if self.contestant.served is not None:
+                await self.contestant.served.close()
 
     def _silence(self, seconds: float, waiting: int) -> str:
         assert self.contestant.served is not None

@@ -198,6 +198,12 @@ class OpenAIPolicy(Wordless):
         self._loop, self._gate = loop, asyncio.Semaphore(self.endpoint.concurrency)
         self._client = self._openai.AsyncOpenAI(**self._connection(self.endpoint.timeout_s))
 
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        client, self._client, self._loop = self._client, None, None
+        if client is not None:
+            await client.close()
+
     async def _ask(self, request: Request) -> Any:
         number, answered = self.traffic.sent(), False
         try:
