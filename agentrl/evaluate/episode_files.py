@@ -140,7 +140,7 @@ def outcome_of(path: Path) -> Outcome:
     values = read_note(path).get("outcome")
     known = {field.name for field in fields(Outcome)}
     try:
-        return Outcome(**{key: value for key, value in dict(values).items() if key in known})  # type: ignore[call-overload]
+        return Outcome(**{key: value for key, value in dict(values or {}).items() if key in known})
     except (TypeError, ValueError):
         raise ValueError(f"{path} holds no outcome of an episode: remove it, and it is played again") from None
 

@@ -45,7 +45,7 @@ class Example(NamedTuple):
     `thoughts` counts the answers that had reasoning beside them, `cut` those that ended at the token limit.
     """
 
-    count: int
+    times: int
     thoughts: int = 0
     cut: int = 0
     text: str = ""
@@ -75,7 +75,7 @@ def failures_of(record: EpisodeRecord) -> dict[str, Example]:
         if kind:
             before, answer = found.get(kind, Example(0)), step.generation
             found[kind] = Example(
-                before.count + 1,
+                before.times + 1,
                 before.thoughts + bool(answer.thought),
                 before.cut + (answer.finish == "length"),
                 before.text or _shown(kind, step),
@@ -110,9 +110,14 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
         if having:
             counts = [Example(*o.failures[kind]) for _, o in having]
             number, first = having[0]
-            total = Example(*(sum(column) for column in list(zip(*counts, strict=True))[:3]), text=counts[0].text)
+            total = Example(
+                sum(one.times for one in counts),
+                sum(one.thoughts for one in counts),
+                sum(one.cut for one in counts),
+                counts[0].text,
+            )
             example = {"text": total.text, "task": first.task, "episode": number}
-            found[f"answers.{kind}"] = _entry(f"answers {words}", _advice(kind, total), total.count, answers, example)
+            found[f"answers.{kind}"] = _entry(f"answers {words}", _advice(kind, total), total.times, answers, example)
     if tool_calls and answers and not any(o.calls for o in outcomes):
         other = {"native": "text", "text": "native"}[tool_calls]
         advice = f"if the model can call tools, try endpoint.tool_calls={other}"
@@ -133,8 +138,8 @@ def _advice(kind: str, total: Example) -> str:
     if kind != "empty":
         return ADVICE.get(kind, "")
     if total.thoughts:
-        return f"reasoning_content had text{_in(total.thoughts, total.count)}: {MORE_TOKENS}"
-    return f"the token limit was reached{_in(total.cut, total.count)}: {MORE_TOKENS}" if total.cut else ""
+        return f"reasoning_content had text{_in(total.thoughts, total.times)}: {MORE_TOKENS}"
+    return f"the token limit was reached{_in(total.cut, total.times)}: {MORE_TOKENS}" if total.cut else ""
 
 
 def _in(some: int, count: int) -> str:
