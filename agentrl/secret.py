@@ -83,6 +83,28 @@ def restored(stored: Any, given: Any, path: tuple[str, ...] = ()) -> Any:
     return given if given is not None and redacted(given, path) == stored else stored
 
 
+def hidden_values(value: Any, path: tuple[str, ...] = ()) -> set[str]:
+    """The texts that `redacted` hides in a table of options, to search for them in other texts.
+
+    Args:
+        value: a table, a list or a plain value.
+        path: the keys that lead to it.
+    """
+    return _hidden(value, redacted(value, path))
+
+
+def _hidden(value: Any, shown: Any) -> set[str]:
+    """The texts of `value` that its redacted form `shown` lacks; of `--token=SECRET` the part after the sign."""
+    if isinstance(value, Mapping):
+        return {text for key, one in value.items() for text in _hidden(one, shown[key])}
+    if isinstance(value, list | tuple):
+        return {text for one, other in zip(value, shown, strict=True) for text in _hidden(one, other)}
+    if not isinstance(value, str) or value == shown:
+        return set()
+    option, equals, given = value.partition("=")
+    return {given if equals and shown == f"{option}={HIDDEN}" else value}
+
+
 def _redacted_words(words: Iterable[Any], path: tuple[str, ...]) -> list[Any]:
     """A list of options; as words of a command, `--api-key VALUE` and `--api-key=VALUE` lose the value."""
     shown: list[Any] = []

@@ -16,7 +16,7 @@ from agentrl.env import EnvironmentFile, Limits, make_pool
 from agentrl.evaluate import EpisodeFiles, Outcome, Report, evaluate, folder_of, header, stored_episodes
 from agentrl.rollout import EpisodeRecord, Player
 from agentrl.run import Contestant, Loop, Progress
-from agentrl.secret import redacted
+from agentrl.secret import hidden_values, redacted
 from agentrl.types import Status, Task
 
 # Limits that do not change what an episode is: a stopped evaluation may continue with others.
@@ -52,6 +52,11 @@ class Session:
         self.done = 0
 
     @property
+    def early(self) -> bool:
+        """Is the line on what is played printed before the episodes? On a terminal; elsewhere it heads the report."""
+        return not self.arguments.json and sys.stdout.isatty()
+
+    @property
     def folder(self) -> Path:
         """The folder of the episodes."""
         return folder_of(self.arguments.out)
@@ -75,7 +80,7 @@ class Session:
                 )
                 self.facts = self._facts(player)
                 known = self._stored(limits)
-                if not arguments.json:
+                if self.early:
                     print(self.facts["played"], flush=True)
                 return self._play(player, known, progress, loop)
         finally:
@@ -192,7 +197,10 @@ class Session:
             "seed": self.arguments.seed,
             "limits": limits.model_dump(exclude_none=True, exclude=set(NOT_PLAYED)),
         }
-        self.files = EpisodeFiles(self.folder, setting)
+        secrets = hidden_values(self.entry.dump(), ("env",))
+        if self.contestant.served is not None:
+            secrets |= self.contestant.served.secrets
+        self.files = EpisodeFiles(self.folder, setting, secrets)
         known: dict[tuple[int, int], Outcome] = {}
         if self.arguments.resume and self.folder.exists():
             known = self.files.resume()

@@ -48,6 +48,8 @@ def main(words: Sequence[str]) -> int:
         stored = f"; {session.how_to_continue(words)}" if session.done else ""
         raise ValueError(f"{error}{stored}") from error
     summary: dict[str, Any] = scrubbed_values({**report.summary(), **session.facts})
+    if not arguments.json and not session.early:
+        print(summary["played"])
     print(json.dumps(summary) if arguments.json else table(summary), flush=True)
     if arguments.out is not None:
         outcomes = scrubbed_values([asdict(outcome) for outcome in report.outcomes])

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from agentrl.engines.endpoint import Traffic, endpoint_of
     from agentrl.engines.entry import EngineFile, EngineOptions, Serving
     from agentrl.engines.hf_engine import HfEngine
-    from agentrl.engines.openai import from_word
+    from agentrl.engines.openai import OpenAIPolicy, from_word
     from agentrl.engines.policy import Policy, Sessions, Wordless
     from agentrl.engines.sampling import Sampling, stopping
     from agentrl.engines.support import base_config
@@ -16,6 +16,7 @@ __all__ = [
     "EngineFile",
     "EngineOptions",
     "HfEngine",
+    "OpenAIPolicy",
     "Policy",
     "Sampling",
     "Serving",
@@ -32,6 +33,7 @@ _HOME = {
     "EngineFile": "agentrl.engines.entry",
     "EngineOptions": "agentrl.engines.entry",
     "HfEngine": "agentrl.engines.hf_engine",
+    "OpenAIPolicy": "agentrl.engines.openai",
     "Policy": "agentrl.engines.policy",
     "Sampling": "agentrl.engines.sampling",
     "Serving": "agentrl.engines.entry",

@@ -100,6 +100,11 @@ class OpenAIPolicy(Wordless):
         self._client: Any = None
         self._gate = asyncio.Semaphore(endpoint.concurrency)
 
+    @property
+    def secrets(self) -> set[str]:
+        """The key and the values of the headers, which no text for a user may hold."""
+        return {self._key, *self._headers.values()}
+
     def describe(self) -> dict[str, object]:
         """Model, address and sampling settings."""
         return {"policy": self.name, **self.endpoint.describe(self._url), "actions": "free"}
@@ -176,7 +181,7 @@ class OpenAIPolicy(Wordless):
                     continue
                 why = _one_line(error.__cause__ or error)
                 raise ValueError(
-                    f"no server answers at {self.describe()['base_url']}: {scrubbed(why, [self._key])}; start the "
+                    f"no server answers at {self.describe()['base_url']}: {scrubbed(why, self.secrets)}; start the "
                     "server, or correct the address in --policy"
                 ) from None
             except (self._openai.APIError, ValueError) as error:
@@ -274,7 +279,7 @@ class OpenAIPolicy(Wordless):
 
     def _why(self, error: Exception) -> str:
         """The failure in one line, without the key, which some servers repeat."""
-        return scrubbed(_one_line(error), [self._key, *self._headers.values()])
+        return scrubbed(_one_line(error), self.secrets)
 
     def _wait(self, error: Exception, attempt: int) -> float:
         """Seconds before the next try: those of the endpoint's Retry-After, else exponential with full jitter."""

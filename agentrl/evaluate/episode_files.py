@@ -6,7 +6,7 @@ goes on from them, and `agentrl view` shows them.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from agentrl.evaluate.evaluation import Outcome
 from agentrl.files import read_json, write_atomically
 from agentrl.graph import StepGraph, read_graph, read_note, write_graph
 from agentrl.rollout import EpisodeRecord, StepRecord, build_graph
-from agentrl.secret import scrubbed_values
+from agentrl.secret import scrubbed, scrubbed_values
 from agentrl.types import Message
 
 SETTING = "setting.json"
@@ -32,9 +32,11 @@ class EpisodeFiles:
     Args:
         folder: the folder; it is made with the first episode.
         setting: what is played, as JSON values.
+        secrets: texts that stay out of the files, besides those of the process's environment.
     """
 
-    def __init__(self, folder: Path, setting: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, setting: Mapping[str, Any], secrets: Iterable[str] = ()) -> None:
+        self.secrets = frozenset(secrets)
         self.folder, self.setting = folder, json.loads(json.dumps(scrubbed_values(setting)))
         self.seconds = 0.0  # wall-clock time of the sessions before this one
 
@@ -67,7 +69,8 @@ class EpisodeFiles:
         """Store an episode that has ended."""
         path = self.folder / f"{record.group:06d}-{record.copy}.safetensors"
         final = "" if record.final is None else record.final.text
-        write_graph(transcript_graph(record), path, scrubbed_values({"outcome": asdict(outcome), "final": final}))
+        note = scrubbed_values({"outcome": asdict(outcome), "final": scrubbed(final, self.secrets)})
+        write_graph(_without_secrets(transcript_graph(record), self.secrets), path, note)
 
     def spent(self, seconds: float) -> float:
         """Store that this session took so many wall-clock seconds; the seconds of all sessions."""
@@ -105,6 +108,15 @@ def transcript_graph(record: EpisodeRecord) -> StepGraph:
             "calls": [json.dumps([call._asdict() for call in _said(step).calls]) for step in steps],
         },
     )
+
+
+def _without_secrets(graph: StepGraph, secrets: Iterable[str]) -> StepGraph:
+    """The graph without secrets in its texts: tools and servers may repeat keys that they were given."""
+    tables = {
+        kind: {name: [scrubbed(one, secrets) for one in words] for name, words in getattr(graph, kind).items()}
+        for kind in ("names", "texts")
+    }
+    return replace(graph, names=tables["names"], texts=tables["texts"])
 
 
 def _said(step: StepRecord) -> Message:

@@ -43,8 +43,8 @@ def held_out(entry: Entry[EnvironmentFile]) -> Mapping[str, Any]:
     field = type(entry.config).model_fields.get("split")
     if field is None or split not in (TRAINED_ON, field.default):
         return {}
-    if split != TRAINED_ON and getattr(entry.config, "rows", ""):  # all tasks of a file of the user's own
-        return {}
+    if getattr(entry.config, "games", "") or (split != TRAINED_ON and getattr(entry.config, "rows", "")):
+        return {}  # files of the user's own are played whole
     if entry.hooks.held_out:
         return entry.hooks.held_out
     return {"split": "test"} if split == TRAINED_ON and "test" in get_args(field.annotation) else {}
@@ -83,6 +83,8 @@ def header(
 
 def _split(entry: Entry[EnvironmentFile]) -> str:
     split = getattr(entry.config, "split", None)
+    if getattr(entry.config, "games", ""):
+        return ""
     if split is None:
         return "no splits"
     if split == "all":

@@ -27,7 +27,7 @@ from agentrl.secret import HIDDEN, hidden_url
 from agentrl.settings import POLICY, agent_sections, resolve_agents
 
 if TYPE_CHECKING:
-    from agentrl.engines.openai import OpenAIPolicy
+    from agentrl.engines import OpenAIPolicy
 
 CONTEXT = 4096  # engine.max_context for a model folder, which has no recipe; at most the model's positions
 
