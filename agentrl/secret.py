@@ -6,7 +6,7 @@ A recipe names a secret as "${NAME}": the text stays as it is in what is stored,
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 HIDDEN = "***"
@@ -46,13 +46,13 @@ def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
     return hidden_url(text)
 
 
-def scrubbed_values(value: Any) -> Any:
-    """A JSON value with every text in it scrubbed."""
+def scrubbed_values(value: Any, secrets: Collection[str] = ()) -> Any:
+    """A JSON value with every text in it scrubbed; `secrets` as for `scrubbed`."""
     if isinstance(value, Mapping):
-        return {key: scrubbed_values(one) for key, one in value.items()}
+        return {key: scrubbed_values(one, secrets) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [scrubbed_values(one) for one in value]
-    return scrubbed(value) if isinstance(value, str) else value
+        return [scrubbed_values(one, secrets) for one in value]
+    return scrubbed(value, secrets) if isinstance(value, str) else value
 
 
 def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:

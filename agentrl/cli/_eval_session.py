@@ -57,6 +57,12 @@ class Session:
         return not self.arguments.json and sys.stdout.isatty()
 
     @property
+    def secrets(self) -> set[str]:
+        """The secrets of the environment's and the endpoint's options."""
+        served = self.contestant.served
+        return hidden_values(self.entry.dump(), ("env",)) | (set() if served is None else served.secrets)
+
+    @property
     def folder(self) -> Path:
         """The folder of the episodes."""
         return folder_of(self.arguments.out)
@@ -197,10 +203,7 @@ class Session:
             "seed": self.arguments.seed,
             "limits": limits.model_dump(exclude_none=True, exclude=set(NOT_PLAYED)),
         }
-        secrets = hidden_values(self.entry.dump(), ("env",))
-        if self.contestant.served is not None:
-            secrets |= self.contestant.served.secrets
-        self.files = EpisodeFiles(self.folder, setting, secrets)
+        self.files = EpisodeFiles(self.folder, setting, self.secrets)
         known: dict[tuple[int, int], Outcome] = {}
         if self.arguments.resume and self.folder.exists():
             known = self.files.resume()

@@ -47,12 +47,12 @@ def main(words: Sequence[str]) -> int:
     except TooManyFaults as error:
         stored = f"; {session.how_to_continue(words)}" if session.done else ""
         raise ValueError(f"{error}{stored}") from error
-    summary: dict[str, Any] = scrubbed_values({**report.summary(), **session.facts})
+    summary: dict[str, Any] = scrubbed_values({**report.summary(), **session.facts}, session.secrets)
     if not arguments.json and not session.early:
         print(summary["played"])
     print(json.dumps(summary) if arguments.json else table(summary), flush=True)
     if arguments.out is not None:
-        outcomes = scrubbed_values([asdict(outcome) for outcome in report.outcomes])
+        outcomes = scrubbed_values([asdict(outcome) for outcome in report.outcomes], session.secrets)
         whole = {**summary, "episode_files": session.folder.name, "outcomes": outcomes}
         write_atomically(arguments.out, json.dumps(whole, indent=1).encode())
     elif summary["failures"] and not arguments.json:

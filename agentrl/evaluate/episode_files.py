@@ -69,7 +69,7 @@ class EpisodeFiles:
         """Store an episode that has ended."""
         path = self.folder / f"{record.group:06d}-{record.copy}.safetensors"
         final = "" if record.final is None else record.final.text
-        note = scrubbed_values({"outcome": asdict(outcome), "final": scrubbed(final, self.secrets)})
+        note = scrubbed_values({"outcome": asdict(outcome), "final": final}, self.secrets)
         write_graph(_without_secrets(transcript_graph(record), self.secrets), path, note)
 
     def spent(self, seconds: float) -> float:
