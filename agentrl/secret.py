@@ -6,7 +6,7 @@ A recipe names a secret as "${NAME}": the text stays as it is in what is stored,
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 HIDDEN = "***"
@@ -46,13 +46,13 @@ def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
     return hidden_url(text)
 
 
-def scrubbed_values(value: Any) -> Any:
-    """A JSON value with every text in it scrubbed."""
+def scrubbed_values(value: Any, secrets: Collection[str] = ()) -> Any:
+    """A JSON value with every text in it scrubbed; `secrets` as for `scrubbed`."""
     if isinstance(value, Mapping):
-        return {key: scrubbed_values(one) for key, one in value.items()}
+        return {key: scrubbed_values(one, secrets) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [scrubbed_values(one) for one in value]
-    return scrubbed(value) if isinstance(value, str) else value
+        return [scrubbed_values(one, secrets) for one in value]
+    return scrubbed(value, secrets) if isinstance(value, str) else value
 
 
 def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
@@ -81,6 +81,28 @@ def restored(stored: Any, given: Any, path: tuple[str, ...] = ()) -> Any:
         others = given if isinstance(given, Mapping) else {}
         return {key: restored(one, others.get(key), (*path, str(key))) for key, one in stored.items()}
     return given if given is not None and redacted(given, path) == stored else stored
+
+
+def hidden_values(value: Any, path: tuple[str, ...] = ()) -> set[str]:
+    """The texts that `redacted` hides in a table of options, to search for them in other texts.
+
+    Args:
+        value: a table, a list or a plain value.
+        path: the keys that lead to it.
+    """
+    return _hidden(value, redacted(value, path))
+
+
+def _hidden(value: Any, shown: Any) -> set[str]:
+    """The texts of `value` that its redacted form `shown` lacks; of `--token=SECRET` the part after the sign."""
+    if isinstance(value, Mapping):
+        return {text for key, one in value.items() for text in _hidden(one, shown[key])}
+    if isinstance(value, list | tuple):
+        return {text for one, other in zip(value, shown, strict=True) for text in _hidden(one, other)}
+    if not isinstance(value, str) or value == shown:
+        return set()
+    option, equals, given = value.partition("=")
+    return {given if equals and shown == f"{option}={HIDDEN}" else value}
 
 
 def _redacted_words(words: Iterable[Any], path: tuple[str, ...]) -> list[Any]:

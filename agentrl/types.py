@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -26,6 +27,8 @@ class Status(IntEnum):
     CALL_LIMIT = 14
     DEPTH_LIMIT = 15
     TIME_LIMIT = 16
+    CONTEXT_LIMIT = 17  # the prompt does not fit the context of the endpoint's model
+    REFUSED = 18  # the endpoint's content filter refused the prompt
     ENV_ERROR = 20
 
 
@@ -112,7 +115,10 @@ class Reply(NamedTuple):
 Action = str | tuple[Reply, ...]  # what an environment is stepped with
 
 
-Finish = Literal["stop", "length", "abort"]
+Finish = Literal["stop", "length", "abort", "context", "refused"]
+NO_ANSWER: Mapping[str, Status] = MappingProxyType(
+    {"context": Status.CONTEXT_LIMIT, "refused": Status.REFUSED}
+)  # how an episode ends if a request gets no answer for this reason
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -125,11 +131,16 @@ class Generation:
         logprobs: [T] float64 nats under the sampling distribution (temperature and allowed set applied).
         allowed: for each token the ids it was restricted to, ascending; an empty array means unrestricted.
             None if no token was restricted.
-        finish: "stop" (end token or stop string), "length" (token limit), "abort" (the engine gave up).
+        finish: "stop" (end token or stop string), "length" (token limit), "abort" (the engine or a content filter
+            broke the answer off); or there is no answer: "context" (the prompt does not fit the model's context),
+            "refused" (a content filter refused the prompt).
         policy_version: (oldest, newest) version of the weights that sampled the answer.
         weight: share in the loss; 0 for a demonstrator's deliberate mistakes.
         usage: counts of a remote policy, such as prompt_tokens, completion_tokens and cost.
         entropy: [T] float64, of the ten most probable tokens, -sum p log p / log V; None if it was not requested.
+        thought: reasoning that a remote policy returned apart from the answer; it is not part of the answer.
+        refusal: why a remote policy refused, in its words.
+        message: the answer as a chat message, if it has tool calls as data; `text` then holds the calls as text too.
     """
 
     text: str
@@ -141,14 +152,30 @@ class Generation:
     weight: float = 1.0
     usage: Mapping[str, float] = field(default_factory=dict)
     entropy: np.ndarray | None = None
+    thought: str = ""
+    refusal: str = ""
+    message: "Message | None" = None
+
+
+class ToolCall(NamedTuple):
+    """A tool call as data of an OpenAI-compatible server; `arguments` is JSON text as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
 
 
 class Message(NamedTuple):
-    """One chat message; `role` is system, user, assistant or tool; `name` is the name of the tool, else empty."""
+    """One chat message.
+
+    `role` is system, user, assistant or tool; `name` is the name of the tool, else empty; `calls` are the tool calls of
+    an assistant whose server gives them as data, and the tool messages after it answer them in this order.
+    """
 
     role: str
     content: str
     name: str = ""
+    calls: tuple[ToolCall, ...] = ()
 
 
 class Rewrite(NamedTuple):
@@ -173,6 +200,7 @@ class Request:
         noise_key: integers that name this turn, (seed, iteration, task, copy, turn); sampling noise is a
             function of the key and the token's index alone.
         rewrites: set if the answer becomes the memory of the model instead of an action for the environment.
+        tools: JSON schemas of the tools that the server gets as data; empty if the messages describe the tools.
     """
 
     session: int
@@ -184,6 +212,7 @@ class Request:
     max_tokens: int = 512
     noise_key: tuple[int, ...] = (0,)
     rewrites: Rewrite | None = None
+    tools: Sequence[Mapping[str, Any]] = ()
 
 
 class EnvFault(Exception):

@@ -191,12 +191,16 @@ class _Masked:
     def __init__(
         self, messages: Sequence[Message], special: "re.Pattern[str]", tools: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        content = "".join([*("".join(m) for m in messages), json.dumps(list(tools), ensure_ascii=False)])
+        content = "".join([*("".join(m[:3]) for m in messages), json.dumps(list(tools), ensure_ascii=False)])
         self._edge = next(chr(c) for c in range(0xF0000, 0x10FFFE) if chr(c) not in content)
         self._numbers: dict[str, int] = {}  # special token's text -> its number
         self._special = special
-        self.messages = [Message(*(special.sub(self._mark, part) for part in m)) for m in messages]
+        self.messages = [self._masked_message(m) for m in messages]
         self.tools = [self._marked(tool) for tool in tools]
+
+    def _masked_message(self, message: Message) -> Message:
+        role, content, name = (self._special.sub(self._mark, part) for part in message[:3])
+        return Message(role, content, name)
 
     def _marked(self, value: Any) -> Any:
         """A JSON value with the texts inside it masked."""

@@ -1,158 +1,64 @@
-"""`agentrl eval ENV --policy P [options] [key=value ...]`: how often a policy succeeds on a panel, once per task.
+"""`agentrl eval ENV --policy P [options] [key=value ...]`: how often a policy succeeds on held-out tasks.
 
 P is a run folder (runs/NAME), a model folder, random, one of the environment's experts (expert, oracle, ...),
 openai:MODEL[@BASE_URL], or scripted:FILE (the same actions in every episode: one per line or a JSON list; the last
-action is repeated). The panel is --panel FILE, --games DIR, or the first --tasks N. key=value are options of the
-environment; limits.KEY=value are limits per episode (turn_tokens, episode_tokens, calls, seconds, ...).
+action is repeated). The tasks are the held-out ones unless split=... says otherwise; or those of --panel FILE or
+--games DIR. key=value are options of the environment; limits.KEY=value are limits per episode (turn_tokens,
+episode_tokens, calls, seconds, ...); endpoint.KEY=value are options of an openai: policy (timeout_s, concurrency,
+headers, extra_body, reasoning_effort, tool_calls, price_in, ...). Ctrl-C stops it; --resume continues. See
+docs/evaluation.md.
 """
 
 import argparse
-import errno
 import json
-import os
+import sys
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
-from agentrl.cli._parser import Parser, positive, seed, temperature
-from agentrl.config import Entry, merge, override, resolve
-from agentrl.env import ENDLESS, EnvironmentFile, make_pool, panel_tasks, read_panel, tasks_of
+from agentrl.cli import _stop
+from agentrl.cli._eval_table import table
+from agentrl.cli._eval_words import check_out, options_of, panel, parse
+from agentrl.files import write_atomically
 from agentrl.secret import scrubbed_values
-from agentrl.types import Task
-
-BUDGET = "limits."  # words with this prefix are limits; all other words are options of the environment
 
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
-    arguments = parse(words)
+    arguments = parse(words, __doc__)
     if arguments.out is not None:
         check_out(arguments.out)
+    options = options_of(arguments)
+    from agentrl.cli._eval_session import Session
+    from agentrl.evaluate import evaluated_entry
+    from agentrl.rollout import TooManyFaults
     from agentrl.run import Contestant
 
-    contestant = Contestant.of(arguments.policy, arguments.env, env_options(arguments))
-    entry = environment(arguments, contestant.env_options)
-    tasks = panel(arguments, entry)
-    from agentrl.evaluate import evaluate
-    from agentrl.rollout import TooManyFaults
-    from agentrl.run import Loop, Progress
-
-    limits = contestant.limits(budgets(arguments))
-    pool = make_pool(
-        entry, timeout_s=limits.call_seconds, start_s=limits.start_seconds, output_chars=limits.output_chars
-    )
+    contestant = Contestant.of(arguments.policy, arguments.env, options.env)
+    contestant.endpoint = options.endpoint
+    told = {**contestant.told, **options.env}
+    entry = evaluated_entry(arguments.env, contestant.env_options, told, language_model=contestant.language_model)
+    session = Session(arguments, contestant, *panel(arguments, entry, told))
     try:
-        with Progress(quiet=arguments.json) as progress, Loop() as loop:
-            player = contestant.player(
-                entry, pool, seed=arguments.seed, temperature=arguments.temperature, limits=limits
-            )
-            bar = progress.bar(f"{arguments.policy} on {entry.name}", len(tasks))
-            report = loop.run(
-                evaluate(player, entry, tasks, contestant.describe(), on_episode=lambda record: bar.step())
-            )
+        report = session.play(contestant.limits(options.limits))
+    except KeyboardInterrupt as stop:
+        print(f"agentrl: stopped; {session.how_to_continue(words)}", file=sys.stderr)
+        return _stop.exit_code(stop)
     except TooManyFaults as error:
-        raise ValueError(str(error)) from error
-    finally:
-        pool.close()
-        contestant.close()
-    facts = {**report.summary(), "seed": arguments.seed, "limits": limits.model_dump(exclude_none=True)}
-    summary: dict[str, Any] = scrubbed_values(facts)
+        stored = f"; {session.how_to_continue(words)}" if session.done else ""
+        raise ValueError(f"{error}{stored}") from error
+    summary: dict[str, Any] = scrubbed_values({**report.summary(), **session.facts}, session.secrets)
+    if not arguments.json and not session.early:
+        print(summary["played"])
     print(json.dumps(summary) if arguments.json else table(summary), flush=True)
     if arguments.out is not None:
-        from dataclasses import asdict
-
-        from agentrl.files import write_atomically
-
-        with_episodes = {**summary, "outcomes": scrubbed_values([asdict(o) for o in report.outcomes])}
-        write_atomically(arguments.out, json.dumps(with_episodes, indent=1).encode())
+        outcomes = scrubbed_values([asdict(outcome) for outcome in report.outcomes], session.secrets)
+        whole = {**summary, "episode_files": session.folder.name, "outcomes": outcomes}
+        write_atomically(arguments.out, json.dumps(whole, indent=1).encode())
+    elif summary["failures"] and not arguments.json:
+        _hint(arguments)
     return 0
 
 
-def check_out(path: Path) -> None:
-    """Raises ValueError if the report cannot be written to `path`; checked before the first episode."""
-    if path.is_dir():
-        raise ValueError(f"--out {path} is a folder: name a file in it")
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        why = os.strerror(errno.EACCES if folder.is_dir() else errno.ENOTDIR)
-        raise ValueError(f"cannot write {path}: {why}; choose another folder")
-
-
-def parse(words: Sequence[str]) -> argparse.Namespace:
-    """The parsed command line."""
-    parser = Parser("agentrl eval", __doc__)
-    parser.add_argument("env")
-    parser.add_argument("options", nargs="*", metavar="key=value")
-    parser.add_argument("--policy", required=True)
-    parser.add_argument("--split")
-    parser.add_argument("--panel", type=Path, help="a file of task keys, one per line")
-    parser.add_argument("--games", help="a folder: play every game under it once")
-    parser.add_argument("--tasks", type=positive, help="the first N tasks (default: all, or 200 of an endless list)")
-    parser.add_argument("--temperature", type=temperature, help="0 is greedy; default: the run's own")
-    parser.add_argument("--turns", type=positive, help="most steps per episode (default: the run's own, else 50)")
-    parser.add_argument("--seed", type=seed, default=0)
-    parser.add_argument("--out", type=Path, help="write the report with every episode here, for `agentrl compare`")
-    parser.add_argument("--json", action="store_true")
-    return parser.parse_intermixed_args(words)
-
-
-def budgets(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The limits on the command line, by name."""
-    tables = override({}, [option for option in arguments.options if option.startswith(BUDGET)])
-    limits: dict[str, Any] = tables.get("limits", {})
-    return limits if arguments.turns is None else {**limits, "turns": arguments.turns}
-
-
-def environment(arguments: argparse.Namespace, base: dict[str, Any]) -> Entry[EnvironmentFile]:
-    """The environment, with the run's options `base` and the command's options, which override them."""
-    return resolve(EnvironmentFile, merge({"name": arguments.env, **base}, env_options(arguments)), "env")
-
-
-def env_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The environment's options on the command line, by name."""
-    words = [option for option in arguments.options if not option.startswith(BUDGET)]
-    options = override({}, [option.removeprefix("env.") for option in words])
-    for key in ("split", "games"):
-        if getattr(arguments, key) is not None:
-            options[key] = getattr(arguments, key)
-    return options
-
-
-def panel(arguments: argparse.Namespace, entry: Entry[EnvironmentFile]) -> list[Task]:
-    """The tasks to play."""
-    if arguments.panel is not None:
-        return panel_tasks(entry, read_panel(arguments.panel))
-    tasks = tasks_of(entry)
-    count = arguments.tasks or (len(tasks) if len(tasks) <= ENDLESS else 200)
-    return [tasks[i] for i in range(min(len(tasks), count))]
-
-
-def table(summary: dict[str, Any]) -> str:
-    """The report as text."""
-    low, high = summary["interval"]
-    policy = ", ".join(f"{k}={v}" for k, v in {**summary["policy"], **summary["facts"]}.items())
-    lines = [
-        f"{summary['benchmark']}, panel {summary['panel']}: {policy}",
-        f"success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}] on {summary['episodes']} tasks, each once",
-    ]
-    for name, rate in summary["per_type"].items():
-        a, b = rate["interval"]
-        lines.append(f"  {name:36} {rate['success_rate']:6.1%} [{a:.1%}, {b:.1%}]  of {rate['episodes']}")
-    if summary["measures"]:
-        lines.append("means " + ", ".join(f"{name} {value:.3f}" for name, value in summary["measures"].items()))
-    if summary["signals"]:
-        lines.append("signals " + ", ".join(f"{name} {value:.3f}" for name, value in summary["signals"].items()))
-    if summary["mean_calls"]:
-        failed = f"steps with a failed call {summary['tool_error_share']:.1%}"
-        lines.append(f"tool calls {summary['mean_calls']:.1f}, {failed}")
-    lines += [
-        f"steps {summary['mean_steps']:.1f} (successes {summary['mean_steps_success']:.1f}), "
-        f"invalid actions {summary['invalid_share']:.1%}, truncated {summary['truncated_share']:.1%}, "
-        f"environment errors {summary['env_errors']}",
-        f"tokens {summary['tokens']}, seconds {summary['seconds']:.1f}, endings "
-        + ", ".join(f"{k} {v}" for k, v in summary["endings"].items()),
-    ]
-    lines += [f"environment error, {count} times: {fault}" for fault, count in summary.get("faults", {}).items()]
-    if summary["usage"]:
-        lines.append("usage " + ", ".join(f"{k} {v:g}" for k, v in summary["usage"].items()))
-    return "\n".join(lines)
+def _hint(arguments: argparse.Namespace) -> None:
+    print("to read the answers: add --out report.json, then agentrl view report.json --failed", file=sys.stderr)

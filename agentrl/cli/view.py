@@ -1,8 +1,9 @@
-"""`agentrl view GRAPH.safetensors [--group N | --episode N]`: stored rollouts as a table, or one merged graph as JSON.
+"""`agentrl view GRAPH.safetensors|REPORT.json [--group N | --episode N]`: stored rollouts; transcripts of a report.
 
 Without an option it prints one line per episode. With --group or --episode it prints the states and steps of a group or
 an episode in node-link form, `nodes` and `edges`, which D3 and networkx.node_link_graph read; states that episodes
-share are one node.
+share are one node. Of the report of an evaluation it prints the episodes (--failed, --json), and with --episode all
+that was said in one.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from agentrl.cli import _view_report
 from agentrl.cli._parser import Parser, seed
 from agentrl.graph import KINDS, StepGraph, read_graph, to_json, word
 from agentrl.types import Status
@@ -17,6 +19,8 @@ from agentrl.types import Status
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
+    if _view_report.is_report(words):
+        return _view_report.main(words)
     parser = Parser("agentrl view", __doc__)
     parser.add_argument("graph", type=Path, help="such as runs/NAME/graphs/000000.safetensors")
     parser.add_argument("--group", type=seed, help="copies of one task")

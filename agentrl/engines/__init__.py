@@ -4,9 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentrl.engines.endpoint import Traffic, endpoint_of
     from agentrl.engines.entry import EngineFile, EngineOptions, Serving
     from agentrl.engines.hf_engine import HfEngine
-    from agentrl.engines.openai import from_word
+    from agentrl.engines.openai import OpenAIPolicy, from_word
     from agentrl.engines.policy import Policy, Sessions, Wordless
     from agentrl.engines.sampling import Sampling, stopping
     from agentrl.engines.support import base_config
@@ -15,12 +16,15 @@ __all__ = [
     "EngineFile",
     "EngineOptions",
     "HfEngine",
+    "OpenAIPolicy",
     "Policy",
     "Sampling",
     "Serving",
     "Sessions",
+    "Traffic",
     "Wordless",
     "base_config",
+    "endpoint_of",
     "from_word",
     "stopping",
 ]
@@ -29,12 +33,15 @@ _HOME = {
     "EngineFile": "agentrl.engines.entry",
     "EngineOptions": "agentrl.engines.entry",
     "HfEngine": "agentrl.engines.hf_engine",
+    "OpenAIPolicy": "agentrl.engines.openai",
     "Policy": "agentrl.engines.policy",
     "Sampling": "agentrl.engines.sampling",
     "Serving": "agentrl.engines.entry",
     "Sessions": "agentrl.engines.policy",
+    "Traffic": "agentrl.engines.endpoint",
     "Wordless": "agentrl.engines.policy",
     "base_config": "agentrl.engines.support",
+    "endpoint_of": "agentrl.engines.endpoint",
     "from_word": "agentrl.engines.openai",
     "stopping": "agentrl.engines.sampling",
 }

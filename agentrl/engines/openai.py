@@ -1,73 +1,41 @@
 """Any OpenAI-compatible endpoint as a policy, for evaluation: concurrency, retries with back-off, tokens and cost.
 
 Endpoints do not return token ids, so generations have text and counts only. An endpoint that gives no answer does not
-count against the policy: after the retries it raises an `EnvFault`, so the rollout begins the task again and, if that
-does not help, reports the episode as `env_error`. A request that can never work (no such model, a wrong key) stops the
-run with a ValueError.
+count against the policy: after the retries it raises an `EndpointLost`, so the rollout begins the task again and, if
+that does not help, reports the episode as `env_error`. A request that can never work (no such model, a wrong key) stops
+the run with a ValueError. A prompt beyond the model's context, or refused by a content filter, is an episode's ending.
 """
 
 import asyncio
 import email.utils
 import os
 import random
-import re
 import time
-from types import ModuleType
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from agentrl.engines.chat_completions import of_request, read_completion, written
+from agentrl.engines.endpoint import SAMPLING, Endpoint, Traffic, endpoint_of, hint
 from agentrl.engines.entry import Serving
 from agentrl.engines.policy import Wordless
 from agentrl.noise import fold
-from agentrl.secret import hidden_url, scrubbed
-from agentrl.types import EnvFault, Finish, Generation, Request
+from agentrl.secret import expand, scrubbed
+from agentrl.types import EnvFault, Finish, Generation, Message, Observation, Request
 
 FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # all else is "stop"
-WORD = re.compile(r"openai:(?P<model>.+?)(?:@(?P<base_url>https?://\S+))?")
 CHARS_PER_TOKEN = 64  # of an answer's longest text; the longest tokens of common vocabularies have 128 spaces
 SEED_BITS = 31  # servers take a signed 32-bit seed
+FILTERED = ("content_filter", "content_policy_violation")  # codes of a refusal by a content filter
+TOO_LONG = ("context length", "context size", "context window", "prompt is too long")  # in a refusal of a long prompt
+PROBE_TOKENS = 32  # most tokens of the answer to the first short request
+AGAIN_S = 1.0  # a refused connection is tried once more after so many seconds
 
 
 class EndpointLost(EnvFault):
     """The endpoint gave no answer in all its retries."""
-
-
-class Endpoint(BaseModel, frozen=True, extra="forbid"):
-    """Address of an endpoint, and options of its requests.
-
-    Attributes:
-        model: name of the model at the endpoint.
-        base_url: None takes the variable OPENAI_BASE_URL or, if it is not set, OpenAI.
-        temperature, top_p: None leaves the endpoint's default.
-        stop: stop strings.
-        max_tokens: most tokens per answer.
-        seeded: send a seed that is computed from the noise key.
-        concurrency: most requests at the same time.
-        max_retries: further tries after an error that may be temporary (408, 409, 429, 5xx, time-outs, lost
-            connections, answers that are not completions).
-        timeout_s: seconds per try.
-        backoff_s: mean wait in seconds before the first retry, doubled for each further retry.
-        max_wait_s: longest wait in seconds, also if the endpoint's Retry-After asks for more.
-        price_in, price_out: USD per million tokens of prompts and of answers.
-        extra: further fields of the request body, such as chat_template_kwargs.
-    """
-
-    model: str = Field(min_length=1)
-    base_url: str | None = None
-    temperature: float | None = Field(None, ge=0)
-    top_p: float | None = Field(None, gt=0, le=1)
-    stop: tuple[str, ...] = ()
-    max_tokens: int = Field(512, ge=1)
-    seeded: bool = True
-    concurrency: int = Field(16, ge=1)
-    max_retries: int = Field(5, ge=0)
-    timeout_s: float = Field(120.0, gt=0)
-    backoff_s: float = Field(0.5, gt=0)
-    max_wait_s: float = Field(60.0, gt=0)
-    price_in: float | None = Field(None, ge=0)
-    price_out: float | None = Field(None, ge=0)
-    extra: dict[str, Any] = Field(default_factory=dict)
 
 
 class Config(Endpoint, frozen=True):
@@ -88,12 +56,23 @@ def make(config: Config, serving: Serving) -> "OpenAIPolicy":
     return OpenAIPolicy(Endpoint(**options))
 
 
-def from_word(word: str, *, temperature: float | None = None, max_tokens: int = 512) -> "OpenAIPolicy":
-    """The policy named `openai:MODEL` or `openai:MODEL@BASE_URL`."""
-    match = WORD.fullmatch(word)
-    if match is None:
-        raise ValueError(f"{hidden_url(word)!r} is no endpoint: write openai:MODEL or openai:MODEL@http://host:port/v1")
-    return OpenAIPolicy(Endpoint(**match.groupdict(), temperature=temperature, max_tokens=max_tokens))
+def from_word(
+    word: str,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    temperature: float | None = None,
+    max_tokens: int = 512,
+) -> "OpenAIPolicy":
+    """The policy named `openai:MODEL` or `openai:MODEL@BASE_URL`.
+
+    Args:
+        word: the name.
+        options: options of `Endpoint` by name.
+        temperature: overrides that of the options unless it is None.
+        max_tokens: most tokens per answer, if the options do not say it.
+    """
+    given = {"max_tokens": max_tokens, **options}
+    return OpenAIPolicy(endpoint_of(word, given if temperature is None else {**given, "temperature": temperature}))
 
 
 def _library() -> ModuleType:
@@ -106,35 +85,34 @@ def _library() -> ModuleType:
 
 
 class OpenAIPolicy(Wordless):
-    """An endpoint as a policy, see the module. Answers depend on the messages alone.
+    """An endpoint as a policy, see the module. Answers depend on the messages and tools alone.
 
     `usage` of a generation has `prompt_tokens`, `completion_tokens`, `requests`, `retries` and, if the endpoint's
-    options name prices, `cost` in USD.
+    options name prices, `cost` in USD. `traffic` tells what waits for an answer.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        """Raises ValueError if the package openai or the key is missing."""
-        self.endpoint, self.name = endpoint, f"openai:{endpoint.model}"
+        """Raises ValueError if the package openai, the key or a variable that the options name is missing."""
+        self.endpoint, self.name, self.traffic = endpoint, f"openai:{endpoint.model}", Traffic()
         self._openai = _library()
         self._url = endpoint.base_url or os.environ.get("OPENAI_BASE_URL")
-        self._key = os.environ.get("OPENAI_API_KEY") or ("none" if self._url else "")
+        own = expand(endpoint.api_key, "endpoint.api_key") if endpoint.api_key else os.environ.get("OPENAI_API_KEY")
+        self._key = own or ("none" if self._url else "")
+        self._headers = {name: expand(value, f"endpoint.headers.{name}") for name, value in endpoint.headers.items()}
         if not self._key:
             raise ValueError(f"{self.name} needs a key: set OPENAI_API_KEY, or name a server, openai:MODEL@http://...")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
         self._gate = asyncio.Semaphore(endpoint.concurrency)
 
+    @property
+    def secrets(self) -> set[str]:
+        """The key and the values of the headers, which no text for a user may hold."""
+        return {self._key, *self._headers.values()}
+
     def describe(self) -> dict[str, object]:
         """Model, address and sampling settings."""
-        return {
-            "policy": self.name,
-            "base_url": hidden_url(self._url or "https://api.openai.com/v1"),
-            "temperature": self.endpoint.temperature,
-            "top_p": self.endpoint.top_p,
-            "stop": list(self.endpoint.stop),
-            "max_tokens": self.endpoint.max_tokens,
-            "actions": "free",
-        }
+        return {"policy": self.name, **self.endpoint.describe(self._url), "actions": "free"}
 
     async def generate(self, request: Request) -> Generation:
         """One answer.
@@ -150,15 +128,77 @@ class OpenAIPolicy(Wordless):
                     return self._generation(await self._ask(request), attempt)
                 except (self._openai.APIError, ValueError) as error:
                     failure = error
-                if self._too_long(failure):
+                reason = self._no_answer(failure)
+                if reason is not None:
                     usage = {"requests": attempt + 1, "retries": attempt}
-                    return Generation(text="", finish="length", usage=usage)
+                    return Generation(text="", finish=reason, usage=usage, refusal=self._why(failure))
                 if not self._may_pass(failure):
-                    raise ValueError(f"{self.name} refuses the request: {self._why(failure)}")
+                    raise ValueError(self._refusal(failure))
                 if attempt < self.endpoint.max_retries:
                     await asyncio.sleep(self._wait(failure, attempt))
         tries = self.endpoint.max_retries + 1
         raise EndpointLost(f"{self.name} gave no answer in {tries} tries: {self._why(failure)}")
+
+    def probe(self, tools: Sequence[Mapping[str, Any]] = ()) -> bool:
+        """Send one short request, to see whether the endpoint answers; see `Endpoint.probe_s`.
+
+        Args:
+            tools: schemas to send with it; if the endpoint refuses them, the request is sent again without them.
+
+        Returns:
+            Whether the endpoint takes the tools; True without tools.
+
+        Raises:
+            ValueError: nobody answers at the address, or the endpoint refuses the request.
+        """
+        with self._openai.OpenAI(**self._connection(self.endpoint.probe_s)) as client:
+            failure, takes = self._try(client, tools), True
+            if tools and failure is not None and _names_tools(failure):
+                failure = self._try(client, ())
+                takes = failure is not None
+        # "output limit" is how OpenAI says that PROBE_TOKENS were too few to think: the endpoint works.
+        works = failure is None or self._may_pass(failure) or "output limit" in str(failure)
+        if failure is not None and not works and self._no_answer(failure) is None:
+            raise ValueError(self._refusal(failure))
+        return takes
+
+    def _try(self, client: Any, tools: Sequence[Mapping[str, Any]]) -> Exception | None:
+        """Send the short request of `probe`; the endpoint's error, None if it gave an answer."""
+        request = Request(
+            session=0,
+            token_ids=(),  # type: ignore[arg-type]  # no tokenizer takes part
+            messages=[Message("user", "Reply with the word ready.")],
+            observation=Observation(text=""),
+            max_tokens=PROBE_TOKENS,
+            tools=tools,
+        )
+        for attempt in range(2):
+            try:
+                client.chat.completions.create(**self._options(request))
+            except self._openai.APITimeoutError:
+                raise ValueError(
+                    f"{self.name} at {self.describe()['base_url']} gave no answer to a first short request in "
+                    f"{self.endpoint.probe_s:g} s (endpoint.probe_s): see whether the server works, or raise the limit"
+                ) from None
+            except self._openai.APIConnectionError as error:
+                if attempt == 0:
+                    time.sleep(AGAIN_S)
+                    continue
+                why = _one_line(error.__cause__ or error)
+                raise ValueError(
+                    f"no server answers at {self.describe()['base_url']}: {scrubbed(why, self.secrets)}; start the "
+                    "server, or correct the address in --policy"
+                ) from None
+            except (self._openai.APIError, ValueError) as error:
+                failure: Exception = error
+                return failure
+            break
+        return None
+
+    def _connection(self, timeout_s: float) -> dict[str, Any]:
+        """The arguments of a client."""
+        fixed = {"timeout": timeout_s, "max_retries": 0, "default_headers": self._headers or None}
+        return {"api_key": self._key, "base_url": self._url, **fixed}
 
     def _enter_loop(self) -> None:
         """Make a client for the running event loop; connections of a loop that has ended cannot be used again."""
@@ -166,35 +206,42 @@ class OpenAIPolicy(Wordless):
         if self._loop is loop:
             return
         self._loop, self._gate = loop, asyncio.Semaphore(self.endpoint.concurrency)
-        self._client = self._openai.AsyncOpenAI(
-            api_key=self._key, base_url=self._url, timeout=self.endpoint.timeout_s, max_retries=0
-        )
+        self._client = self._openai.AsyncOpenAI(**self._connection(self.endpoint.timeout_s))
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        client, self._client, self._loop = self._client, None, None
+        if client is not None:
+            await client.close()
 
     async def _ask(self, request: Request) -> Any:
+        number, answered = self.traffic.sent(), False
+        try:
+            completion = await self._client.chat.completions.create(**self._options(request))
+            answered = True
+        except self._openai.APIStatusError:
+            answered = True
+            raise
+        finally:
+            self.traffic.ended(number, answered)
+        return completion
+
+    def _options(self, request: Request) -> dict[str, Any]:
+        """The body of a request."""
         end = self.endpoint
-        limit = "max_tokens" if self._url else "max_completion_tokens"  # OpenAI's newer models take the latter only
+        # OpenAI's newer models take the latter name only.
+        limit = end.token_parameter or ("max_tokens" if self._url else "max_completion_tokens")
         options: dict[str, Any] = {limit: min(request.max_tokens, end.max_tokens)}
-        options |= {name: value for name in ("temperature", "top_p") if (value := getattr(end, name)) is not None}
+        options |= {name: value for name in SAMPLING if (value := getattr(end, name)) is not None}
         if end.stop:
             options["stop"] = list(end.stop)
         if end.seeded:
             options["seed"] = fold(request.noise_key) >> (64 - SEED_BITS)
-        return await self._client.chat.completions.create(
-            model=end.model,
-            messages=[{"role": m.role, "content": m.content} for m in request.messages],
-            extra_body=end.extra or None,
-            **options,
-        )
+        return {"model": end.model, **of_request(request), "extra_body": end.extra_body or None, **options}
 
     def _generation(self, completion: Any, attempt: int) -> Generation:
         """The generation in a completion; ValueError if it is not a chat completion."""
-        choices: Any = getattr(completion, "choices", None)
-        message = getattr(choices[0], "message", None) if choices and isinstance(choices, list) else None
-        if message is None:
-            raise ValueError("the answer is not a chat completion")
-        text = message.content or ""
-        if not isinstance(text, str):
-            raise ValueError(f"the answer's content is of type {type(text).__name__}, not text")
+        reply = read_completion(completion)
         usage: dict[str, float] = {"requests": attempt + 1, "retries": attempt}
         counts = [getattr(completion.usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
         if all(isinstance(count, int) for count in counts):
@@ -204,17 +251,24 @@ class OpenAIPolicy(Wordless):
             if price_in is not None and price_out is not None:
                 cost = usage["prompt_tokens"] * price_in + usage["completion_tokens"] * price_out
                 usage["cost"] = cost / 1e6
-        finish: Finish = FINISH.get(str(choices[0].finish_reason), "stop")
-        most = CHARS_PER_TOKEN * self.endpoint.max_tokens
+        finish: Finish = "abort" if reply.refusal else FINISH.get(reply.finish_reason, "stop")
+        text, most = written(reply), CHARS_PER_TOKEN * self.endpoint.max_tokens
         if len(text) > most:  # a server that does not keep to max_tokens
-            text, finish = text[:most], "length"
-        return Generation(text=text, finish=finish, usage=usage)
+            reply, text, finish = reply._replace(calls=()), text[:most], "length"
+        message = Message("assistant", reply.content, calls=reply.calls) if reply.calls else None
+        thought = reply.thought[:most]
+        return Generation(
+            text=text, finish=finish, usage=usage, thought=thought, refusal=reply.refusal[:most], message=message
+        )
 
-    def _too_long(self, error: Exception) -> bool:
-        """Does the prompt exceed the endpoint's context? The agent caused that: its answer is empty and cut off."""
-        code = getattr(error, "code", None)
-        refused = isinstance(error, self._openai.BadRequestError)
-        return refused and (code == "context_length_exceeded" or "maximum context length" in str(error))
+    def _no_answer(self, error: Exception) -> Literal["context", "refused"] | None:
+        """Why the endpoint gives this prompt no answer, if the prompt is what it refuses; None for other errors."""
+        if not isinstance(error, self._openai.BadRequestError):
+            return None
+        code, words = getattr(error, "code", None), str(error)
+        if code == "context_length_exceeded" or any(word in words for word in TOO_LONG):
+            return "context"
+        return "refused" if code in FILTERED or any(word in words for word in FILTERED) else None
 
     def _may_pass(self, error: Exception) -> bool:
         status = getattr(error, "status_code", None)
@@ -222,9 +276,15 @@ class OpenAIPolicy(Wordless):
             return False
         return status is None or status in (408, 409, 429) or status >= 500 or status < 400
 
+    def _refusal(self, error: Exception) -> str:
+        """The sentence about a request that the endpoint would refuse again."""
+        why = self._why(error)
+        advice = hint(why) if isinstance(error, self._openai.BadRequestError) else ""
+        return f"{self.name} refuses the request: {why}{advice}"
+
     def _why(self, error: Exception) -> str:
         """The failure in one line, without the key, which some servers repeat."""
-        return scrubbed(_one_line(error), [self._key])
+        return scrubbed(_one_line(error), self.secrets)
 
     def _wait(self, error: Exception, attempt: int) -> float:
         """Seconds before the next try: those of the endpoint's Retry-After, else exponential with full jitter."""
@@ -233,6 +293,12 @@ class OpenAIPolicy(Wordless):
         if seconds is None:
             seconds = random.uniform(0.0, 2 * self.endpoint.backoff_s * 2.0**attempt)
         return min(seconds, self.endpoint.max_wait_s)
+
+
+def _names_tools(error: Exception) -> bool:
+    """May the endpoint have failed because of the tools? Some servers say so with 404 or 500."""
+    words = str(error).lower()
+    return getattr(error, "status_code", None) in (400, 422) or "tool" in words or "jinja" in words
 
 
 def _retry_after(header: str) -> float | None:
@@ -247,5 +313,5 @@ def _retry_after(header: str) -> float | None:
         return None
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error)[:10_000].split())[:300] or type(error).__name__

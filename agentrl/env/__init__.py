@@ -20,7 +20,7 @@ from agentrl.env.panels import panel_hash, panel_tasks, read_panel
 from agentrl.env.places import make_pool, pool_within
 from agentrl.env.players import random_share
 from agentrl.env.pool import Handle, Pool, Slot
-from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, continues, stops
+from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, continues, native, stops
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
 from agentrl.env.threads import ThreadPool
 from agentrl.env.time_limit import deadline
@@ -66,6 +66,7 @@ __all__ = [
     "facts_of",
     "kind_of",
     "make_pool",
+    "native",
     "panel_hash",
     "panel_tasks",
     "plays_at_random",

@@ -22,7 +22,7 @@ def checked_observation(value: object, call: str = "reset") -> Observation:
     if not all(isinstance(text, str) for text in texts):
         raise EnvFault(f"{call} returned an observation whose text, state_key, task or actions are not texts")
     if not isinstance(value.messages, tuple) or not all(
-        isinstance(m, Message) and all(isinstance(part, str) for part in m) for m in value.messages
+        isinstance(m, Message) and all(isinstance(part, str) for part in m[:3]) for m in value.messages
     ):
         raise EnvFault(f"{call} returned an observation whose messages are no tuple of Message")
     try:

@@ -70,6 +70,16 @@ class EnvironmentFile(CatalogueFile):
         "", "(config) -> further facts for reports, such as the sandbox that ran code", None
     )
     measures: tuple[str, ...] = hook("MEASURES", "numeric entries of the last info that reports average", ())
+    held_out: Mapping[str, Any] = hook(
+        "HELD_OUT_OPTIONS",
+        "options that select its held-out tasks, such as {'split': 'valid_unseen'}, which evaluations play by default; "
+        "needed only if that is not split=test",
+        dict,
+    )
+    for_models: Mapping[str, Any] = hook(
+        "FOR_MODELS", "options for language models that were not trained here, such as {'prompt': 'chat'}", dict
+    )
+    played: Callable[[Any], str] | None = hook("", "(config) -> what its tasks are, in words for a report", None)
     agents: Callable[[Any], Mapping[str, Any]] | None = hook(
         "", "(config) -> sections [agents.NAME] of the agents it may call", None
     )

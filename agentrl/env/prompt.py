@@ -37,10 +37,11 @@ class Shown(NamedTuple):
 class Prompt(Protocol):
     """The messages of one environment. Context policies (`algorithms/context`) decide which of them are used.
 
-    Two attributes may be added: `continues = True` says that later observations are written into the running assistant
+    Attributes may be added: `continues = True` says that later observations are written into the running assistant
     turn, without a turn of their own (answers then have no end token); `stop = ("</search>",)` lists the strings that
-    end an answer if the configuration lists none. A prompt for tools adds a method `show(observation, chat) -> Shown`:
-    `chat` is the tokenizer's template, None for policies that read messages.
+    end an answer if the configuration lists none. A third, `native = True`, says that the schemas of the tools go to
+    the server as data. A prompt for tools adds a method `show(observation, chat) -> Shown`: `chat` is the tokenizer's
+    template, None for policies that read messages; and `as_native() -> Prompt`, the same prompt with `native`.
     """
 
     system: str
@@ -76,6 +77,11 @@ class Prompt(Protocol):
 def continues(prompt: Prompt) -> bool:
     """Are later observations written into the running assistant turn?"""
     return bool(getattr(prompt, "continues", False))
+
+
+def native(prompt: Prompt) -> bool:
+    """Do the schemas of the tools go to the server as data, so that the messages need not describe them?"""
+    return bool(getattr(prompt, "native", False))
 
 
 def stops(prompt: Prompt) -> tuple[str, ...]:

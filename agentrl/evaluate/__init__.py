@@ -3,12 +3,15 @@
 from agentrl.evaluate.branched_graph import attach_branches, mark_row, with_run_rewards
 from agentrl.evaluate.comparison import compare, read_report
 from agentrl.evaluate.continuations import Place, continuation_returns, find_place, play_on
+from agentrl.evaluate.episode_files import EpisodeFiles, folder_of, outcome_of, read_episode, stored_episodes
 from agentrl.evaluate.evaluation import Outcome, Report, evaluate
 from agentrl.evaluate.monte_carlo import branch_summary
 from agentrl.evaluate.replaying import Replayed, Stage, replay, task_keys
+from agentrl.evaluate.setting import evaluated_entry, header
 from agentrl.evaluate.stats import Interval, mcnemar, paired_bootstrap, wilson
 
 __all__ = [
+    "EpisodeFiles",
     "Interval",
     "Outcome",
     "Place",
@@ -20,13 +23,19 @@ __all__ = [
     "compare",
     "continuation_returns",
     "evaluate",
+    "evaluated_entry",
     "find_place",
+    "folder_of",
+    "header",
     "mark_row",
     "mcnemar",
+    "outcome_of",
     "paired_bootstrap",
     "play_on",
+    "read_episode",
     "read_report",
     "replay",
+    "stored_episodes",
     "task_keys",
     "wilson",
     "with_run_rewards",

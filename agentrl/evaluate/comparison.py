@@ -25,6 +25,15 @@ def read_report(path: Path) -> dict[str, Any]:
     return report
 
 
+def _success(report: dict[str, Any]) -> dict[str, float]:
+    """Success rate of each task over its samples that no environment error ended."""
+    samples: dict[str, list[bool]] = {}
+    for outcome in report["outcomes"]:
+        if outcome["ending"] != "env_error":
+            samples.setdefault(outcome["task"], []).append(outcome["success"])
+    return {task: sum(won) / len(won) for task, won in samples.items()}
+
+
 def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     """Paired difference a - b on the tasks that no environment error ended in either report.
 
@@ -36,7 +45,7 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
             f"these are different panels ({a['benchmark']} {a['panel']}, {b['benchmark']} {b['panel']}): "
             "evaluate both policies on one panel"
         )
-    won = [{o["task"]: o["success"] for o in r["outcomes"] if o["ending"] != "env_error"} for r in (a, b)]
+    won = [_success(report) for report in (a, b)]
     tasks = [task for task in won[0] if task in won[1]]
     if not tasks:
         raise ValueError(

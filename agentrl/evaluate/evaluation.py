@@ -1,16 +1,19 @@
-"""Evaluation of a policy: every task of a panel is played once and every ending is counted; rates have intervals."""
+"""Evaluation of a policy: every task of a panel is played and every ending is counted; rates have intervals."""
 
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from agentrl.config import Entry
 from agentrl.env import EnvironmentFile, benchmark_of, facts_of, kind_of, panel_hash
+from agentrl.evaluate import failures
 from agentrl.evaluate.stats import wilson
-from agentrl.rollout import EpisodeRecord, Player, play
+from agentrl.rollout import EpisodeRecord, Player, Start, TooManyFaults, play_starts, stop_on_faults
 from agentrl.types import Status, Task
 
 LIMITS = (
@@ -20,10 +23,9 @@ LIMITS = (
     Status.CALL_LIMIT,
     Status.DEPTH_LIMIT,
     Status.TIME_LIMIT,
+    Status.CONTEXT_LIMIT,
 )
-
-
-ENV_ERROR = Status.ENV_ERROR.name.lower()
+LOST = Status.ENV_ERROR.name.lower()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,7 @@ class Outcome:
         reward: sum of the rewards.
         steps: number of steps.
         invalid: number of steps whose answer had no valid action.
-        tokens: tokens sampled, in tries that the environment spoiled too.
+        tokens: tokens sampled, in tries that the environment spoiled too; for an endpoint the tokens that it counted.
         ending: name of the `Status` that ended the episode, in lower case.
         fault: the environment's fault; empty if it did not fail.
         seconds: wall-clock time.
@@ -46,6 +48,9 @@ class Outcome:
         calls: tool calls that the answers asked for.
         tool_errors: number of steps in which a tool failed.
         signals: rewards by name, summed over the steps.
+        sample: number of the task's sample, from 0.
+        reason: why the last request got no answer, if that ended the episode.
+        failures: the kinds of failed answers, as `agentrl.evaluate.failures.Example`s.
     """
 
     task: str
@@ -63,22 +68,37 @@ class Outcome:
     calls: int = 0
     tool_errors: int = 0
     signals: Mapping[str, float] = field(default_factory=dict)
+    sample: int = 0
+    reason: str = ""
+    failures: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Results of a policy on a panel of tasks, each played once."""
+    """Results of a policy on a panel of tasks.
+
+    Attributes:
+        benchmark: the name under which the results are reported.
+        policy: description of the policy.
+        outcomes: the episodes, in the order of the panel; the samples of a task follow one another.
+        panel: name of the panel.
+        facts: further facts of the environment.
+        samples: how often each task was played.
+        wall_seconds: wall-clock time of the evaluation.
+    """
 
     benchmark: str
     policy: Mapping[str, object]
     outcomes: Sequence[Outcome]
     panel: str
     facts: Mapping[str, str] = field(default_factory=dict)
+    samples: int = 1
+    wall_seconds: float = 0.0
 
     @property
     def scored(self) -> list[Outcome]:
         """The episodes in which the environment did not fail."""
-        return [o for o in self.outcomes if o.ending != ENV_ERROR]
+        return [o for o in self.outcomes if o.ending != LOST]
 
     def success(self) -> np.ndarray:
         """[n] float, 1 for success, over the scored episodes in panel order."""
@@ -90,7 +110,7 @@ class Report:
         won = sum(o.success for o in scored)
         kinds = sorted({o.kind for o in scored})
         usage: Counter[str] = Counter()
-        faults = dict(Counter(o.fault for o in self.outcomes if o.ending == ENV_ERROR).most_common())
+        faults = dict(Counter(o.fault for o in self.outcomes if o.ending == LOST).most_common())
         for outcome in self.outcomes:
             usage.update(outcome.usage)
         return {
@@ -98,9 +118,11 @@ class Report:
             "policy": dict(self.policy),
             "panel": self.panel,
             "facts": dict(self.facts),
+            "samples": self.samples,
             "episodes": len(scored),
             "success_rate": won / len(scored) if scored else 0.0,
-            "interval": list(wilson(won, len(scored))),
+            "interval": _interval(scored),
+            **(_by_sample(scored) if self.samples > 1 else {}),
             "mean_reward": _mean([o.reward for o in scored]),
             "measures": {k: _mean([o.measures[k] for o in scored]) for k in (scored[0].measures if scored else ())},
             "per_type": {k: _rate([o for o in scored if o.kind == k]) for k in kinds},
@@ -113,9 +135,10 @@ class Report:
             "endings": dict(sorted(Counter(o.ending for o in self.outcomes).items())),
             "truncated_share": _mean([o.ending in {s.name.lower() for s in LIMITS} for o in scored]),
             "env_errors": len(self.outcomes) - len(scored),
+            "failures": failures.summary(self.outcomes, str(self.policy.get("tool_calls", ""))),
             "tokens": sum(o.tokens for o in self.outcomes),
             "usage": dict(usage),
-            "seconds": sum(o.seconds for o in self.outcomes),
+            "wall_seconds": self.wall_seconds,
             **({"faults": faults} if faults else {}),
         }
 
@@ -130,8 +153,29 @@ def _signals(outcomes: Sequence[Outcome]) -> list[str]:
 
 def _rate(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     won = sum(o.success for o in outcomes)
-    n = len(outcomes)
-    return {"episodes": n, "success_rate": won / n, "interval": list(wilson(won, n))}
+    return {"episodes": len(outcomes), "success_rate": won / len(outcomes), "interval": _interval(outcomes)}
+
+
+def _per_task(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Success rate of each task."""
+    won: dict[str, list[bool]] = {}
+    for one in outcomes:
+        won.setdefault(one.task, []).append(one.success)
+    return {task: sum(successes) / len(successes) for task, successes in won.items()}
+
+
+def _interval(outcomes: Sequence[Outcome]) -> list[float]:
+    """95% interval of the success rate over tasks. The samples of a task count as one observation, their mean: they
+    are not independent, so that the interval is not narrower than that of one sample per task."""
+    rates = _per_task(outcomes)
+    return list(wilson(sum(rates.values()), len(rates)))
+
+
+def _by_sample(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Success rate of each sample (over the tasks), and of each task (over its samples)."""
+    numbers = sorted({o.sample for o in outcomes})
+    rates = [_mean([float(o.success) for o in outcomes if o.sample == number]) for number in numbers]
+    return {"per_sample": rates, "per_task": _per_task(outcomes)}
 
 
 def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> Outcome:
@@ -147,7 +191,7 @@ def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> O
         reward=sum(step.reward for step in record.steps),
         steps=len(record.steps),
         invalid=sum(not step.valid for step in record.steps),
-        tokens=record.tokens,
+        tokens=record.tokens or int(record.usage.get("completion_tokens", 0)),
         ending=record.ending.name.lower(),
         fault=record.fault,
         seconds=record.seconds,
@@ -156,6 +200,9 @@ def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> O
         calls=sum(step.calls for step in record.steps),
         tool_errors=sum(step.status == Status.TOOL_ERROR for step in record.steps),
         signals=dict(signals),
+        sample=record.copy,
+        reason=record.reason,
+        failures=failures.failures_of(record),
     )
 
 
@@ -166,9 +213,11 @@ async def evaluate(
     policy: Mapping[str, object],
     *,
     iteration: int = 0,
-    on_episode: Any = None,
+    samples: int = 1,
+    known: Mapping[tuple[int, int], Outcome] = MappingProxyType({}),
+    on_episode: Callable[[EpisodeRecord, Outcome], None] | None = None,
 ) -> Report:
-    """Play every task once.
+    """Play every task.
 
     Args:
         player: plays the episodes; its seed and stage are part of the noise keys.
@@ -176,13 +225,49 @@ async def evaluate(
         tasks: the panel.
         policy: description of the policy for the report.
         iteration: part of the noise keys.
-        on_episode: called with each finished record (progress).
+        samples: how often each task is played; the samples differ in their noise keys.
+        known: (position of the task, sample) -> its outcome, for episodes that were played before.
+        on_episode: called with each record that ends, and its outcome.
+
+    Raises:
+        TooManyFaults: see `Limits.fault_share`. It is raised as soon as the share is certain.
+        ValueError: the first prompt of a task does not fit the model's context.
     """
-    records = await play(player, tasks, copies=1, iteration=iteration, on_episode=on_episode)
+    began, outcomes, lost = time.monotonic(), dict(known), 0
+    starts = [
+        Start(task=task, group=group, copy=copy, session=group * samples + copy)
+        for group, task in enumerate(tasks)
+        for copy in range(samples)
+        if (group, copy) not in known
+    ]
+
+    def ended(record: EpisodeRecord) -> None:
+        nonlocal lost
+        made = outcome(record, kind_of(entry, record.task), entry.hooks.measures)
+        outcomes[record.group, record.copy] = made
+        if on_episode is not None:
+            on_episode(record, made)
+        lost += made.ending == LOST
+        if lost > player.limits.fault_share * len(tasks) * samples:
+            raise TooManyFaults(_too_many(lost, len(outcomes), player.limits.fault_share, made))
+
+    records = await play_starts(player, starts, iteration=iteration, on_episode=ended)
+    if not known:
+        stop_on_faults(records, player.limits.fault_share)
     return Report(
         benchmark=benchmark_of(entry),
         policy=policy,
-        outcomes=[outcome(r, kind_of(entry, r.task), entry.hooks.measures) for r in records],
+        outcomes=[outcomes[key] for key in sorted(outcomes)],
         panel=panel_hash([task.key for task in tasks]),
         facts=facts_of(entry),
+        samples=samples,
+        wall_seconds=time.monotonic() - began,
+    )
+
+
+def _too_many(lost: int, played: int, share: float, last: Outcome) -> str:
+    return (
+        f"{lost} of {played} episodes were lost to the environment or to the policy's endpoint, the limit is "
+        f"{share:.0%} of all: repair what failed, or raise limits.fault_share; the last fault, on task {last.task}: "
+        f"{last.fault}"
     )

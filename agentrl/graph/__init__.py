@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from agentrl.graph.similarity import first_fit, similar_states
     from agentrl.graph.sources import read_any
     from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, Columns, StepGraph, success_of
-    from agentrl.graph.store import read_graph, write_graph
+    from agentrl.graph.store import read_graph, read_note, write_graph
     from agentrl.graph.tokens import (
         Tokens,
         append_rows,
@@ -88,6 +88,7 @@ __all__ = [
     "prompt_lengths",
     "read_any",
     "read_graph",
+    "read_note",
     "read_steps",
     "scan",
     "select",
@@ -146,6 +147,7 @@ _HOME = {
     "prompt_lengths": "agentrl.graph.tokens",
     "read_any": "agentrl.graph.sources",
     "read_graph": "agentrl.graph.store",
+    "read_note": "agentrl.graph.store",
     "read_steps": "agentrl.graph.jsonl",
     "scan": "agentrl.graph.segments",
     "select": "agentrl.graph.root_paths",

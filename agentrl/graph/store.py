@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -56,6 +57,17 @@ def to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> byte
 def write_graph(graph: StepGraph, path: Path, note: Mapping[str, object] | None = None) -> None:
     """Store a graph; the file appears complete or not at all."""
     write_atomically(path, to_bytes(graph, note))
+
+
+def read_note(path: Path) -> dict[str, Any]:
+    """The note that `write_graph` stored with a graph; ValueError if the file is missing, damaged or something else."""
+    if not path.is_file():
+        raise ValueError(f"no such graph file: {path}")
+    try:
+        with safe_open(path, "numpy") as file:
+            return dict(json.loads((file.metadata() or {})[HEAD])["note"])
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"{path} is not a step graph, or it is cut short: {error}") from None
 
 
 def read_graph(path: Path) -> StepGraph:

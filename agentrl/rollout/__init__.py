@@ -7,7 +7,7 @@ from agentrl.rollout.baselines import ExpertActor, Random, Scripted, expert_acto
 from agentrl.rollout.batches import Budget, Collected, collect
 from agentrl.rollout.branch import Point, StateMismatch
 from agentrl.rollout.context import Ask, ContextPolicy, History, appended, continued, fresh
-from agentrl.rollout.episode import fault_counts, joined, play, play_starts
+from agentrl.rollout.episode import fault_counts, joined, play, play_starts, stop_on_faults
 from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, adopt, lost
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.record_graph import build_graph
@@ -56,4 +56,5 @@ __all__ = [
     "reply_of",
     "rows_of",
     "same_state",
+    "stop_on_faults",
 ]

@@ -14,13 +14,27 @@ from typing import Any
 import numpy as np
 
 from agentrl.chat import Chat
-from agentrl.env import Handle, Parsed, Past, Prompt, continues
+from agentrl.env import Handle, Parsed, Past, Prompt, continues, native
 from agentrl.rollout.agent_calls import reply_of, session_below
 from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.rollout.context import Ask, History
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.records import EpisodeRecord, StepRecord
-from agentrl.types import EnvFault, Errand, Message, Observation, Reply, Request, Status, StepResult, Task
+from agentrl.types import (
+    NO_ANSWER,
+    EnvFault,
+    Errand,
+    Generation,
+    Message,
+    Observation,
+    Reply,
+    Request,
+    Status,
+    StepResult,
+    Task,
+)
+
+SHORTEST_S = 0.001  # an answer that is ready is taken, even if the time is over
 
 
 async def play(
@@ -235,7 +249,9 @@ class _Episode:
         return Status.TOKEN_LIMIT
 
     def cut(self) -> None:
-        """Mark the last step as the one after which a limit ended the episode."""
+        """Mark the last step as the one after which a limit ended the episode; without a step there is no verdict."""
+        if not self.record.own:
+            return
         step = self.record.steps[-1]
         step.truncated = not step.terminated
         self.was_cut = True
@@ -255,10 +271,12 @@ class _Episode:
             The status that ends the episode; None if it continues.
         """
         observation = history.now
-        generation = await self.player.actor.answer(self.request(history, ask, room), self.handle)
+        generation = await self.answer(self.request(history, ask, room))
+        if generation is None or generation.finish in NO_ANSWER:
+            return self.unanswered(generation)
         self.sampled += len(generation.token_ids)
         self.record.spend(generation)
-        history.messages = [*ask.messages, Message("assistant", generation.text)]
+        history.messages = [*ask.messages, generation.message or Message("assistant", generation.text)]
         history.path = np.concatenate([ask.token_ids, generation.token_ids])
         parsed = self.parse(generation.text, observation, ask)
         step = StepRecord(
@@ -271,6 +289,7 @@ class _Episode:
             status=parsed.status,
             calls=parsed.calls,
             rewrites=ask.rewrites is not None,
+            asked=ask.messages,
         )
         self.record.steps.append(step)
         if ask.rewrites is not None:
@@ -301,6 +320,29 @@ class _Episode:
             self.cut()
             return Status.DEPTH_LIMIT
         return self.ended(step)
+
+    async def answer(self, request: Request) -> Generation | None:
+        """The answer of the policy; None if `Limits.seconds` end before it.
+
+        Local engines are waited for: they batch the requests of all episodes, and none of them is silent.
+        """
+        actor, left = self.player.actor, self.ends_at - time.monotonic()
+        if self.limits.seconds is None or actor.chat is not None:
+            return await actor.answer(request, self.handle)
+        try:
+            return await asyncio.wait_for(actor.answer(request, self.handle), max(left, SHORTEST_S))
+        except TimeoutError:
+            return None
+
+    def unanswered(self, generation: Generation | None) -> Status:
+        """The ending of an episode whose last request got no answer; there is no step for that request."""
+        self.cut()
+        if generation is None:
+            self.record.reason = f"limits.seconds = {self.limits.seconds:g} ended while the policy had not answered"
+            return Status.TIME_LIMIT
+        self.record.spend(generation)
+        self.record.reason = generation.refusal
+        return NO_ANSWER[generation.finish]
 
     async def act(self, step: StepRecord) -> tuple[StepResult, tuple[Reply, ...]]:
         """Carry the step's action out; its errands too, whose replies the environment gets.
@@ -336,6 +378,7 @@ class _Episode:
             max_tokens=room,
             noise_key=(*self.key, len(self.record.steps)),
             rewrites=ask.rewrites,
+            tools=history.now.tools if native(self.player.prompt) else (),
         )
 
     def parse(self, text: str, observation: Observation, ask: Ask) -> Parsed:

@@ -1,7 +1,7 @@
 """Records of what a rollout played: steps and episodes."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from agentrl.graph import PLAYED, success_of
 from agentrl.rollout.branch import Point
-from agentrl.types import Generation, Observation, Status, Task
+from agentrl.types import Generation, Message, Observation, Status, Task
 
 NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 
@@ -30,6 +30,7 @@ class StepRecord:
         value: Monte Carlo estimate of the value of the state before the step; NaN if there is none.
         calls: number of tool calls that the answer asks for.
         rewrites: the answer was the model's new memory and did not go to the environment.
+        asked: the messages of the prompt.
     """
 
     observation: Observation
@@ -46,6 +47,7 @@ class StepRecord:
     value: float = math.nan
     calls: int = 0
     rewrites: bool = False
+    asked: Sequence[Message] = ()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -70,6 +72,7 @@ class EpisodeRecord:
         tail_continues: do they continue the path of the last step? Else they are a fresh prompt.
         ending: how it ended; OK for a chain that was stopped and can be continued.
         fault: the fault of the environment, for reports.
+        reason: why the last request got no answer, if that ended the episode, for reports.
         attempts: number of tries (1 if the environment never failed).
         seconds: wall-clock time; not part of the graph.
         tokens: tokens sampled for it, in failed tries too; shared steps do not count.
@@ -95,6 +98,7 @@ class EpisodeRecord:
     tail_continues: bool = True
     ending: Status = Status.DONE
     fault: str = ""
+    reason: str = ""
     attempts: int = 1
     seconds: float = 0.0
     tokens: int = 0

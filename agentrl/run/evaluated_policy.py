@@ -1,14 +1,14 @@
 """Resolves `--policy` (run, model folder, endpoint, expert, random, script) into a policy that can play."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentrl import catalogue
 from agentrl.config import Entry, merge, resolve, validate
-from agentrl.engines import EngineFile, Serving, stopping
+from agentrl.engines import EngineFile, Serving, endpoint_of, stopping
 from agentrl.env import EnvironmentFile, Limits, Pool, pool_within
 from agentrl.files import read_toml
 from agentrl.rollout import (
@@ -26,6 +26,9 @@ from agentrl.rollout import (
 from agentrl.secret import HIDDEN, hidden_url
 from agentrl.settings import POLICY, agent_sections, resolve_agents
 
+if TYPE_CHECKING:
+    from agentrl.engines import OpenAIPolicy
+
 CONTEXT = 4096  # engine.max_context for a model folder, which has no recipe; at most the model's positions
 
 
@@ -38,6 +41,9 @@ class Contestant:
         kind: run, model, openai, random, scripted or expert.
         tables: the configuration of the run that it comes from, else empty.
         env_options: options of the environment that the run was trained on, overridden by its evaluation options.
+        told: options of `env_options` that the run names for its evaluations.
+        endpoint: options of the endpoint, see `agentrl.engines.openai.Endpoint`.
+        served: the endpoint's policy, once `player` has made it.
         description: description of the model for reports; `player` fills it in.
         opened: pools of the called agents; `close` closes them.
     """
@@ -46,6 +52,9 @@ class Contestant:
     kind: str
     tables: dict[str, Any] = field(default_factory=dict)
     env_options: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
+    endpoint: dict[str, Any] = field(default_factory=dict)
+    served: "OpenAIPolicy | None" = None
     description: dict[str, object] = field(default_factory=dict)
     opened: list[Pool] = field(default_factory=list)
 
@@ -85,17 +94,41 @@ class Contestant:
         tables = Settings(stored, stored=True).dump()  # options that are newer than the run get their defaults
         trained_on = dict(tables["env"])
         found: dict[str, Any] = {}
+        told: dict[str, Any] = {}
         if trained_on.pop("name") == env:
-            found = {**trained_on, **tables.get("eval", {}).get("env", {})}
-        return cls(word=str(path), kind="run", tables=tables, env_options=found)
+            told = dict(tables.get("eval", {}).get("env", {}))
+            found = {**trained_on, **told}
+        return cls(word=str(path), kind="run", tables=tables, env_options=found, told=told)
+
+    @property
+    def language_model(self) -> bool:
+        """Is it a language model that was not trained by a run here?"""
+        return self.kind in ("openai", "model")
+
+    @property
+    def speaks(self) -> bool:
+        """Does it answer in words, by a prompt? Experts, scripts and random players do not."""
+        return self.kind in ("openai", "model", "run")
+
+    @property
+    def masked(self) -> bool:
+        """Are its answers restricted to the admissible actions?"""
+        return bool(self.tables) and self.tables["engine"]["actions"] != "free"
 
     def describe(self) -> dict[str, object]:
         """Description of the policy for reports."""
         return {"policy": hidden_url(self.word), **self.description}
 
     def limits(self, options: Mapping[str, Any] = MappingProxyType({})) -> Limits:
-        """The limits of the run, or the defaults; `options` override them."""
-        return validate(Limits, merge(self.tables.get("limits", {}), options), "limits")
+        """The limits of the run, or the defaults; `options` override them.
+
+        By default as many episodes of an endpoint run at the same time as it may get requests: so the first episodes
+        end early, and are stored early.
+        """
+        limits = validate(Limits, merge(self.tables.get("limits", {}), options), "limits")
+        if self.kind != "openai" or "concurrency" in options:
+            return limits
+        return limits.model_copy(update={"concurrency": endpoint_of(self.word, self.endpoint).concurrency})
 
     def crew(self, entry: Entry[EnvironmentFile], pool: Pool, *, seed: int, limits: Limits) -> Crew:
         """The agents: one plays the environments of `pool`, the others are those that the environment or run adds."""
@@ -105,13 +138,34 @@ class Contestant:
         main, *called = agents
         pools = {name: pool_within(agents[name].env, agents[name].limits) for name in called}
         self.opened += pools.values()
-        return Crew(agents, {main: pool, **pools}, admissible=self._admissible(), seed=seed)
+        return Crew(agents, {main: pool, **pools}, admissible=self.masked, seed=seed)
 
     def player(
-        self, entry: Entry[EnvironmentFile], pool: Pool, *, seed: int, temperature: float | None, limits: Limits
+        self,
+        entry: Entry[EnvironmentFile],
+        pool: Pool,
+        *,
+        seed: int,
+        temperature: float | None,
+        limits: Limits,
+        probe: bool = False,
     ) -> Player:
-        """A player of the policy on the environments of `pool`."""
+        """A player of the policy on the environments of `pool`.
+
+        Args:
+            entry: the environment.
+            pool: its instances.
+            seed: part of the noise keys.
+            temperature: overrides that of the policy's settings unless it is None.
+            limits: limits of the episodes.
+            probe: send an endpoint one short request first, see `OpenAIPolicy.probe`.
+
+        Raises:
+            ValueError: a setting is wrong, a model cannot be loaded, or the endpoint does not answer.
+        """
         crew = self.crew(entry, pool, seed=seed, limits=limits)
+        if self.kind == "openai":
+            self._serve(crew, temperature, probe)
         models: dict[str, PolicyActor] = {}  # by name of the policy: agents with the same policy share its engine
         return crew.player({name: self._actor(agent, crew, temperature, models) for name, agent in crew.agents.items()})
 
@@ -119,9 +173,6 @@ class Contestant:
         """Close the pools of the called agents."""
         for pool in self.opened:
             pool.close()
-
-    def _admissible(self) -> bool:
-        return bool(self.tables) and self.tables["engine"]["actions"] != "free"
 
     def _actor(self, agent: Agent, crew: Crew, temperature: float | None, models: dict[str, PolicyActor]) -> Actor:
         """The actor of an agent. A script answers for the first agent only; experts answer for the other agents."""
@@ -137,19 +188,33 @@ class Contestant:
         if policy not in models:
             agents = [a for a in crew.agents.values() if self.kind != "run" or a.policy == policy]
             models[policy] = (
-                self._endpoint(agents, temperature)
-                if self.kind == "openai"
+                PolicyActor(self.served, None, None)
+                if self.served is not None
                 else self._model(policy, agents, temperature)
             )
         return models[policy]
 
-    def _endpoint(self, agents: Sequence[Agent], temperature: float | None) -> PolicyActor:
+    def _serve(self, crew: Crew, temperature: float | None, probe: bool) -> None:
+        """Make the endpoint's policy; the prompts of agents with tools leave them to the server if it takes them."""
         from agentrl.engines import from_word
 
-        most = max(agent.limits.turn_tokens for agent in agents)
-        endpoint = from_word(self.word, temperature=temperature, max_tokens=most)
-        self.description = endpoint.describe()
-        return PolicyActor(endpoint, None, None)
+        most = max(agent.limits.turn_tokens for agent in crew.agents.values())
+        served = from_word(self.word, self.endpoint, temperature=temperature, max_tokens=most)
+        options, self.served, self.description = served.endpoint, served, served.describe()
+        with_tools = {name: agent for name, agent in crew.agents.items() if hasattr(agent.prompt, "as_native")}
+        schemas = [schema for agent in with_tools.values() for schema in getattr(agent.prompt, "schemas", ())]
+        native = options.tool_calls == "native"
+        if probe and options.probe_s:
+            takes = served.probe(schemas if options.tool_calls != "text" else ())
+            native = takes and options.tool_calls != "text"
+            if not takes and options.tool_calls == "native":
+                raise ValueError(f"{served.name} refuses tools as data: set endpoint.tool_calls=text")
+        if not with_tools:
+            return
+        if native:
+            changed = {name: replace(agent, prompt=agent.prompt.as_native()) for name, agent in with_tools.items()}  # type: ignore[attr-defined]
+            crew.agents = {**crew.agents, **changed}
+        self.description["tool_calls"] = "native" if native else "text"
 
     def _model(self, policy: str, agents: Sequence[Agent], temperature: float | None) -> PolicyActor:
         """A model on disk: a policy of the run's latest checkpoint, with the run's settings; or a model folder."""

@@ -47,6 +47,10 @@ class Bar:
         """Advance the bar by one step."""
         self._bars.update(self._id, advance=1, note=note)
 
+    def note(self, note: str) -> None:
+        """Show a note beside the bar."""
+        self._bars.update(self._id, note=note)
+
     def close(self) -> None:
         """Remove the bar."""
         self._bars.remove_task(self._id)

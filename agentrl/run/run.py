@@ -26,6 +26,8 @@ from agentrl.secret import restored
 from agentrl.settings import Settings
 from agentrl.tool_env import template_fit
 
+IN_REPORTS_ONLY = ("samples", "failures")  # entries of a summary that metrics.jsonl leaves to the reports
+
 
 @dataclass(kw_only=True, eq=False)
 class Run:
@@ -118,9 +120,10 @@ class Run:
                 report = self.rollouts.evaluation(mode, self.rollouts.eval_tasks[:tasks])
             summary = report.summary()
             low, high = summary["interval"]
-            seconds = summary.pop("seconds")
-            self.log("eval", self.state.step, {"name": name, "mode": mode, **summary}, watch)
-            self.folder.write_report(f"{name}-{mode}", {**summary, "seconds": seconds}, report.outcomes)
+            seconds = summary.pop("wall_seconds")
+            line = {key: value for key, value in summary.items() if key not in IN_REPORTS_ONLY}
+            self.log("eval", self.state.step, {"name": name, "mode": mode, **line}, watch)
+            self.folder.write_report(f"{name}-{mode}", {**summary, "wall_seconds": seconds}, report.outcomes)
             self.progress.say(
                 f"{name}: {mode} success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}] "
                 f"on {summary['episodes']} held-out {summary['benchmark']} tasks (panel {summary['panel']})"

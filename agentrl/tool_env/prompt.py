@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from agentrl.chat import Chat
 from agentrl.env import Parsed, Past, Shown
-from agentrl.tool import Calls, Format, Malformed, Span
+from agentrl.tool import Calls, Format, Malformed, Span, load_format
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation, Status
 
@@ -22,6 +22,8 @@ class ToolWords:
         no_call: an answer without a call is the final answer (`answer`), or gets a request to call a tool (`nudge`).
         keep_text: add the model's whole answer to the action, for rewards that read it.
         show: False leaves the tools out of the prompt, for models that have learned them.
+        native: the server gets the schemas as data and gives calls as data; `form` must be `hermes`, in which the
+            policy writes them.
     """
 
     def __init__(
@@ -33,13 +35,28 @@ class ToolWords:
         no_call: Literal["answer", "nudge"] = "answer",
         keep_text: bool = False,
         show: bool = True,
+        native: bool = False,
     ) -> None:
         self.form, self.schemas, self.system, self.stop = form, tuple(schemas), system, form.stop
-        self._nudge, self._keep_text, self._show = no_call == "nudge", keep_text, show
+        self._nudge, self._keep_text, self._show, self.native = no_call == "nudge", keep_text, show, native
+        assert not native or form.name == "hermes", f"native calls are written as hermes, not as {form.name}"
+
+    def as_native(self) -> "ToolWords":
+        """The same prompt for a server that takes tools as data; itself if the tools are not to be shown."""
+        if not self._show:
+            return self
+        return ToolWords(
+            load_format("hermes", self.schemas),
+            self.schemas,
+            system=self.system,
+            no_call="nudge" if self._nudge else "answer",
+            keep_text=self._keep_text,
+            native=True,
+        )
 
     def show(self, observation: Observation, chat: Chat | None) -> Shown:
         """The tools: schemas for the chat template if it teaches this format, else a text in the system message."""
-        if not self._show or not self.schemas:
+        if not self._show or not self.schemas or self.native:
             return Shown(self.system)
         if chat is not None and chat.teaches(self.form.marks):
             return Shown(self.system, self.schemas)

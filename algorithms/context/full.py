@@ -19,7 +19,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 def ask(config: Config, prompt: Prompt, history: History) -> Ask:
     """Turn 0 opens the chat; later turns add one user message, or the observation's own messages, or go on inside the
     assistant's turn where the prompt says so."""
-    said = history.now.messages if history.chat is not None else ()
+    said = history.now.messages if history.chat is not None or _calls_are_data(history) else ()
     if not history.past:
         return fresh(prompt, history, said or prompt.first(history.now))
     text, most = prompt.turn(history.now), config.observation_tokens
@@ -28,6 +28,11 @@ def ask(config: Config, prompt: Prompt, history: History) -> Ask:
     if most is not None and history.chat is not None:
         text, said = history.chat.clip(text, most), _clipped(history.chat, said, most)
     return continued(history, said or text)
+
+
+def _calls_are_data(history: History) -> bool:
+    """May a policy that reads messages get those of the observation? Yes, as answers to calls, and on turn 0."""
+    return not history.past or bool(history.messages and history.messages[-1].calls)
 
 
 def _clipped(chat: Chat, messages: Sequence[Message], most: int) -> tuple[Message, ...]:

@@ -11,13 +11,14 @@ from agentrl.envs.alfworld.check import check
 from agentrl.envs.alfworld.env import AlfworldEnv
 from agentrl.envs.alfworld.experts import EXPERTS, make_expert
 from agentrl.envs.alfworld.prompts import Compact, Terse, VerlAgent
-from agentrl.envs.alfworld.tasks import Config, Opener, benchmark, entities, find, kind, tasks
+from agentrl.envs.alfworld.tasks import Config, Opener, benchmark, entities, find, kind, played, tasks
 from agentrl.envs.alfworld.verbs import about, write
 
 __all__ = [
     "EXPERTS",
     "GYMNASIUM_IDS",
     "HEAVY",
+    "HELD_OUT_OPTIONS",
     "Config",
     "benchmark",
     "check",
@@ -27,6 +28,7 @@ __all__ = [
     "find",
     "kind",
     "make",
+    "played",
     "prompt",
     "tasks",
 ]
@@ -35,6 +37,7 @@ __all__ = [
 HEAVY = False
 PROMPTS: Mapping[str, type[VerlAgent] | type[Compact]] = {"verl_agent": VerlAgent, "compact": Compact, "terse": Terse}
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
+HELD_OUT_OPTIONS: Mapping[str, Any] = {"split": "valid_unseen"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/ALFWorld-v0": {}}
 commands: Mapping[str, Callable[[Sequence[str]], int]] = {"": about, "write": write}
 

@@ -233,6 +233,13 @@ def find(config: Config, key: str) -> Task:
     raise ValueError(f"no game {key!r} in {found.where}")
 
 
+def played(config: Config) -> str:
+    """What the tasks of a configuration are."""
+    if config.source == "generated":
+        return f"generated games, level {config.level}; for the published games: source=data"
+    return f"games of {config.games}" if config.source == "games" else "published games"
+
+
 def kind(task: Task) -> str:
     """The task type."""
     return str(task.params.get("kind") or "other")

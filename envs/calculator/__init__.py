@@ -22,11 +22,13 @@ from agentrl.envs.calculator.problem import Config
 from agentrl.types import Task
 
 __all__ = [
-    "EXPERTS", "GYMNASIUM_IDS", "Config", "benchmark", "entities", "expert", "kind", "make", "prompt", "tasks",
+    "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT_OPTIONS", "Config", "benchmark", "entities", "expert", "kind", "make",
+    "prompt", "tasks",
 ]  # fmt: skip
 
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Calculator-v0": {}})
+HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 MOST_ENTITIES = 4  # digits of numbers that are one token each
 
 

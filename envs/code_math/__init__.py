@@ -19,11 +19,15 @@ from agentrl.envs.code_math.environment import EXPERTS, CodeMath, expert, kind, 
 from agentrl.envs.code_math.problem import Config, runner_of
 from agentrl.tool import runner_facts
 
-__all__ = ["EXPERTS", "GYMNASIUM_IDS", "HEAVY", "WAITS", "Config", "expert", "facts", "kind", "make", "prompt", "tasks"]
+__all__ = [
+    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "HELD_OUT_OPTIONS", "WAITS", "Config", "expert", "facts", "kind", "make",
+    "prompt", "tasks",
+]  # fmt: skip
 
 HEAVY = False
 WAITS = True  # for a sandbox: 30 ms to the time-out
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
+HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeMath-v0": {}})
 
 

@@ -18,6 +18,7 @@ from agentrl.envs.code_repair import facts, kind
 __all__ = [
     "EXPERTS",
     "GYMNASIUM_IDS",
+    "HELD_OUT_OPTIONS",
     "WAITS",
     "Config",
     "agents",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 WAITS = True  # for a sandbox
+HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
 

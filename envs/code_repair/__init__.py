@@ -28,6 +28,7 @@ __all__ = [
     "EXPERTS",
     "GYMNASIUM_IDS",
     "HEAVY",
+    "HELD_OUT_OPTIONS",
     "WAITS",
     "Config",
     "commands",
@@ -42,6 +43,7 @@ __all__ = [
 HEAVY = False
 WAITS = True  # for a sandbox: 30 ms to the time-out
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
+HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeRepair-v0": {}})
 commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"verify": verify})
 

@@ -13,9 +13,13 @@ from agentrl.envs.code_repair import facts
 from agentrl.envs.code_test.environment import EXPERTS, CodeTest, expert, kind, prompt, tasks
 from agentrl.envs.code_test.tester import Config
 
-__all__ = ["EXPERTS", "GYMNASIUM_IDS", "WAITS", "Config", "expert", "facts", "kind", "make", "prompt", "tasks"]
+__all__ = [
+    "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT_OPTIONS", "WAITS", "Config", "expert", "facts", "kind", "make", "prompt",
+    "tasks",
+]  # fmt: skip
 
 WAITS = True  # for a sandbox
+HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeTest-v0": {}})
 
 

@@ -25,11 +25,12 @@ from agentrl.envs.search_qa.prompts import choose
 from agentrl.envs.search_qa.tasks import benchmark, entities, find, gold, kind, tasks
 
 __all__ = [
-    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "WAITS", "Config", "benchmark", "commands", "entities", "expert",
-    "find", "gold", "kind", "make", "prompt", "tasks",
+    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "HELD_OUT_OPTIONS", "MEASURES", "WAITS", "Config", "benchmark",
+    "commands", "entities", "expert", "find", "gold", "kind", "make", "prompt", "tasks",
 ]  # fmt: skip
 
 HEAVY = False
+HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 
 
 def WAITS(config: Config) -> bool:

@@ -23,8 +23,8 @@ from agentrl.envs.webshop.config import Config
 from agentrl.types import Task
 
 __all__ = [
-    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "Config", "benchmark", "commands", "expert", "find", "kind",
-    "make", "play", "prompt", "tasks",
+    "EXPERTS", "FOR_MODELS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "Config", "benchmark", "commands", "expert", "find",
+    "kind", "make", "play", "prompt", "tasks",
 ]  # fmt: skip
 
 HEAVY = False
@@ -32,6 +32,7 @@ HEAVY = False
 MEASURES = ("score_x100", "score", "r_type", "r_att", "r_option", "r_price")
 EXPERTS = ("expert", "careless", "rule", "random")
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
+FOR_MODELS: Mapping[str, Any] = MappingProxyType({"prompt": "verl_agent"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "agentrl/WebShop-v0": {},

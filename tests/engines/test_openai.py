@@ -122,7 +122,9 @@ def ask(policy: OpenAIPolicy, **options: Any) -> Any:
 
 def test_what_is_sent_and_what_comes_back(serve):
     server = serve(OK)
-    policy = server.policy(temperature=0.0, stop=("\n",), max_tokens=32, price_in=1.0, price_out=5.0, extra={"x": 1})
+    policy = server.policy(
+        temperature=0.0, stop=("\n",), max_tokens=32, price_in=1.0, price_out=5.0, extra_body={"x": 1}
+    )
     answer = ask(policy)
     (body,) = server.bodies
     seed = body.pop("seed")
@@ -221,10 +223,11 @@ def test_what_can_never_work_stops_at_once(serve, refused):
     assert len(server.bodies) == 1
 
 
-def test_a_prompt_beyond_the_context_is_a_cut_off_answer(serve):
+def test_a_prompt_beyond_the_context_gets_no_answer_and_is_no_fault(serve):
     server = serve(refusal(400, "This model's maximum context length is 4096 tokens", "context_length_exceeded"))
     answer = ask(server.policy())
-    assert (answer.text, answer.finish) == ("", "length") and len(server.bodies) == 1
+    assert (answer.text, answer.finish) == ("", "context") and len(server.bodies) == 1
+    assert "4096 tokens" in answer.refusal
 
 
 def test_no_more_than_concurrency_at_once(serve):

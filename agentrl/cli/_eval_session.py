@@ -1,0 +1,223 @@
+"""One call of `agentrl eval`: it plays the episodes that are not stored yet, and stores each when it ends."""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentrl.cli.train import again
+from agentrl.config import Entry
+from agentrl.engines import Traffic
+from agentrl.env import EnvironmentFile, Limits, make_pool
+from agentrl.evaluate import EpisodeFiles, Outcome, Report, evaluate, folder_of, header, stored_episodes
+from agentrl.rollout import EpisodeRecord, Player
+from agentrl.run import Contestant, Loop, Progress
+from agentrl.secret import hidden_values, redacted
+from agentrl.types import Status, Task
+
+# Limits that do not change what an episode is: a stopped evaluation may continue with others.
+NOT_PLAYED = ("concurrency", "retries", "fault_share", "start_seconds")
+LOOK_S = 1.0  # between two looks at the traffic
+SILENT_S = 30.0  # a silence of the endpoint is told after so many seconds, and after twice as many, and so on
+
+
+class Session:
+    """One evaluation on the command line.
+
+    Args:
+        arguments: the parsed command line.
+        contestant: the policy.
+        entry: the environment.
+        tasks: the panel.
+
+    Attributes:
+        facts: what the printed report has besides its summary; empty before `play`.
+        done: number of episodes that are stored.
+    """
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        contestant: Contestant,
+        entry: Entry[EnvironmentFile],
+        tasks: Sequence[Task],
+    ) -> None:
+        self.arguments, self.contestant, self.entry, self.tasks = arguments, contestant, entry, tasks
+        self.facts: dict[str, Any] = {}
+        self.files: EpisodeFiles | None = None
+        self.done = 0
+
+    @property
+    def early(self) -> bool:
+        """Is the line on what is played printed before the episodes? On a terminal; elsewhere it heads the report."""
+        return not self.arguments.json and sys.stdout.isatty()
+
+    @property
+    def secrets(self) -> set[str]:
+        """The secrets of the environment's and the endpoint's options."""
+        served = self.contestant.served
+        return hidden_values(self.entry.dump(), ("env",)) | (set() if served is None else served.secrets)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the episodes."""
+        return folder_of(self.arguments.out)
+
+    def play(self, limits: Limits) -> Report:
+        """Play the episodes that are not stored yet; the report of all.
+
+        Raises:
+            ValueError: an option is wrong, the endpoint does not answer or refuses, or --resume does not fit.
+            TooManyFaults: see `Limits.fault_share`.
+        """
+        arguments, entry = self.arguments, self.entry
+        self._refuse_remains()
+        pool = make_pool(
+            entry, timeout_s=limits.call_seconds, start_s=limits.start_seconds, output_chars=limits.output_chars
+        )
+        try:
+            with Progress(quiet=arguments.json) as progress, Loop() as loop:
+                player = self.contestant.player(
+                    entry, pool, seed=arguments.seed, temperature=arguments.temperature, limits=limits, probe=True
+                )
+                self.facts = self._facts(player)
+                known = self._stored(limits)
+                if self.early:
+                    print(self.facts["played"], flush=True)
+                return self._play(player, known, progress, loop)
+        finally:
+            pool.close()
+            self.contestant.close()
+
+    def _play(self, player: Player, known: dict[tuple[int, int], Outcome], progress: Progress, loop: Loop) -> Report:
+        """Play what `known` lacks, under a bar."""
+        arguments, began = self.arguments, time.monotonic()
+        name = f"{arguments.policy} on {self.entry.name}"
+        bar = progress.bar(name, len(self.tasks) * arguments.samples, len(known))
+
+        def ended(record: EpisodeRecord, outcome: Outcome) -> None:
+            bar.step()
+            if self.files is not None and record.ending != Status.ENV_ERROR:  # lost episodes are played again
+                self.files.add(record, outcome)
+                self.done += 1
+
+        work = evaluate(
+            player,
+            self.entry,
+            self.tasks,
+            self.contestant.describe(),
+            samples=arguments.samples,
+            known=known,
+            on_episode=ended,
+        )
+        served = self.contestant.served
+        seconds = 0.0
+        try:
+            report = loop.run(work if served is None else self._watched(work, served.traffic, bar, progress))
+        finally:
+            seconds = time.monotonic() - began
+            if self.files is not None:
+                seconds = self.files.spent(seconds)
+        return replace(report, wall_seconds=seconds)
+
+    async def _watched(
+        self, work: Coroutine[Any, Any, Report], traffic: Traffic, bar: Any, progress: Progress
+    ) -> Report:
+        """Do the work; meanwhile show the traffic with the endpoint, and tell its silences."""
+
+        async def watch() -> None:
+            told = SILENT_S
+            while True:
+                await asyncio.sleep(LOOK_S)
+                silence = traffic.silence()
+                bar.note(f"{traffic.answered} answers, {len(traffic.waiting)} requests wait")
+                told = SILENT_S if silence < SILENT_S else told
+                if silence >= told:
+                    told *= 2
+                    self._tell(self._silence(silence, len(traffic.waiting)), progress)
+
+        watching = asyncio.ensure_future(watch())
+        try:
+            return await work
+        finally:
+            watching.cancel()
+            if self.contestant.served is not None:
+                await self.contestant.served.close()
+
+    def _silence(self, seconds: float, waiting: int) -> str:
+        assert self.contestant.served is not None
+        options = self.contestant.served.endpoint
+        return (
+            f"{self.contestant.served.name}: no answer for {seconds:.0f} s, {waiting} "
+            f"request{'s wait' if waiting > 1 else ' waits'}; a request is given up after endpoint.timeout_s = "
+            f"{options.timeout_s:g} s, and sent again up to endpoint.max_retries = {options.max_retries} times"
+        )
+
+    def _tell(self, text: str, progress: Progress) -> None:
+        if self.arguments.json:  # the bars are off
+            print(text, file=sys.stderr, flush=True)
+        else:
+            progress.say(text)
+
+    def _facts(self, player: Player) -> dict[str, Any]:
+        """What the report says of the evaluation: the line on what is played, the seed and the limits."""
+        arguments = self.arguments
+        played = header(
+            self.entry,
+            player.prompt,
+            self.contestant.describe(),
+            tasks=len(self.tasks),
+            samples=arguments.samples,
+            panel="" if arguments.panel is None else str(arguments.panel),
+            masked=self.contestant.masked,
+            speaks=self.contestant.speaks,
+        )
+        limits = player.limits.model_dump(exclude_none=True)
+        return {"played": played, "seed": arguments.seed, "limits": limits}
+
+    def _refuse_remains(self) -> None:
+        """Raises ValueError if the episodes of a stopped evaluation would be lost."""
+        out = self.arguments.out
+        if out is None or self.arguments.resume or out.exists():
+            return
+        stored = len(stored_episodes(self.folder))
+        if stored:
+            raise ValueError(
+                f"{self.folder} holds {stored} episodes of a stopped evaluation: add --resume to continue it, or "
+                "remove the folder"
+            )
+
+    def _stored(self, limits: Limits) -> dict[tuple[int, int], Outcome]:
+        """Open the folder of the episodes; the outcomes that are in it already."""
+        if self.arguments.out is None:
+            return {}
+        setting = {
+            "environment": redacted(self.entry.dump(), ("env",)),
+            "policy": self.contestant.describe(),
+            "tasks": [task.key for task in self.tasks],
+            "samples": self.arguments.samples,
+            "seed": self.arguments.seed,
+            "limits": limits.model_dump(exclude_none=True, exclude=set(NOT_PLAYED)),
+        }
+        self.files = EpisodeFiles(self.folder, setting, self.secrets)
+        known: dict[tuple[int, int], Outcome] = {}
+        if self.arguments.resume and self.folder.exists():
+            known = self.files.resume()
+        else:
+            self.arguments.out.unlink(missing_ok=True)  # an older report would not belong to the new episodes
+            self.files.begin()
+        self.done = len(known)
+        return known
+
+    def how_to_continue(self, words: Sequence[str]) -> str:
+        """What a stopped evaluation has left, and the command that continues it."""
+        if self.arguments.out is None:
+            return "no episode is stored: with --out REPORT.json they are, and --resume continues from them"
+        total = len(self.tasks) * self.arguments.samples
+        return (
+            f"{self.done} of {total} episodes are stored in {self.folder}; continue with: agentrl eval {again(words)}"
+        )

@@ -1,0 +1,127 @@
+"""The command line of `agentrl eval`: its options, its recipe, and the panel that they select."""
+
+import argparse
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentrl.catalogue import nearest
+from agentrl.cli._parser import Parser, positive, seed, temperature
+from agentrl.config import Entry, merge, override
+from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks_of
+from agentrl.files import read_toml
+from agentrl.types import Task
+
+LIMITS, ENDPOINT = "limits.", "endpoint."  # prefixes of words; all other words are options of the environment
+SECTIONS = ("env", "limits", "endpoint")
+
+
+class Options(NamedTuple):
+    """The options of a command line by section, those of `--recipe` below those of the words."""
+
+    env: dict[str, Any]
+    limits: dict[str, Any]
+    endpoint: dict[str, Any]
+
+
+def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
+    """The parsed command line; `about` is the text of --help."""
+    parser = Parser("agentrl eval", about)
+    parser.add_argument("env")
+    parser.add_argument("options", nargs="*", metavar="key=value")
+    parser.add_argument("--policy", required=True)
+    parser.add_argument("--recipe", type=Path, help="a TOML file with sections [env], [limits], [endpoint]")
+    parser.add_argument("--split", help="default: the held-out tasks")
+    parser.add_argument("--panel", type=Path, help="a file of task keys, one per line")
+    parser.add_argument("--games", help="a folder: play every game under it once")
+    parser.add_argument("--tasks", type=positive, help="the first N tasks (default: all, or 200 of an endless list)")
+    parser.add_argument("--samples", type=positive, default=1, help="play each task N times (default: once)")
+    parser.add_argument("--temperature", type=temperature, help="0 is greedy; default: the run's or the server's own")
+    parser.add_argument("--turns", type=positive, help="most steps per episode (default: the run's own, else 50)")
+    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--out", type=Path, help="write the report here, and every episode beside it: see agentrl view")
+    parser.add_argument("--resume", action="store_true", help="continue the stopped evaluation of this --out")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_intermixed_args(words)
+    if arguments.resume and arguments.out is None:
+        raise ValueError("--resume continues a stored evaluation: name its report with --out")
+    return arguments
+
+
+def options_of(arguments: argparse.Namespace) -> Options:
+    """The options by section.
+
+    Raises:
+        ValueError: a word is no option, the recipe cannot be read, or endpoint options are given to another policy.
+    """
+    of_limits = [word for word in arguments.options if word.startswith(LIMITS)]
+    of_endpoint = [word for word in arguments.options if word.startswith(ENDPOINT)]
+    others = [word for word in arguments.options if word not in (*of_limits, *of_endpoint)]
+    tables = _recipe(arguments.recipe)
+    env = merge(tables.get("env", {}), override({}, [word.removeprefix("env.") for word in others]))
+    limits = merge(tables.get("limits", {}), override({}, of_limits).get("limits", {}))
+    endpoint = merge(tables.get("endpoint", {}), override({}, of_endpoint).get("endpoint", {}))
+    env |= {key: value for key in ("split", "games") if (value := getattr(arguments, key)) is not None}
+    limits |= {} if arguments.turns is None else {"turns": arguments.turns}
+    if endpoint and not arguments.policy.startswith("openai:"):
+        key = next(iter(endpoint))
+        raise ValueError(f"endpoint.{key} is an option of openai: policies, and --policy is {arguments.policy!r}")
+    return Options(env, limits, endpoint)
+
+
+def _recipe(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    tables = read_toml(path)
+    for name, table in tables.items():
+        if name not in SECTIONS or not isinstance(table, dict):
+            raise ValueError(
+                f"{path}: unknown section [{name}]{nearest(name, SECTIONS)}; a recipe of an evaluation has "
+                f"{', '.join(f'[{one}]' for one in SECTIONS)}"
+            )
+    return tables
+
+
+def panel(
+    arguments: argparse.Namespace, entry: Entry[EnvironmentFile], told: dict[str, Any]
+) -> tuple[Entry[EnvironmentFile], list[Task]]:
+    """The tasks to play, and the environment whose tasks they are.
+
+    The keys of a panel file are searched in the held-out tasks, then in those of the environment's default split,
+    unless `told` names a split.
+    """
+    if arguments.panel is None:
+        tasks = tasks_of(entry)
+        count = arguments.tasks or (len(tasks) if len(tasks) <= ENDLESS else 200)
+        return entry, [tasks[i] for i in range(min(len(tasks), count))]
+    keys = read_panel(arguments.panel)
+    try:
+        return entry, panel_tasks(entry, keys)
+    except ValueError:
+        field = type(entry.config).model_fields.get("split")
+        if "split" in told or field is None or field.default == entry.config.split:
+            raise
+    from agentrl.evaluate import evaluated_entry
+
+    own = evaluated_entry(entry.name, {}, {**_options(entry), "split": field.default}, language_model=False)
+    return own, panel_tasks(own, keys)
+
+
+def _options(entry: Entry[EnvironmentFile]) -> dict[str, Any]:
+    return {key: value for key, value in entry.dump().items() if key != "name"}
+
+
+def check_out(path: Path) -> None:
+    """Raises ValueError if the report cannot be written to `path`; checked before anything is paid for."""
+    if path.is_dir():
+        raise ValueError(f"--out {path} is a folder: name a file in it")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{path.name}."):
+            pass
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(13, os.strerror(13))
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror or error}; choose another folder") from None

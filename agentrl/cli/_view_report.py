@@ -1,0 +1,168 @@
+"""`agentrl view REPORT.json [--episode N] [--failed] [--json]`: the episodes of an evaluation and their messages.
+
+REPORT.json is a report of `agentrl eval --out`; the folder REPORT.episodes of a stopped evaluation works too. Without
+--episode it prints one line per episode, those that did not succeed first; N is the number in that line.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agentrl.cli._parser import Parser, seed
+from agentrl.evaluate import outcome_of, read_episode, read_report, stored_episodes
+from agentrl.graph import StepGraph, word
+from agentrl.types import Status
+
+LOST = Status.ENV_ERROR.name.lower()
+
+
+class Episode(NamedTuple):
+    """One episode: its number, its outcome as JSON values, and its file if it is stored."""
+
+    number: int
+    outcome: Mapping[str, Any]
+    path: Path | None
+
+
+def is_report(words: Sequence[str]) -> bool:
+    """Do the words of `agentrl view` name a report, or the folder of an evaluation's episodes?"""
+    paths = [Path(word) for word in words if not word.startswith("-")]
+    return any((path.suffix == ".json" and path.is_file()) or path.suffix == ".episodes" for path in paths)
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = Parser("agentrl view", __doc__)
+    parser.add_argument("report", type=Path)
+    parser.add_argument("--episode", type=seed, help="the messages, calls, rewards and reasons of this episode")
+    parser.add_argument("--failed", action="store_true", help="only episodes that did not succeed")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args(words)
+    episodes = read_episodes(arguments.report)
+    if arguments.episode is not None:
+        found = [one for one in episodes if one.number == arguments.episode]
+        if not found:
+            raise ValueError(f"{arguments.report} has no episode {arguments.episode}: it has {len(episodes)}, from 0")
+        whole = transcript(found[0])
+        print(json.dumps(whole, ensure_ascii=False) if arguments.json else as_text(whole))
+        return 0
+    shown = [one for one in episodes if not (arguments.failed and one.outcome["success"])]
+    shown.sort(key=lambda one: bool(one.outcome["success"]))  # stable: in the order of the panel otherwise
+    if arguments.json:
+        print(json.dumps([{"episode": one.number, **one.outcome} for one in shown], ensure_ascii=False))
+    else:
+        print(table(shown))
+    return 0
+
+
+def read_episodes(path: Path) -> list[Episode]:
+    """The episodes of a report, or of a folder of episodes.
+
+    Raises:
+        ValueError: the file is no report, or the folder holds no episodes.
+    """
+    if path.suffix == ".episodes":
+        files = stored_episodes(path)
+        if not files:
+            raise ValueError(f"{path} holds no episodes: agentrl eval ... --out REPORT.json stores them")
+        return [Episode(number, vars(outcome_of(file)), file) for number, file in enumerate(files)]
+    report = read_report(path)
+    folder = path.with_name(str(report.get("episode_files", "")))
+    places: dict[str, int] = {}
+    found = []
+    for number, outcome in enumerate(report["outcomes"]):
+        place = places.setdefault(outcome["task"], len(places))
+        file = folder / f"{place:06d}-{outcome.get('sample', 0)}.safetensors"
+        found.append(Episode(number, outcome, file if file.is_file() else None))
+    return found
+
+
+def table(episodes: Sequence[Episode]) -> str:
+    """One line per episode, with the first kind of its failures."""
+    lines = [f"{'episode':>7} {'success':7} {'reward':>7} {'steps':>5} {'ending':14} task"]
+    for number, outcome, _ in episodes:
+        won = "lost" if outcome["ending"] == LOST else "yes" if outcome["success"] else "no"
+        numbers = f"{number:7} {won:7} {outcome['reward']:7.3f} {outcome['steps']:5}"
+        which = f" (sample {outcome['sample']})" if outcome.get("sample") else ""
+        lines.append(f"{numbers} {outcome['ending']:14} {outcome['task']}{which}{_why(outcome)}")
+    return "\n".join(lines)
+
+
+def _why(outcome: Mapping[str, Any]) -> str:
+    kinds = ", ".join(f"{kind} {failure[0]}" for kind, failure in outcome.get("failures", {}).items())
+    said = outcome.get("reason") or outcome.get("fault") or ""
+    return "".join(f": {part}" for part in (kinds, said[:100]) if part)
+
+
+def transcript(episode: Episode) -> dict[str, Any]:
+    """An episode as JSON values: its outcome, and per turn the messages, the answer, its calls and what came of it.
+
+    Raises:
+        ValueError: the episode is not stored, or its file is damaged.
+    """
+    if episode.path is None:
+        ending = episode.outcome["ending"]
+        why = (
+            f"it was lost ({episode.outcome.get('fault', '')}), so that it is not stored"
+            if ending == LOST
+            else "its file is not there: the folder REPORT.episodes belongs beside the report"
+        )
+        raise ValueError(f"episode {episode.number} has no transcript: {why}")
+    stored = read_episode(episode.path)
+    turns = [_turn(stored.graph, row) for row in range(len(stored.graph))]
+    return {"episode": episode.number, **vars(stored.outcome), "turns": turns, "final": stored.final}
+
+
+def _turn(graph: StepGraph, row: int) -> dict[str, Any]:
+    texts = {name: column[row] for name, column in graph.texts.items()}
+    signals = {
+        name.removeprefix("signal/"): float(column[row])
+        for name, column in graph.columns.items()
+        if name.startswith("signal/") and not np.isnan(column[row])
+    }
+    return {
+        "turn": int(graph.turn[row]),
+        "agent": word(graph, "agent", int(graph.agent[row])),
+        "messages": json.loads(texts.get("asked", "[]")) or [{"role": "user", "content": texts.get("observation", "")}],
+        "thought": texts.get("thought", ""),
+        "answer": texts.get("answer", ""),
+        "calls": json.loads(texts.get("calls", "[]")),
+        "refusal": texts.get("refusal", ""),
+        "finish": texts.get("finish", ""),
+        "action": word(graph, "action", int(graph.action[row])),
+        "valid": bool(graph.valid[row]),
+        "status": Status(int(graph.status[row])).name.lower(),
+        "reward": float(graph.reward[row]),
+        **({"signals": signals} if signals else {}),
+    }
+
+
+def as_text(whole: Mapping[str, Any]) -> str:
+    """A transcript for reading: each message under its role, each answer with its action and what came of it."""
+    won = "success" if whole["success"] else "no success"
+    lines = [
+        f"episode {whole['episode']}: {whole['task']}, {won}, reward {whole['reward']:g}, ending {whole['ending']}"
+    ]
+    for turn in whole["turns"]:
+        for message in turn["messages"]:
+            lines += ["", f"[{message['role']}{' ' + message['name'] if message.get('name') else ''}]"]
+            lines.append(message["content"])
+        lines += ["", f"[turn {turn['turn']}: {turn['agent']}]"]
+        lines += [f"({name}) {turn[name]}" for name in ("thought", "refusal") if turn[name]]
+        lines.append(turn["answer"] or "(an empty answer)")
+        lines.append(_verdict(turn))
+    lines += ["", "[the end]", whole["final"]] if whole["final"] else []
+    said = whole.get("reason") or whole.get("fault")
+    return "\n".join([*lines, *(["", f"why it ended: {said}"] if said else [])])
+
+
+def _verdict(turn: Mapping[str, Any]) -> str:
+    parts = [f"action {turn['action']!r}"] if turn["action"] != turn["answer"] else []
+    parts += [] if turn["valid"] else ["not valid"]
+    parts += [turn["status"]] if turn["status"] != "ok" else []
+    parts += [f"finish {turn['finish']}"] if turn["finish"] not in ("", "stop") else []
+    parts += [f"{name} {value:g}" for name, value in turn.get("signals", {}).items()]
+    return "-> " + ", ".join([*parts, f"reward {turn['reward']:g}"])

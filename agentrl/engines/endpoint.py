@@ -1,0 +1,156 @@
+"""Options of an OpenAI-compatible endpoint, and what went to it so far."""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.config import validate
+from agentrl.secret import HIDDEN, REFERENCE, hidden_url, redacted
+
+WORD = re.compile(r"openai:(?P<model>.+?)(?:@(?P<base_url>https?://\S+))?")
+SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "reasoning_effort")
+# What a refused request may mean: a word of the server's sentence -> the option to change.
+HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "max_completion_tokens": "set endpoint.token_parameter=max_completion_tokens",
+        "max_tokens": "set endpoint.token_parameter=max_tokens, or lower limits.turn_tokens",
+        "reasoning_effort": "drop endpoint.reasoning_effort, or set it to a value that the model takes",
+        "tool": "set endpoint.tool_calls=text",
+        "seed": "set endpoint.seeded=false",
+        "temperature": "drop --temperature and endpoint.temperature",
+    }
+)
+
+
+class Endpoint(BaseModel, frozen=True, extra="forbid"):
+    """Address of an endpoint, and options of its requests.
+
+    Attributes:
+        model: name of the model at the endpoint.
+        base_url: None takes the variable OPENAI_BASE_URL or, if it is not set, OpenAI.
+        api_key: best as "${NAME}"; empty takes the variable OPENAI_API_KEY.
+        temperature, top_p, presence_penalty, frequency_penalty: None leaves the endpoint's default.
+        reasoning_effort: how much a thinking model thinks, such as low; None leaves the endpoint's default.
+        stop: stop strings.
+        max_tokens: most tokens per answer.
+        token_parameter: the request's name for that limit; None takes `max_tokens` at servers with an address, and
+            `max_completion_tokens` at OpenAI, whose newer models take the latter only.
+        tool_calls: tools go to the server as data and calls come back as data (`native`); or the prompt describes them
+            and the answer's text holds the calls (`text`); or `auto`: native, unless the server refuses tools.
+        seeded: send a seed that is computed from the noise key.
+        concurrency: most requests at the same time.
+        max_retries: further tries after an error that may be temporary (408, 409, 429, 5xx, time-outs, lost
+            connections, answers that are not completions).
+        timeout_s: seconds per try.
+        probe_s: seconds for the short request that an evaluation sends first, to see whether the endpoint answers; 0
+            sends none.
+        backoff_s: mean wait in seconds before the first retry, doubled for each further retry.
+        max_wait_s: longest wait in seconds, also if the endpoint's Retry-After asks for more.
+        price_in, price_out: USD per million tokens of prompts and of answers.
+        headers: further headers of each request; secrets best as "${NAME}".
+        extra_body: further fields of the request body, such as top_k or chat_template_kwargs.
+    """
+
+    model: str = Field(min_length=1)
+    base_url: str | None = None
+    api_key: str = ""
+    temperature: float | None = Field(None, ge=0)
+    top_p: float | None = Field(None, gt=0, le=1)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    reasoning_effort: str | None = None
+    stop: tuple[str, ...] = ()
+    max_tokens: int = Field(512, ge=1)
+    token_parameter: Literal["max_tokens", "max_completion_tokens"] | None = None
+    tool_calls: Literal["auto", "native", "text"] = "auto"
+    seeded: bool = True
+    concurrency: int = Field(16, ge=1)
+    max_retries: int = Field(5, ge=0)
+    timeout_s: float = Field(120.0, gt=0)
+    probe_s: float = Field(45.0, ge=0)
+    backoff_s: float = Field(0.5, gt=0)
+    max_wait_s: float = Field(60.0, gt=0)
+    price_in: float | None = Field(None, ge=0)
+    price_out: float | None = Field(None, ge=0)
+    headers: dict[str, str] = Field(default_factory=dict)
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+
+    def describe(self, url: str | None) -> dict[str, object]:
+        """Address and sampling for reports, without secrets.
+
+        Args:
+            url: the address in use; None for OpenAI's.
+        """
+        given = {name: value for name in SAMPLING[2:] if (value := getattr(self, name)) is not None}
+        headers = {name: value if REFERENCE.search(value) else HIDDEN for name, value in self.headers.items()}
+        return {
+            "base_url": hidden_url(url or "https://api.openai.com/v1"),
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            **given,
+            "stop": list(self.stop),
+            "max_tokens": self.max_tokens,
+            "seeded": self.seeded,
+            **({"headers": headers} if headers else {}),
+            **({"extra_body": redacted(self.extra_body)} if self.extra_body else {}),
+        }
+
+
+def endpoint_of(word: str, options: Mapping[str, Any] = MappingProxyType({})) -> Endpoint:
+    """The endpoint that the word `openai:MODEL` or `openai:MODEL@BASE_URL` names.
+
+    Args:
+        word: the word; what it says overrides the options.
+        options: options of `Endpoint` by name.
+
+    Raises:
+        ValueError: the word names no endpoint, or an option is wrong or unknown.
+    """
+    match = WORD.fullmatch(word)
+    if match is None:
+        raise ValueError(f"{hidden_url(word)!r} is no endpoint: write openai:MODEL or openai:MODEL@http://host:port/v1")
+    named = {name: value for name, value in match.groupdict().items() if value is not None}
+    return validate(Endpoint, {**options, **named}, "endpoint")
+
+
+def hint(sentence: str) -> str:
+    """The option to change after a refusal in these words, as the end of a sentence; empty if no word is known."""
+    found = next((advice for word, advice in HINTS.items() if word in sentence), "")
+    return f"; {found}" if found else ""
+
+
+@dataclass(kw_only=True)
+class Traffic:
+    """What went to an endpoint so far, for progress.
+
+    Attributes:
+        answered: requests that got an answer, whatever it says.
+        waiting: start of each request that waits for an answer, in seconds of `time.monotonic`, by number.
+        last: when the endpoint answered last.
+    """
+
+    answered: int = 0
+    waiting: dict[int, float] = field(default_factory=dict)
+    last: float = field(default_factory=time.monotonic)
+    _number: int = 0
+
+    def sent(self) -> int:
+        """A request goes out; its number."""
+        self._number += 1
+        self.waiting[self._number] = time.monotonic()
+        return self._number
+
+    def ended(self, number: int, answered: bool) -> None:
+        """The request of this number got an answer, or was given up."""
+        self.waiting.pop(number, None)
+        if answered:
+            self.answered, self.last = self.answered + 1, time.monotonic()
+
+    def silence(self) -> float:
+        """Seconds for which requests have waited while the endpoint answered none; 0 if none waits."""
+        return time.monotonic() - max(self.last, min(self.waiting.values())) if self.waiting else 0.0

@@ -1,0 +1,153 @@
+"""Why answers and episodes failed, by kind, each kind with an example and the option to change."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from agentrl.rollout import EpisodeRecord, StepRecord
+from agentrl.types import Status
+
+EXAMPLE_CHARS = 200
+# Kinds of failed answers, in the order in which one is chosen, with the words of their line.
+ANSWERS: Mapping[str, str] = MappingProxyType(
+    {
+        "refused": "were refused or broken off by a content filter",
+        "empty": "were empty",
+        "cut": "were cut off at the token limit",
+        "no_action": "held no action that could be read",
+        "bad_action": "held an action that is not allowed",
+        "tool_error": "called a tool that failed",
+    }
+)
+# Kinds of failed episodes: the name of their ending, with the words of their line.
+EPISODES: Mapping[str, str] = MappingProxyType(
+    {
+        "context_limit": "ended because the prompt does not fit the model's context",
+        "refused": "ended because a content filter refused the prompt",
+        "time_limit": "ended at limits.seconds",
+        "env_error": "were lost to the environment or to the endpoint, and are not scored",
+    }
+)
+MORE_TOKENS = "raise limits.turn_tokens"
+ADVICE: Mapping[str, str] = MappingProxyType(
+    {
+        "cut": MORE_TOKENS,
+        "no_action": "see whether the model understands the prompt: agentrl view REPORT --failed",
+        "context_limit": "serve the model with a longer context, or lower limits.turns or limits.turn_tokens",
+        "time_limit": "raise limits.seconds, or lower endpoint.concurrency",
+    }
+)
+
+
+class Example(NamedTuple):
+    """A kind of failure in an episode: how often it occurred, and a text that shows it.
+
+    `thoughts` counts the answers that had reasoning beside them, `cut` those that ended at the token limit.
+    """
+
+    times: int
+    thoughts: int = 0
+    cut: int = 0
+    text: str = ""
+
+
+def kind_of_answer(step: StepRecord) -> str:
+    """The kind of failure of a step's answer; empty if it is none."""
+    answer = step.generation
+    if answer.finish == "abort":
+        return "refused"
+    if not answer.text.strip():
+        return "empty"
+    if answer.finish == "length":
+        return "cut"
+    if step.status == Status.PARSE_ERROR:
+        return "no_action"
+    if not step.valid:
+        return "bad_action"
+    return "tool_error" if step.status == Status.TOOL_ERROR else ""
+
+
+def failures_of(record: EpisodeRecord) -> dict[str, Example]:
+    """The kinds of failed answers of an episode."""
+    found: dict[str, Example] = {}
+    for step in record.steps:
+        kind = kind_of_answer(step)
+        if kind:
+            before, answer = found.get(kind, Example(0)), step.generation
+            found[kind] = Example(
+                before.times + 1,
+                before.thoughts + bool(answer.thought),
+                before.cut + (answer.finish == "length"),
+                before.text or _shown(kind, step),
+            )
+    return found
+
+
+def _shown(kind: str, step: StepRecord) -> str:
+    """The text that shows a failure: the answer, or the reasoning or refusal in its place."""
+    answer = step.generation
+    text = {"empty": answer.thought, "refused": answer.refusal or answer.text}.get(kind, answer.text)
+    words = " ".join(text.split())
+    if kind == "cut":  # the end shows where it was cut
+        return words if len(words) <= EXAMPLE_CHARS else "..." + words[-EXAMPLE_CHARS:]
+    return words if len(words) <= EXAMPLE_CHARS else words[:EXAMPLE_CHARS] + "..."
+
+
+def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str, Any]]:
+    """The kinds of failures of a report, by name: `answers.KIND` and `episodes.KIND`.
+
+    Args:
+        outcomes: the `Outcome`s of a report.
+        tool_calls: how an endpoint is asked to call tools (native or text); empty without tools.
+
+    Returns:
+        Per kind: `count`, `of`, `share`, `example` (its `text`, `task` and `episode`, the position in the report) and
+        `line`, a sentence.
+    """
+    answers, found = sum(o.steps for o in outcomes), {}
+    for kind, words in ANSWERS.items():
+        having = [(number, o) for number, o in enumerate(outcomes) if kind in o.failures]
+        if having:
+            counts = [Example(*o.failures[kind]) for _, o in having]
+            number, first = having[0]
+            total = Example(
+                sum(one.times for one in counts),
+                sum(one.thoughts for one in counts),
+                sum(one.cut for one in counts),
+                counts[0].text,
+            )
+            example = {"text": total.text, "task": first.task, "episode": number}
+            found[f"answers.{kind}"] = _entry(f"answers {words}", _advice(kind, total), total.times, answers, example)
+    if tool_calls and answers and not any(o.calls for o in outcomes):
+        other = {"native": "text", "text": "native"}[tool_calls]
+        advice = f"if the model can call tools, try endpoint.tool_calls={other}"
+        example = {"text": "", "task": outcomes[0].task, "episode": 0}
+        found["answers.no_call"] = _entry("answers called no tool", advice, answers, answers, example)
+    for kind, words in EPISODES.items():
+        ended = [(number, o) for number, o in enumerate(outcomes) if o.ending == kind]
+        if ended:
+            number, first = ended[0]
+            example = {"text": (first.reason or first.fault)[:EXAMPLE_CHARS], "task": first.task, "episode": number}
+            line = f"episodes {words}"
+            found[f"episodes.{kind}"] = _entry(line, ADVICE.get(kind, ""), len(ended), len(outcomes), example)
+    return found
+
+
+def _advice(kind: str, total: Example) -> str:
+    """What to do about failed answers of a kind."""
+    if kind != "empty":
+        return ADVICE.get(kind, "")
+    if total.thoughts:
+        return f"reasoning_content had text{_in(total.thoughts, total.times)}: {MORE_TOKENS}"
+    return f"the token limit was reached{_in(total.cut, total.times)}: {MORE_TOKENS}" if total.cut else ""
+
+
+def _in(some: int, count: int) -> str:
+    return "" if some == count else f" in {some}"
+
+
+def _entry(words: str, advice: str, count: int, of: int, example: Mapping[str, Any]) -> dict[str, Any]:
+    line = f"{count} of {of} {words}"
+    line += f"; {advice}" if advice else ""
+    shown = f"; such as {example['text']!r}" if example["text"] else ""
+    return {"count": count, "of": of, "share": count / max(1, of), "example": dict(example), "line": line + shown}
