@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 .PHONY: demo test check bench bench-credit install sandbox clean
 
 demo: install
-	$(BIN)/agentrl train benchmarks/recipes/alfworld-cpu.toml --resume
+	$(BIN)/agentrl train alfworld-cpu --resume
 
 test: check
 	$(PYTEST) -n 2 -m "not gpu and not slow"

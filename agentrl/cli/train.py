@@ -1,4 +1,6 @@
-"""`agentrl train RECIPE.toml [section.key=value ...] [--resume] [--dry-run]`: run a recipe.
+"""`agentrl train RECIPE [section.key=value ...] [--resume] [--dry-run]`: run a recipe.
+
+RECIPE is a TOML file, or the name of a recipe that comes with the program (`agentrl recipes` lists them).
 
 --dry-run only checks the recipe and prints the configuration with all defaults. Ctrl-C or SIGTERM stops a run; with
 --resume it continues from its last checkpoint.
@@ -7,7 +9,6 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from agentrl.cli import _stop
 from agentrl.cli._parser import Parser
@@ -18,16 +19,16 @@ from agentrl.secret import redacted, scrubbed
 def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl train", __doc__)
-    parser.add_argument("recipe", type=Path)
+    parser.add_argument("recipe", help="a TOML file, or a name that `agentrl recipes` lists")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value")
     parser.add_argument(
         "--resume", action="store_true", help="continue the run of this name, or begin it if there is none"
     )
     parser.add_argument("--dry-run", action="store_true")
     arguments = parser.parse_intermixed_args(words)
-    from agentrl.settings import Settings
+    from agentrl.settings import Settings, find_recipe
 
-    settings = Settings.load(arguments.recipe, arguments.overrides)
+    settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
     if arguments.dry_run:
         import tomli_w
 
