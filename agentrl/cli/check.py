@@ -49,5 +49,9 @@ def main(words: Sequence[str]) -> int:
     findings = check_env(entry, tasks=arguments.tasks)
     for finding in findings:
         print(finding, file=sys.stderr)
+    from agentrl.run import leak_note
+
+    if findings and (note := leak_note(entry)):
+        print(f"note: {note}", file=sys.stderr)
     print(f"{arguments.env}: {'all holds' if not findings else f'{len(findings)} findings'}")
     return 1 if findings else 0

@@ -10,6 +10,7 @@ import argparse
 import errno
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,10 @@ def main(words: Sequence[str]) -> int:
     tasks = panel(arguments, entry)
     from agentrl.evaluate import evaluate
     from agentrl.rollout import TooManyFaults
-    from agentrl.run import Loop, Progress
+    from agentrl.run import Loop, Progress, leak_note
 
+    if note := leak_note(entry):
+        print(f"agentrl: note: {note}", file=sys.stderr)
     limits = contestant.limits(budgets(arguments))
     pool = make_pool(
         entry, timeout_s=limits.call_seconds, start_s=limits.start_seconds, output_chars=limits.output_chars

@@ -9,8 +9,9 @@ RECIPE is a TOML file, or the name of a recipe that comes with the program (`age
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from agentrl.cli import _stop
+from agentrl.cli._stop import on_stop
 from agentrl.cli._parser import Parser
 from agentrl.config import parse_value
 from agentrl.secret import redacted, scrubbed
@@ -29,6 +30,7 @@ def main(words: Sequence[str]) -> int:
     from agentrl.settings import Settings, find_recipe
 
     settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
+    on_stop(lambda: "; the run had not begun")
     if arguments.dry_run:
         import tomli_w
 
@@ -40,11 +42,10 @@ def main(words: Sequence[str]) -> int:
 
     if settings.tables.log.picture:
         check_matplotlib()
+    another = (settings.folder / "config.toml").is_file() and not arguments.resume  # it is refused and left alone
+    on_stop(lambda: "" if another else _how_to_go_on(settings.folder, words))
     try:
         run = train(settings, resume=arguments.resume)
-    except KeyboardInterrupt as stop:
-        print(f"agentrl: stopped; continue with: agentrl train {again(words)}", file=sys.stderr)
-        return _stop.exit_code(stop)
     except TooManyFaults as error:
         raise ValueError(str(error)) from error
     if settings.tables.log.picture:
@@ -59,6 +60,13 @@ def _shown(word: str) -> str:
     value = parse_value(text)
     shown = redacted(value, tuple(key.split(".")))
     return scrubbed(word) if not equals or shown == value else f"{key}={shown}"
+
+
+def _how_to_go_on(folder: Path, words: Sequence[str]) -> str:
+    """The end of the sentence of a stopped run; a run whose folder is not there has stored nothing to resume."""
+    if (folder / "config.toml").is_file():
+        return f"; continue with: agentrl train {again(words)}"
+    return "; nothing was stored yet"
 
 
 def again(words: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentrl.run.checks import leak_note
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import RunFolder, versions
@@ -29,6 +30,7 @@ __all__ = [
     "RunFolder",
     "Settings",
     "Stopwatch",
+    "leak_note",
     "open_run",
     "read_metrics",
     "read_vocabularies",
@@ -50,6 +52,7 @@ _HOME = {
     "RunFolder": "agentrl.run.folder",
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
+    "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "read_metrics": "agentrl.run.metrics",
     "read_vocabularies": "agentrl.run.vocabulary",
