@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentrl.cli._stop import on_stop
 from agentrl.cli._parser import Parser
+from agentrl.cli._stop import on_stop
 from agentrl.config import parse_value
 from agentrl.secret import redacted, scrubbed
 

@@ -70,7 +70,7 @@ def test_a_tool_that_resets_begins_anew_and_is_not_offered():
 
 def test_a_reset_tool_that_fails_is_a_fault_and_an_unknown_one_a_sentence():
     box = make(Config(command=LEDGER, episode="reset", reset_tool="clear", reset_arguments={"to": "many"}, **PATIENT))
-    with pytest.raises(ToolFault, match="clear of the MCP server .* failed"):
+    with pytest.raises(ToolFault, match=r"clear of the MCP server .* failed"):
         box.reset()
     box.close()
     with pytest.raises(ValueError, match="has no tool 'clea': did you mean clear"):
