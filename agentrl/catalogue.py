@@ -149,6 +149,13 @@ def names(kind: str) -> tuple[str, ...]:
     return tuple(sorted({*(KINDS[kind].only or files), *installed}))
 
 
+def aliases(kind: str) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+    """Further names of a catalogue's entries: alias -> (name, options that the alias stands for)."""
+    package = importlib.import_module(KINDS[kind].package)
+    found: Mapping[str, tuple[str, Mapping[str, Any]]] = getattr(package, "ALIASES", {})
+    return found
+
+
 @overload
 def load(kind: type[File], name: str) -> File: ...
 
@@ -168,6 +175,7 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
         ValueError: there is no such entry (the sentence names the nearest known ones), or the module lacks a hook.
     """
     entry_class = class_of(kind) if isinstance(kind, str) else kind
+    name, _ = aliases(entry_class.KIND).get(name, (name, {}))
     return read(_import(entry_class.KIND, name), entry_class, name)
 
 
@@ -261,7 +269,7 @@ def _import(kind: str, name: str) -> ModuleType:
             return importlib.import_module(name)
         except (ImportError, TypeError, ValueError) as error:  # TypeError, ValueError: ".", "../file", "a..b"
             raise ValueError(f"{word} {name!r} cannot be imported: {error}") from None
-    raise ValueError(f"unknown {word} {name!r}{nearest(name, names(kind))}")
+    raise ValueError(f"unknown {word} {name!r}{nearest(name, [*names(kind), *aliases(kind)])}")
 
 
 def _is_module(name: str) -> bool:

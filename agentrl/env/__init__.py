@@ -18,6 +18,7 @@ from agentrl.env.players import random_share
 from agentrl.env.pool import Handle, Pool, Slot
 from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, continues, stops
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
+from agentrl.env.published import PublishedFile, published_report
 from agentrl.env.threads import ThreadPool
 from agentrl.env.time_limit import deadline
 from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
@@ -41,6 +42,7 @@ __all__ = [
     "Plain",
     "Pool",
     "Prompt",
+    "PublishedFile",
     "Reply",
     "Shown",
     "Slot",
@@ -64,6 +66,7 @@ __all__ = [
     "panel_tasks",
     "pool_within",
     "prompt_of",
+    "published_report",
     "random_share",
     "read_panel",
     "stops",
