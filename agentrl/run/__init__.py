@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agentrl.run.run import Run, open_run
     from agentrl.run.stages import BRANCH
     from agentrl.run.training import train
+    from agentrl.run.trials import preflight
     from agentrl.run.vocabulary import read_vocabularies, vocabularies, write_vocabularies
     from agentrl.settings import Settings
 
@@ -32,6 +33,7 @@ __all__ = [
     "Stopwatch",
     "leak_note",
     "open_run",
+    "preflight",
     "read_metrics",
     "read_vocabularies",
     "train",
@@ -54,6 +56,7 @@ _HOME = {
     "Stopwatch": "agentrl.run.metrics",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
+    "preflight": "agentrl.run.trials",
     "read_metrics": "agentrl.run.metrics",
     "read_vocabularies": "agentrl.run.vocabulary",
     "train": "agentrl.run.training",

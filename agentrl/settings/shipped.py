@@ -60,6 +60,11 @@ def shipped() -> list[Shipped]:
     return [_described(folder() / f"{name}.toml") for name in names()]
 
 
+def needs_of(path: Path) -> str:
+    """The line `# Needs: ...` of a recipe's first comment; empty if it has none."""
+    return _described(path).needs
+
+
 def _described(path: Path) -> Shipped:
     head: list[str] = []
     facts = {"Needs": "", "Takes": ""}

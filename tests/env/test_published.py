@@ -37,7 +37,6 @@ def test_what_is_not_known_is_said(tmp_path):
     [
         ("alfworld", ("json_2.1.2_tw-pddl.zip", "curl -LO", "134 games")),
         ("webshop", ("items_human_ins.json", "5,137,548 bytes", "gdown", "webshop-gen")),
-        ("search_qa", ("wiki-18.jsonl.gz", "hf download", "search-gen")),
     ],
 )
 def test_an_environment_says_what_to_fetch_and_how(name, words, capsys):
