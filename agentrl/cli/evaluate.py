@@ -138,6 +138,8 @@ def table(summary: dict[str, Any]) -> str:
         f"{summary['benchmark']}, panel {summary['panel']}: {policy}",
         f"success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}] on {summary['episodes']} tasks, each once",
     ]
+    if abs(summary["mean_reward"] - summary["success_rate"]) > 1e-9:  # where they are equal, it would tell nothing
+        lines.append(f"mean return {summary['mean_reward']:.3f} (sum of an episode's rewards)")
     for name, rate in summary["per_type"].items():
         a, b = rate["interval"]
         lines.append(f"  {name:36} {rate['success_rate']:6.1%} [{a:.1%}, {b:.1%}]  of {rate['episodes']}")
