@@ -10,11 +10,13 @@ for an attribute.
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import MappingProxyType, ModuleType, NoneType, UnionType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, overload
 
@@ -264,12 +266,33 @@ def _import(kind: str, name: str) -> ModuleType:
             return module
     if name in names(kind):
         return importlib.import_module(f"{KINDS[kind].package}.{name}")
+    if name.endswith(".py"):
+        return _import_file(word, Path(name))
     if "." in name or _is_module(name):
         try:
             return importlib.import_module(name)
         except (ImportError, TypeError, ValueError) as error:  # TypeError, ValueError: ".", "../file", "a..b"
             raise ValueError(f"{word} {name!r} cannot be imported: {error}") from None
     raise ValueError(f"unknown {word} {name!r}{nearest(name, [*names(kind), *aliases(kind)])}")
+
+
+def _import_file(word: str, path: Path) -> ModuleType:
+    """The module in a file. Its folder joins the import path, so that worker processes find the module, too."""
+    if not path.is_file():
+        raise ValueError(f"no such file: {path} (for {word})")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        module = importlib.import_module(path.stem)
+    except (ImportError, ValueError) as error:
+        raise ValueError(
+            f"{word} {str(path)!r} cannot be imported as a file by itself ({error}): if it belongs to a package, name "
+            "it by its dotted path, such as package.module"
+        ) from None
+    if Path(getattr(module, "__file__", None) or "").resolve() != path.resolve():
+        raise ValueError(f"{path}: Python knows another module of the name {path.stem!r}: rename the file")
+    return module
 
 
 def _is_module(name: str) -> bool:

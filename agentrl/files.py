@@ -17,6 +17,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"no such file: {path}") from None
     except IsADirectoryError:
         raise ValueError(f"{path} is a folder: name the TOML file in it") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not TOML: it is no UTF-8 text") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
 

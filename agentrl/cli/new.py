@@ -5,6 +5,7 @@ its name; its tests run without the installation.
 """
 
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +31,8 @@ def main(words: Sequence[str]) -> int:
         raise ValueError(f"{folder} exists already: choose another name or --into another folder")
     write(arguments.kind, arguments.name, folder)
     print(f"wrote {', '.join(sorted(str(path) for path in folder.iterdir()))}")
-    print("next:", *_scaffold.STEPS[arguments.kind].format(name=arguments.name, folder=folder).splitlines(), sep="\n  ")
+    steps = _scaffold.STEPS[arguments.kind].format(name=arguments.name, folder=shlex.quote(str(folder)))
+    print("next:", *steps.splitlines(), sep="\n  ")
     return 0
 
 
