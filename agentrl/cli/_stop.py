@@ -94,7 +94,7 @@ def _unraisable(unraisable: Any) -> None:
     """The interrupt arrived where Python cannot raise it, such as in `__del__`: raise it in the main code instead."""
     if isinstance(unraisable.exc_value, KeyboardInterrupt) and requested():
         signum, _State.signum = _State.signum, 0
-        _thread.interrupt_main(signum)
+        _thread.interrupt_main(signal.Signals(signum))
     elif not requested():
         sys.__unraisablehook__(unraisable)
 
