@@ -1,21 +1,28 @@
-# make demo: train and evaluate on ALFWorld games.   make test: lint, types, import rules, tests.
-# Both make .venv first. Without an NVIDIA GPU the pinned CPU set of requirements-cpu.txt is installed;
+# make install: .venv with the program.   make demo: train and evaluate on ALFWorld games.
+# make test: lint, types, import rules, tests.   Each makes .venv first; a second run installs nothing.
+# Without an NVIDIA GPU the pinned CPU set of requirements-cpu.txt is installed;
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu spares a laptop the CUDA build of torch.
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# pip installs torch alone, because its configuration may name a local wheel. uv installs the rest: it resolves faster and
+# compiles no bytecode. INSTALLER=pip leaves uv out.
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
+INSTALLER ?= uv
+UV := $(BIN)/uv pip install --python $(BIN)/python --quiet
+SET = $(if $(filter uv,$(INSTALLER)),$(UV),$(PIP))
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 GPU := $(shell command -v nvidia-smi 2>/dev/null)
-EXTRAS := dev,alfworld,textworld,lora,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
+PINS := $(if $(GPU),,-r requirements-cpu.txt)
+EXTRAS := dev,lora,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
 PYTEST := $(BIN)/python -m pytest
 
 .PHONY: demo test check browser bench bench-credit install sandbox clean
 
 demo: install
-	$(BIN)/agentrl train benchmarks/recipes/alfworld-cpu.toml --resume
+	$(BIN)/agentrl train alfworld-cpu --resume
 
-test: check
+test: check .venv/reference
 	$(PYTEST) -n 2 -m "not gpu and not slow and not browser"
 
 check: install
@@ -34,7 +41,7 @@ browser: install
 bench-credit: install
 	$(BIN)/python benchmarks/credit_gradient.py
 
-bench: install
+bench: .venv/reference
 	$(BIN)/python benchmarks/alfworld.py
 	$(BIN)/python benchmarks/credit.py
 	$(BIN)/python benchmarks/rollout.py
@@ -45,23 +52,35 @@ bench: install
 	$(BIN)/python benchmarks/update.py
 	$(BIN)/python benchmarks/webshop.py
 
-install: .venv/installed sandbox
+install: .venv/installed
+
+.venv/installed: pyproject.toml setup.py requirements-cpu.txt
+	@test -x $(BIN)/python || { echo "making .venv"; $(PYTHON) -m venv .venv; }
+	@$(if $(filter uv,$(INSTALLER)),$(PIP) uv || { echo "uv cannot be installed here: run make INSTALLER=pip"; exit 1; })
+	@echo "installing torch (the largest download)"
+	@$(PIP) $(INDEX) $(if $(GPU),'torch>=2.6',"$$(grep ^torch= requirements-cpu.txt)")
+	@echo "installing the other packages"
+	@$(SET) 'setuptools>=77' wheel
+	@$(SET) --no-build-isolation $(PINS) -e ".[$(EXTRAS)]"
+	@$(MAKE) --no-print-directory sandbox
+	@touch $@
+	@echo "installed. Call the program as .venv/bin/agentrl, or as agentrl after: source .venv/bin/activate"
+
+# The genuine engines, which tests compare ours with, stand apart: two of their packages are compiled here.
+.venv/reference: .venv/installed requirements-reference.txt
+	@echo "compiling the genuine engines of TextWorld and ALFWorld for the tests (three CPU minutes, once)"
+	@$(SET) -r requirements-reference.txt
+	@touch $@
 
 # Model-written code runs in bubblewrap. Where it cannot be installed its tests skip, and say so.
 sandbox:
 	@command -v bwrap >/dev/null || \
 	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	    echo "installing bubblewrap, the sandbox of code that models write"; \
 	    apt-get install -y -qq bubblewrap >/dev/null 2>&1 || \
 	      (apt-get update -qq && apt-get install -y -qq bubblewrap) >/dev/null 2>&1 || \
 	      echo "bubblewrap could not be installed: the sandbox falls back to unshare or Landlock, or refuses"; \
 	  else echo "no bubblewrap: sudo apt-get install bubblewrap (dnf, pacman, apk: the same name)"; fi
-
-.venv/installed: pyproject.toml setup.py requirements-cpu.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) --upgrade pip setuptools wheel
-	$(if $(GPU),,$(PIP) $(INDEX) -r requirements-cpu.txt)
-	$(PIP) --no-build-isolation -e ".[$(EXTRAS)]"
-	touch $@
 
 clean:
 	rm -rf .venv build dist *.egg-info

@@ -10,11 +10,13 @@ for an attribute.
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import MappingProxyType, ModuleType, NoneType, UnionType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, overload
 
@@ -149,6 +151,13 @@ def names(kind: str) -> tuple[str, ...]:
     return tuple(sorted({*(KINDS[kind].only or files), *installed}))
 
 
+def aliases(kind: str) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+    """Further names of a catalogue's entries: alias -> (name, options that the alias stands for)."""
+    package = importlib.import_module(KINDS[kind].package)
+    found: Mapping[str, tuple[str, Mapping[str, Any]]] = getattr(package, "ALIASES", {})
+    return found
+
+
 @overload
 def load(kind: type[File], name: str) -> File: ...
 
@@ -168,6 +177,7 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
         ValueError: there is no such entry (the sentence names the nearest known ones), or the module lacks a hook.
     """
     entry_class = class_of(kind) if isinstance(kind, str) else kind
+    name, _ = aliases(entry_class.KIND).get(name, (name, {}))
     return read(_import(entry_class.KIND, name), entry_class, name)
 
 
@@ -256,12 +266,33 @@ def _import(kind: str, name: str) -> ModuleType:
             return module
     if name in names(kind):
         return importlib.import_module(f"{KINDS[kind].package}.{name}")
+    if name.endswith(".py"):
+        return _import_file(word, Path(name))
     if "." in name or _is_module(name):
         try:
             return importlib.import_module(name)
         except (ImportError, TypeError, ValueError) as error:  # TypeError, ValueError: ".", "../file", "a..b"
             raise ValueError(f"{word} {name!r} cannot be imported: {error}") from None
-    raise ValueError(f"unknown {word} {name!r}{nearest(name, names(kind))}")
+    raise ValueError(f"unknown {word} {name!r}{nearest(name, [*names(kind), *aliases(kind)])}")
+
+
+def _import_file(word: str, path: Path) -> ModuleType:
+    """The module in a file. Its folder joins the import path, so that worker processes find the module, too."""
+    if not path.is_file():
+        raise ValueError(f"no such file: {path} (for {word})")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        module = importlib.import_module(path.stem)
+    except (ImportError, ValueError) as error:
+        raise ValueError(
+            f"{word} {str(path)!r} cannot be imported as a file by itself ({error}): if it belongs to a package, name "
+            "it by its dotted path, such as package.module"
+        ) from None
+    if Path(getattr(module, "__file__", None) or "").resolve() != path.resolve():
+        raise ValueError(f"{path}: Python knows another module of the name {path.stem!r}: rename the file")
+    return module
 
 
 def _is_module(name: str) -> bool:

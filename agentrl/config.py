@@ -154,5 +154,12 @@ def resolve(kind: str | type[CatalogueFile], section: Mapping[str, Any], where: 
         raise ValueError(f"{place}.name is missing{catalogue.nearest('', catalogue.names(catalogue_name))}")
     if not isinstance(name, str):
         raise ValueError(f"{place}.name = {name!r}: it must be a text, the name of an entry")
+    name, meant = catalogue.aliases(catalogue_name).get(name, (name, {}))
+    for key, value in meant.items():
+        if options.setdefault(key, value) != value:
+            raise ValueError(
+                f"{place}.{key} = {options[key]!r}: {section['name']} is {name} with {key} = {value!r}; write "
+                f"{place}.name = {name!r}"
+            )
     hooks: CatalogueFile = catalogue.load(kind, name)
     return Entry(name, hooks, validate(hooks.config, options, place, ["name"]))

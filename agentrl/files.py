@@ -14,9 +14,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise ValueError(f"no such file: {path}; recipes lie in benchmarks/recipes") from None
+        raise ValueError(f"no such file: {path}") from None
     except IsADirectoryError:
         raise ValueError(f"{path} is a folder: name the TOML file in it") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not TOML: it is no UTF-8 text") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
 

@@ -10,22 +10,21 @@ knows whether it was carried out. What a server prints to stdout beside the prot
 
 import asyncio
 import atexit
-import functools
 import json
 import logging
 import os
 import re
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
-from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from agentrl.catalogue import nearest
 from agentrl.secret import HIDDEN, REFERENCE, expand, hidden_url, redacted, scrubbed
 from agentrl.tool import ToolError, ToolFault, ToolSpec, check_tool_name, inlined, run_all, shared_loop
+from agentrl.tools._mcp_schema import WrongArguments, checker, closed
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
 PING_S = 5.0  # for a server to show that it is alive, after a call that took too long
@@ -47,6 +46,10 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         start_s: seconds until it must have told its tools. timeout_s: of one call.
         on_timeout: a call that takes too long is a fault (the episode is retried, never scored), or is told the model.
         restarts: times a lost server is started again without a call answered in between.
+        episode: whose state the server keeps. shared: one server serves all episodes, for tools without state. restart:
+            every episode has a new process (`command`) or a new session (`url`). reset: every environment instance
+            has a process or session of its own, whose tool `reset_tool` begins each episode.
+        reset_tool: the tool that forgets everything, which no model sees; reset_arguments: what it is called with.
     """
 
     command: tuple[str, ...] = ()
@@ -60,11 +63,16 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     timeout_s: float = Field(30.0, gt=0)
     on_timeout: Literal["fault", "message"] = "fault"
     restarts: int = Field(3, ge=0)
+    episode: Literal["shared", "restart", "reset"] = "shared"
+    reset_tool: str = ""
+    reset_arguments: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_place(self) -> "Config":
         if bool(self.command) == bool(self.url):
             raise ValueError('name the server: either command = ["program", "word"] or url = "http://..."')
+        if (self.episode == "reset") != bool(self.reset_tool):
+            raise ValueError('episode = "reset" and reset_tool = "name of a tool" belong together: give both or none')
         return self
 
     @property
@@ -108,7 +116,6 @@ class Server:
         self._lock: asyncio.Lock | None = None
         self._lost = 0
         self._said: Any = None
-        atexit.register(self.close)
 
     async def client(self) -> Any:
         """The connected client, started (again) if need be.
@@ -129,6 +136,7 @@ class Server:
         ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
         self._owner = asyncio.create_task(self._own(ready, self._over))
+        atexit.register(self.close)
         try:
             self._client = await asyncio.wait_for(ready, self.config.start_s)
         except TimeoutError:
@@ -318,7 +326,13 @@ class Toolbox:
         """Raises ValueError if the server cannot be used."""
         _library()
         self.config, self.server = config, Server(config)
-        listed = self._listed()
+        listed = self._tools()
+        for name in filter(None, [config.reset_tool]):
+            if name not in {tool.name for tool in listed}:
+                self.server.close()
+                known = nearest(name, [tool.name for tool in listed])
+                raise ValueError(f"reset_tool: the MCP server {config.where} has no tool {name!r}{known}")
+            listed = [tool for tool in listed if tool.name != name]
         missing = [name for name in config.only if name not in {tool.name for tool in listed}]
         if missing:
             self.server.close()
@@ -337,6 +351,10 @@ class Toolbox:
     def close(self) -> None:
         """End the server."""
         self.server.close()
+
+    def _tools(self) -> list[Any]:
+        """What the server lists."""
+        return self._listed()
 
     def _made(self, listed: Sequence[Any]) -> list[ToolSpec]:
         """The tools; one that is listed twice in the same words counts once."""
@@ -418,77 +436,38 @@ class Toolbox:
         return call
 
 
-class WrongArguments(ValueError):
-    """Arguments that do not fit a tool's schema."""
+class EpisodeToolbox(Toolbox):
+    """The tools of a server that keeps state: every environment instance has its own process or session.
 
-
-def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object that takes no argument it does not name."""
-    return {
-        "type": "object",
-        "properties": {},
-        **schema,
-        "additionalProperties": schema.get("additionalProperties", False),
-    }
-
-
-def checker(tool: str, schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """A strict check of arguments against a JSON schema; WrongArguments with a sentence for the model.
-
-    Python's regular expressions can take exponential time, so `pattern` is matched by an engine of linear time. The
-    server alone checks what that engine does not know (look-around) and the keys that `patternProperties` describes.
+    It is started when an episode first calls a tool. What the server lists is asked for once a process.
     """
-    validator = _validator(json.dumps(schema, sort_keys=True))
 
-    def check(arguments: Mapping[str, Any]) -> dict[str, Any]:
-        wrong = []
-        for error in sorted(validator.iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))[:5]:
-            argument = ".".join(str(part) for part in error.absolute_path)
-            wrong.append(f"argument {argument!r}: {error.message}" if argument else error.message)
-        if wrong:
-            raise WrongArguments(f"{tool}: {'; '.join(wrong)}")
-        return dict(arguments)
+    _known: ClassVar[dict[str, list[Any]]] = {}
 
-    return check
+    def _tools(self) -> list[Any]:
+        key = self.config.model_dump_json()
+        if key not in self._known:
+            self._known[key] = self._listed()
+            self.server.close()
+        return self._known[key]
 
+    def reset(self) -> None:
+        """Begin an episode.
 
-def _validator(schema: str) -> Any:
-    """jsonschema's validator of a schema in JSON, without Python's regular expressions."""
-    import jsonschema  # type: ignore[import-untyped]  # comes with mcp
+        Raises:
+            ToolFault: the server does not start, or its reset tool fails.
+        """
+        (outcome,) = run_all([self._begin()])
+        if isinstance(outcome, ToolError):
+            raise ToolFault(f"{self.config.reset_tool} of the MCP server {self.config.where} failed: {outcome}")
+        if isinstance(outcome, BaseException):
+            raise outcome
 
-    whole = jsonschema.Draft202012Validator.VALIDATORS
-
-    def pattern(validator: Any, expression: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-        if isinstance(value, str) and not _matches(expression, value):
-            yield jsonschema.ValidationError(f"{value!r} does not match {expression!r}")
-
-    def unchecked(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-        return iter(())
-
-    def additional(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-        if "patternProperties" not in schema:
-            yield from whole["additionalProperties"](validator, value, instance, schema) or ()
-
-    own = {"pattern": pattern, "patternProperties": unchecked, "additionalProperties": additional}
-    if '"patternProperties"' in schema:
-        own["unevaluatedProperties"] = unchecked
-    return jsonschema.validators.extend(jsonschema.Draft202012Validator, own)(json.loads(schema))
-
-
-def _matches(expression: str, text: str) -> bool:
-    """Does a regular expression match somewhere in a text, in linear time? True where the linear engine lacks it."""
-    known = _linear(expression)
-    return known is None or known.isinstance_python(text)
-
-
-@functools.lru_cache(maxsize=256)
-def _linear(expression: str) -> SchemaValidator | None:
-    """The expression for the linear engine, None where the engine lacks it; re.error for what is no expression."""
-    re.compile(expression)
-    try:
-        return SchemaValidator(core_schema.str_schema(pattern=expression))
-    except SchemaError:
-        return None
+    async def _begin(self) -> None:
+        if self.config.episode == "restart":
+            await self.server.stop()
+        else:
+            await self.server.call(self.config.reset_tool, self.config.reset_arguments)
 
 
 def make(config: Config) -> Toolbox:
@@ -497,4 +476,4 @@ def make(config: Config) -> Toolbox:
     Raises:
         ValueError: it does not start, tells nothing in time, or lacks a tool; the mcp package is missing.
     """
-    return Toolbox(config)
+    return Toolbox(config) if config.episode == "shared" else EpisodeToolbox(config)

@@ -56,19 +56,23 @@ def main(words: Sequence[str] | None = None) -> int:
         print(__version__)
         return 0
     known = verbs()
+    _stop.on_stop(lambda: "")
     try:
         if words[0] not in known:
             raise ValueError(f"unknown verb {words[0]!r}{catalogue.nearest(words[0], known)}")
         code: int = importlib.import_module(f"{__name__}.{known[words[0]]}").main(words[1:])
         sys.stdout.flush()
-    except KeyboardInterrupt as stop:
-        print("agentrl: stopped", file=sys.stderr)
-        return _stop.exit_code(stop)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (ValueError, OSError) as error:
-        return complain(error)
+        _stop.release()
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or _stop.requested():
+            return _stop.finish(error)
+        _stop.release()
+        if isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        if isinstance(error, ValueError | OSError):
+            return complain(error)
+        raise
     return code
 
 

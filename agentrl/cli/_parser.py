@@ -5,7 +5,7 @@ The verbs of environments use it too (`from agentrl.cli import Parser`).
 
 import argparse
 import math
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
@@ -13,6 +13,12 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, description: str | None) -> None:
         super().__init__(prog, description=description, formatter_class=argparse.RawTextHelpFormatter)
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """An argument; argparse calls a list that may be empty (`nargs="*"`) required unless it has a default."""
+        if options.get("nargs") == "*":
+            options.setdefault("default", [])
+        return super().add_argument(*names, **options)
 
     def error(self, message: str) -> NoReturn:
         """Raises ValueError instead of printing the usage and ending the program."""

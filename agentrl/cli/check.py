@@ -1,10 +1,11 @@
-"""`agentrl check ENV [key=value ...] [--tasks N] [--games DIR --walks N]`: does an environment keep its promises?
+"""`agentrl check ENV [key=value ...] [--tasks N] [--json] [--games DIR --walks N]`: are an environment's promises kept?
 `agentrl check --hooks [KIND] [--json]`: what may the files of a catalogue, or of all of them, offer?
 
 It checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. An environment with a
 reference engine (ALFWorld) is compared with that engine on N walks per game under DIR.
 """
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,15 +27,15 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--walks", type=positive, default=1)
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--hooks", nargs="?", const="", metavar="KIND", help="list the hooks of a catalogue's files")
-    parser.add_argument("--json", action="store_true", help="write the list of hooks as JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object: env, tasks, holds, findings; or the hooks"
+    )
     arguments = parser.parse_intermixed_args(words)
     if arguments.hooks is not None:
         if arguments.env is not None:
             raise ValueError(f"--hooks lists hooks and checks no environment: leave out --hooks or {arguments.env}")
         print(_hooks.listing(arguments.hooks, json=arguments.json))
         return 0
-    if arguments.json:
-        raise ValueError("--json is the form of the list of hooks: add --hooks, or leave --json out")
     if arguments.env is None:
         parser.error("the following arguments are required: env")
     if arguments.games is not None:
@@ -47,7 +48,14 @@ def main(words: Sequence[str]) -> int:
     options = [option.removeprefix("env.") for option in arguments.options]
     entry = resolve(EnvironmentFile, override({"name": arguments.env}, options), "env")
     findings = check_env(entry, tasks=arguments.tasks)
+    if arguments.json:
+        print(json.dumps({"env": entry.name, "tasks": arguments.tasks, "holds": not findings, "findings": findings}))
+        return 1 if findings else 0
     for finding in findings:
         print(finding, file=sys.stderr)
+    from agentrl.run import leak_note
+
+    if findings and (note := leak_note(entry)):
+        print(f"note: {note}", file=sys.stderr)
     print(f"{arguments.env}: {'all holds' if not findings else f'{len(findings)} findings'}")
     return 1 if findings else 0

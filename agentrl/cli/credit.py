@@ -137,13 +137,30 @@ def parse_options(method: str, config: type[BaseModel], options: Sequence[str]) 
 
 
 def json_lines(graph: StepGraph, credit: Credit) -> list[str]:
-    """One JSON object per step, in the order of the input's lines; null for steps without credit."""
+    """One JSON object per step, in the order of the input's lines; null for steps without credit.
+
+    Keys: task, episode, turn, action (as far as the graph names them), advantage, and the method's own parts.
+    """
     advantage: list[Any] = np.where(credit.assigned, credit.advantage, np.nan).tolist()
     parts: dict[str, list[Any]] = {"advantage": advantage}
     parts |= {name: values.tolist() for name, values in credit.parts.items()}
     parts |= {name: per_row(graph, values) for name, values in credit.token_parts.items()}
     order = np.argsort(graph.column("line"), kind="stable").tolist() if graph.has("line") else range(len(graph))
-    return [json.dumps({name: null(values[i]) for name, values in parts.items()}) for i in order]
+    return [json.dumps({**keys(graph, i), **{name: null(x[i]) for name, x in parts.items()}}) for i in order]
+
+
+def keys(graph: StepGraph, row: int) -> dict[str, Any]:
+    """What a step is: its task (the name of its group), episode, turn and action."""
+    found: dict[str, Any] = {}
+    for key, column in (("task", "group"), ("episode", "episode"), ("action", "action")):
+        number = int(graph.columns[column][row])
+        words = graph.names.get(column, ())
+        if 0 <= number < len(words):
+            found[key] = words[number]
+        elif key == "episode":
+            found[key] = number
+    found["turn"] = int(graph.turn[row])
+    return {key: found[key] for key in ("task", "episode", "turn", "action") if key in found}
 
 
 def per_row(graph: StepGraph, values: np.ndarray) -> list[list[Any]]:

@@ -1,14 +1,22 @@
-"""`agentrl doctor [--json]`: list installed versions, installed and missing extras, and what this machine can run."""
+"""`agentrl doctor [RECIPE [section.key=value ...]] [--json]`: what is installed; what a recipe needs and lacks here.
+
+With a recipe it tries the data, the model, the device, the endpoints and the packages that the recipe names, without
+training or downloading anything: one line for each thing found, and exit code 2 with one sentence for each thing that
+is missing.
+"""
 
 import json
 import os
 import re
+import shlex
+import sys
 from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
 from agentrl.cli._parser import Parser
 from agentrl.run import versions
+from agentrl.secret import scrubbed
 
 DISTRIBUTION = "agentrl-stepgraph"
 NEEDED = re.compile(r"(?P<package>[\w.-]+).*; extra == ['\"](?P<extra>[\w-]+)['\"]")  # a requirement in our metadata
@@ -17,8 +25,12 @@ NEEDED = re.compile(r"(?P<package>[\w.-]+).*; extra == ['\"](?P<extra>[\w-]+)['\
 def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl doctor", __doc__)
+    parser.add_argument("recipe", nargs="?", help="a TOML file, or a name that `agentrl recipes` lists")
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value")
     parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args(words)
+    arguments = parser.parse_intermixed_args(words)
+    if arguments.recipe is not None:
+        return try_recipe(arguments.recipe, arguments.overrides, as_json=arguments.json)
     machine = examine()
     if arguments.json:
         print(json.dumps(machine))
@@ -31,6 +43,29 @@ def main(words: Sequence[str]) -> int:
         state = "there" if there else f"missing: pip install '{DISTRIBUTION}[{extra}]'"
         print(f"extra {extra:14} {state}")
     return 0
+
+
+def try_recipe(recipe: str, overrides: Sequence[str], *, as_json: bool) -> int:
+    """Print what is there for a recipe and what is missing; exit code 2 if something is missing."""
+    from agentrl.settings import Settings, find_recipe, needs_of
+
+    path = find_recipe(recipe)
+    settings = Settings.load(path, overrides)
+    from agentrl.run import preflight
+
+    findings = preflight(settings, needs_of(path))
+    missing = [finding for finding in findings if finding.state == "missing"]
+    if as_json:
+        print(json.dumps([finding._replace(text=scrubbed(finding.text))._asdict() for finding in findings]))
+        return 2 if missing else 0
+    for finding in findings:
+        if finding.state != "missing":
+            print(f"{finding.part:9} {finding.state:6} {scrubbed(finding.text)}")
+    for finding in missing:
+        print(f"agentrl: {finding.part}: {scrubbed(' '.join(finding.text.split()))}", file=sys.stderr)
+    if not missing:
+        print(f"nothing is missing: agentrl train {shlex.join([recipe, *overrides])}")
+    return 2 if missing else 0
 
 
 def examine() -> dict[str, Any]:

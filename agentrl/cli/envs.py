@@ -41,5 +41,8 @@ def listing(*, as_json: bool) -> int:
         except Exception as error:  # noqa: BLE001  one broken file must not hide the other environments
             about = f"cannot be used here: {error!r}"
         rows.append({"name": name, "about": about})
+    for alias, (name, meant) in catalogue.aliases("envs").items():
+        options = ", ".join(f"{key} = {value!r}" for key, value in meant.items())
+        rows.append({"name": alias, "about": f"{name} with {options}: generated here, nothing to download."})
     print(json.dumps(rows) if as_json else "\n".join(f"{row['name']:12} {row['about']}" for row in rows))
     return 0

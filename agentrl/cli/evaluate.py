@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from agentrl.cli import _stop
 from agentrl.cli._eval_table import table
 from agentrl.cli._eval_words import check_out, options_of, panel, parse
+from agentrl.cli._stop import on_stop
 from agentrl.files import write_atomically
 from agentrl.secret import scrubbed_values
 
@@ -32,18 +32,18 @@ def main(words: Sequence[str]) -> int:
     from agentrl.cli._eval_session import Session
     from agentrl.evaluate import evaluated_entry
     from agentrl.rollout import TooManyFaults
-    from agentrl.run import Contestant
+    from agentrl.run import Contestant, leak_note
 
     contestant = Contestant.of(arguments.policy, arguments.env, options.env)
     contestant.endpoint = options.endpoint
     told = {**contestant.told, **options.env}
     entry = evaluated_entry(arguments.env, contestant.env_options, told, language_model=contestant.language_model)
+    if note := leak_note(entry):
+        print(f"agentrl: note: {note}", file=sys.stderr)
     session = Session(arguments, contestant, *panel(arguments, entry, told))
+    on_stop(lambda: f"; {session.how_to_continue(words)}")
     try:
         report = session.play(contestant.limits(options.limits))
-    except KeyboardInterrupt as stop:
-        print(f"agentrl: stopped; {session.how_to_continue(words)}", file=sys.stderr)
-        return _stop.exit_code(stop)
     except TooManyFaults as error:
         stored = f"; {session.how_to_continue(words)}" if session.done else ""
         raise ValueError(f"{error}{stored}") from error

@@ -145,11 +145,13 @@ def show(line: dict[str, Any], as_json: bool) -> None:
 def by_hand(env: Table, task: Task) -> None:
     """Play in the terminal until the episode or the input ends."""
     observation = env.reset(task)
-    print(f"task {task.key}; type an action or its number, empty line to leave\n")
+    print(f"task {task.key}; type an action or its number, ? for the list of actions, empty line to leave\n")
+    listed: tuple[str, ...] = ()
     while True:
         print(observation.text)
-        for number, action in enumerate(observation.actions, 1):
-            print(f"  {number:3} {action}")
+        if observation.actions != listed:
+            listing(observation.actions)
+            listed = observation.actions
         try:
             typed = input("> ")
         except EOFError:
@@ -157,14 +159,22 @@ def by_hand(env: Table, task: Task) -> None:
             return
         if not typed:
             return
+        if typed == "?":
+            listing(observation.actions)
+            continue
         index = int(typed) - 1 if typed.isdigit() else -1
         result = env.step(observation.actions[index] if 0 <= index < len(observation.actions) else typed)
         observation = result.observation
         for reply in result.info.get("errands", ()):
             print(f"[{reply}]")
-        if result.reward:
-            print(f"[reward {result.reward:g}]")
+        print(f"[reward {result.reward:g}]")
         if result.terminated or result.truncated:
             print(observation.text)
             print("solved." if result.info.get("success") else "the episode is over.", file=sys.stdout)
             return
+
+
+def listing(actions: Sequence[str]) -> None:
+    """Print the listed actions with the numbers by which they can be typed."""
+    for number, action in enumerate(actions, 1):
+        print(f"  {number:3} {action}")

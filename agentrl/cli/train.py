@@ -1,4 +1,6 @@
-"""`agentrl train RECIPE.toml [section.key=value ...] [--resume] [--dry-run] [--explain [KEY]]`: run a recipe.
+"""`agentrl train RECIPE [section.key=value ...] [--resume] [--dry-run] [--explain [KEY]]`: run a recipe.
+
+RECIPE is a TOML file, or the name of a recipe that comes with the program (`agentrl recipes` lists them).
 
 --dry-run only checks the recipe and prints the configuration with all defaults, the values that were chosen for this
 kind of model, and the sections that it lacks, as comments. --explain says what a section or key means, such as
@@ -12,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentrl.cli import _stop
 from agentrl.cli._parser import Parser
+from agentrl.cli._stop import on_stop
 from agentrl.config import parse_value
 from agentrl.secret import redacted, scrubbed
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl train", __doc__)
-    parser.add_argument("recipe", type=Path, nargs="?")
+    parser.add_argument("recipe", nargs="?", help="a TOML file, or a name that `agentrl recipes` lists")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value")
     parser.add_argument(
         "--resume", action="store_true", help="continue the run of this name, or begin it if there is none"
@@ -38,10 +40,11 @@ def main(words: Sequence[str]) -> int:
         print(explained(arguments.explain))
         return 0
     if arguments.recipe is None:
-        parser.error("a recipe is required, such as agentrl train RECIPE.toml")
-    from agentrl.settings import Settings
+        parser.error("a recipe is required: a TOML file, or a name that `agentrl recipes` lists")
+    from agentrl.settings import Settings, find_recipe
 
-    settings = Settings.load(arguments.recipe, arguments.overrides)
+    settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
+    on_stop(lambda: "; the run had not begun")
     if arguments.dry_run:
         import tomli_w
 
@@ -55,11 +58,10 @@ def main(words: Sequence[str]) -> int:
 
     if settings.tables.log.picture:
         check_matplotlib()
+    another = (settings.folder / "config.toml").is_file() and not arguments.resume  # it is refused and left alone
+    on_stop(lambda: "" if another else _how_to_go_on(settings.folder, words))
     try:
         run = train(settings, resume=arguments.resume)
-    except KeyboardInterrupt as stop:
-        print(f"agentrl: stopped; continue with: agentrl train {again(words)}", file=sys.stderr)
-        return _stop.exit_code(stop)
     except TooManyFaults as error:
         raise ValueError(str(error)) from error
     if settings.tables.log.picture:
@@ -84,6 +86,13 @@ def _shown(word: str) -> str:
     value = parse_value(text)
     shown = redacted(value, tuple(key.split(".")))
     return scrubbed(word) if not equals or shown == value else f"{key}={shown}"
+
+
+def _how_to_go_on(folder: Path, words: Sequence[str]) -> str:
+    """The end of the sentence of a stopped run; a run whose folder is not there has stored nothing to resume."""
+    if (folder / "config.toml").is_file():
+        return f"; continue with: agentrl train {again(words)}"
+    return "; nothing was stored yet"
 
 
 def again(words: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from agentrl.env.players import random_share
 from agentrl.env.pool import Handle, Pool, Slot
 from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, continues, native, stops
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
+from agentrl.env.published import PublishedFile, published_report
 from agentrl.env.threads import ThreadPool
 from agentrl.env.time_limit import deadline
 from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
@@ -47,6 +48,7 @@ __all__ = [
     "Plain",
     "Pool",
     "Prompt",
+    "PublishedFile",
     "Reply",
     "Shown",
     "Slot",
@@ -72,6 +74,7 @@ __all__ = [
     "plays_at_random",
     "pool_within",
     "prompt_of",
+    "published_report",
     "raised_at",
     "random_share",
     "read_panel",

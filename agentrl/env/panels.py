@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from agentrl.config import Entry
@@ -46,11 +47,21 @@ def panel_tasks(entry: Entry[EnvironmentFile], keys: Sequence[str]) -> list[Task
         )
     known = {task.key: task for task in tasks}
     missing = [key for key in keys if key not in known]
+    if missing and len(keys) == 1:
+        raise ValueError(f"{entry.name} has no task {missing[0]!r}{_nearest_key(missing[0], list(known))}")
     if missing:
         raise ValueError(
             f"{len(missing)} of {len(keys)} panel tasks are unknown to {entry.name}, such as {missing[0]!r}"
         )
     return [known[key] for key in keys]
+
+
+def _nearest_key(key: str, known: Sequence[str]) -> str:
+    """The end of an error sentence: keys that end with the word, or are close to it, or the first ones."""
+    close = [one for one in known if one.endswith(f"/{key}")] or get_close_matches(key, known[:2000], n=3, cutoff=0.6)
+    if close:
+        return f": did you mean {' or '.join(close[:3])}?"
+    return f": its {len(known)} tasks begin with {', '.join(known[:3])}"
 
 
 def panel_hash(keys: Sequence[str]) -> str:

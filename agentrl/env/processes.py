@@ -14,8 +14,8 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import Any, Literal, NamedTuple
 
@@ -48,6 +48,7 @@ def serve(pipe: Connection, now: Any, making: Any, build: tuple[Any, ...]) -> No
     a call.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     slots: dict[int, Slot] = {}
     while True:
         try:
@@ -86,6 +87,19 @@ def _answer(call: int, slot: Slot, method: str, arguments: bytes, making: Any) -
         return Answer(call, "fault", f"{method} returned something that cannot be pickled: {error}")
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until the block has ended; a process that starts in it inherits that and holds Ctrl-C back, too.
+
+    Without it a worker that Ctrl-C hits while it imports its modules prints a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Worker:
     """One process, its pipe, and the calls that it has not answered yet."""
 
@@ -96,7 +110,8 @@ class Worker:
         self.making = context.RawValue("b", False)
         arguments = (worker_end, self.now, self.making, build)
         self.process = context.Process(target=serve, args=arguments, daemon=True)
-        self.process.start()
+        with _interrupts_held():
+            self.process.start()
         worker_end.close()
         if cpu is not None and self.process.pid and hasattr(os, "sched_setaffinity"):
             with suppress(OSError):  # the process may have died already; its pipe will show that

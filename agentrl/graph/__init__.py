@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         whiten,
     )
     from agentrl.graph.similarity import first_fit, similar_states
-    from agentrl.graph.sources import read_any
+    from agentrl.graph.sources import newest_graph, read_any
     from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, Columns, StepGraph, success_of
     from agentrl.graph.store import read_graph, read_note, write_graph
     from agentrl.graph.tokens import (
@@ -82,6 +82,7 @@ __all__ = [
     "levels",
     "mean",
     "moments",
+    "newest_graph",
     "pad_columns",
     "path_lengths",
     "paths",
@@ -145,6 +146,7 @@ _HOME = {
     "path_lengths": "agentrl.graph.tokens",
     "paths": "agentrl.graph.root_paths",
     "prompt_lengths": "agentrl.graph.tokens",
+    "newest_graph": "agentrl.graph.sources",
     "read_any": "agentrl.graph.sources",
     "read_graph": "agentrl.graph.store",
     "read_note": "agentrl.graph.store",

@@ -14,8 +14,13 @@ def read_any(steps: Path) -> StepGraph:
         ValueError: the file cannot be read as steps or as a stored graph, or the run folder holds no graph.
     """
     if steps.is_dir():
-        stored = sorted((steps / "graphs").glob("*.safetensors"))
-        if not stored:
-            raise ValueError(f"{steps} has no graphs/*.safetensors: give a run folder with stored rollouts, or a file")
-        steps = stored[-1]
+        steps = newest_graph(steps)
     return store.read_graph(steps) if steps.suffix == ".safetensors" else read_steps(steps)
+
+
+def newest_graph(run: Path) -> Path:
+    """The newest graph file of a run folder; ValueError if it has none."""
+    stored = sorted((run / "graphs").glob("*.safetensors"))
+    if not stored:
+        raise ValueError(f"{run} has no graphs/*.safetensors: give a run folder with stored rollouts, or a file")
+    return stored[-1]

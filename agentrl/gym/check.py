@@ -6,6 +6,7 @@ checker, and runs that one too.
 
 import copy
 import functools
+import itertools
 import json
 import pickle
 import random
@@ -109,6 +110,18 @@ def _guarded(where: str, check: Callable[[], Iterator[str]]) -> Iterator[str]:
         yield f"{where}: {fault}"
     except Exception as error:  # noqa: BLE001  whatever an environment raises is a finding
         yield f"{where}: raised {type(error).__name__}: {' '.join(str(error).split())[:300]}{raised_at(error)}"
+
+
+def difference_when_repeated(entry: Entry[EnvironmentFile], steps: int = 6, walks: int = 3) -> str:
+    """How the first task differs when it is played twice, by short random walks; empty if it does not.
+
+    An environment that cannot be played says nothing here: whoever plays it meets the error.
+    """
+    try:
+        found = (_check_again(Walk(entry, tasks_of(entry)[0], seed, steps)) for seed in range(walks))
+        return next(itertools.chain.from_iterable(found), "")
+    except Exception:  # noqa: BLE001  see above
+        return ""
 
 
 def timed(call: Callable[[], Any]) -> Any:

@@ -210,6 +210,11 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if folder.exists():
+            raise ValueError(
+                f"the model in the folder {path} cannot be loaded ({first}): copy the folder again, or, if it belongs "
+                "to a checkpoint, remove that checkpoint to go on from the one before"
+            ) from error
         raise ValueError(
             f"no language model could be loaded from {path!r}, neither a folder nor a hub name: {first}"
         ) from error

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentrl.run.checks import leak_note
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import RunFolder, versions
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from agentrl.run.run import Run, open_run
     from agentrl.run.stages import BRANCH
     from agentrl.run.training import train
+    from agentrl.run.trials import preflight
     from agentrl.run.vocabulary import read_vocabularies, vocabularies, write_vocabularies
     from agentrl.settings import Settings
 
@@ -29,7 +31,9 @@ __all__ = [
     "RunFolder",
     "Settings",
     "Stopwatch",
+    "leak_note",
     "open_run",
+    "preflight",
     "read_metrics",
     "read_vocabularies",
     "train",
@@ -50,7 +54,9 @@ _HOME = {
     "RunFolder": "agentrl.run.folder",
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
+    "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
+    "preflight": "agentrl.run.trials",
     "read_metrics": "agentrl.run.metrics",
     "read_vocabularies": "agentrl.run.vocabulary",
     "train": "agentrl.run.training",

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from agentrl.env import ENDLESS
+from agentrl.config import Entry
+from agentrl.env import ENDLESS, EnvironmentFile
 from agentrl.settings import Settings
 from agentrl.types import Task
 
@@ -14,6 +15,25 @@ def leaves_report(settings: Settings) -> str:
     if leaves == copies:
         return ""
     return f"rollout.name={settings.rollout.name} scores {leaves} episodes a task; batch.copies={copies} is not used"
+
+
+def leak_note(entry: Entry[EnvironmentFile]) -> str:
+    """What to do if the state of one episode reaches the next one through a tool server; empty if it does not.
+
+    Only environments whose tools come from one server for all episodes are tried, with a short random walk.
+    """
+    from agentrl.gym import difference_when_repeated  # gymnasium takes a while to import
+
+    setup = getattr(entry.hooks.make, "setup", None)
+    servers = [] if setup is None else setup.shared_servers(entry.config)
+    found = difference_when_repeated(entry) if servers else ""
+    if not found:
+        return ""
+    name = servers[0]
+    return (
+        f"{found}; the server of the tool {name!r} keeps state from one episode to the next, so rewards depend on what "
+        f"was played before: set env.tools.{name}.episode=restart, or episode=reset with reset_tool (docs/tools.md)"
+    )
 
 
 def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:

@@ -89,6 +89,7 @@ class Contestant:
         from agentrl.settings import Settings
 
         stored = read_toml(path / "config.toml")
+        env, _ = catalogue.aliases("envs").get(env, (env, {}))
         if HIDDEN in str(stored) and stored.get("env", {}).get("name") == env:
             stored = merge(stored, {"env": options})
         tables = Settings(stored, stored=True).dump()  # options that are newer than the run get their defaults

@@ -14,7 +14,7 @@ from agentrl.credit import Credit
 from agentrl.files import read_toml, write_atomically
 from agentrl.graph import StepGraph, write_graph
 from agentrl.run import checkpoint
-from agentrl.run.checks import leaves_report
+from agentrl.run.checks import leak_note, leaves_report
 from agentrl.run.folder import RunFolder
 from agentrl.run.health import Health
 from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
@@ -239,5 +239,5 @@ def _notes(settings: Settings, rollouts: Rollouts, policies: Policies) -> Sequen
     lines = list(settings.notes)
     for agent in rollouts.agents.values():
         lines += template_fit(rollouts.chats[agent.policy], agent.prompt).splitlines()
-    lines += [*policies.notes(), leaves_report(settings)]
+    lines += [*policies.notes(), leaves_report(settings), leak_note(settings.env)]
     return [line for line in dict.fromkeys(lines) if line]

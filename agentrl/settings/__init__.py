@@ -3,11 +3,17 @@
 from agentrl.settings.agents import POLICY, agent_sections, resolve_agents
 from agentrl.settings.recipe import Settings
 from agentrl.settings.requirements import fillers
+from agentrl.settings.shipped import find as find_recipe
+from agentrl.settings.shipped import needs_of
+from agentrl.settings.shipped import shipped as shipped_recipes
 
 __all__ = [
     "POLICY",
     "Settings",
     "agent_sections",
     "fillers",
+    "find_recipe",
+    "needs_of",
     "resolve_agents",
+    "shipped_recipes",
 ]

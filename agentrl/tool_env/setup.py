@@ -135,6 +135,12 @@ class Setup:
             _allowed(spec.name)
         return tool_specs([*self.methods.values(), *specs])
 
+    def shared_servers(self, config: ToolConfig) -> list[str]:
+        """Names of the sources that serve all episodes from one place, such as a server, which may keep state."""
+        sections = [_section(source, config) for source in self.sources if isinstance(source, str | Mapping)]
+        tools = {str(section["name"]): _shared(json.dumps(section, sort_keys=True)) for section in sections}
+        return [name for name, tool in tools.items() if isinstance(tool, Toolbox) and not hasattr(tool, "reset")]
+
     def schemas(self, config: ToolConfig) -> tuple[Mapping[str, Any], ...]:
         """The schemas of the tools, as a model sees them.
 
@@ -250,10 +256,15 @@ def _allowed(name: str) -> str:
     return name
 
 
+def _section(source: str | Mapping[str, Any], config: ToolConfig) -> dict[str, Any]:
+    """The section of a catalogue tool."""
+    section = {"name": source} if isinstance(source, str) else dict(source)
+    return merge(section, config.tools.get(str(section.get("name")), {}))
+
+
 def _of_catalogue(source: str | Mapping[str, Any], config: ToolConfig, stateful: list[Any]) -> list[ToolSpec]:
     """The tools of one catalogue entry, whose options are merged with those of the configuration."""
-    section = {"name": source} if isinstance(source, str) else dict(source)
-    section = merge(section, config.tools.get(str(section.get("name")), {}))
+    section = _section(source, config)
     tool = _shared(json.dumps(section, sort_keys=True))
     if hasattr(tool, "reset"):
         entry = resolve(ToolFile, section, f"tool {section.get('name')}")

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agentrl.env import PublishedFile
 from agentrl.envs.alfworld.compiler import compile_game
 from agentrl.envs.alfworld.game import TASK_TYPES, Game
 
@@ -20,6 +21,27 @@ PUBLISHED: Mapping[str, int] = {"train": 3553, "valid_seen": 140, "valid_unseen"
 _ALIASES = {"eval_in_distribution": "valid_seen", "eval_out_of_distribution": "valid_unseen"}
 _TASK_TYPE = re.compile(rb'"task_type"\s*:\s*"([^"]*)"')
 DOWNLOAD = "pip install 'agentrl-stepgraph[alfworld]' && alfworld-download --data-dir DIR"
+
+
+_RELEASES = "https://github.com/alfworld/alfworld/releases/download"
+ARCHIVES = (
+    PublishedFile(
+        name="json_2.1.1_json.zip",
+        about="traj_data.json of every trajectory",
+        size=72_000_000,
+        url=f"{_RELEASES}/0.2.2/json_2.1.1_json.zip",
+    ),
+    PublishedFile(
+        name="json_2.1.2_tw-pddl.zip",
+        about="game.tw-pddl of every game",
+        size=36_000_000,
+        url=f"{_RELEASES}/0.4.0/json_2.1.2_tw-pddl.zip",
+    ),
+)
+FETCH = (
+    "mkdir -p DIR && cd DIR",
+    *(f"curl -LO {archive.url} && unzip -qo {archive.name}" for archive in ARCHIVES),
+)
 
 
 class GameFile(NamedTuple):

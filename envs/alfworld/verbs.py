@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from agentrl.cli import Parser, positive, seed
-from agentrl.envs.alfworld.data import DOWNLOAD, PUBLISHED, data_root, list_split
+from agentrl.envs.alfworld.data import ARCHIVES, DOWNLOAD, FETCH, PUBLISHED, RELEASE, data_root, list_split
 from agentrl.envs.alfworld.experts import EXPERTS
 from agentrl.envs.alfworld.export import write_games
 from agentrl.envs.alfworld.generate import Keys
@@ -29,6 +29,8 @@ def about(words: Sequence[str]) -> int:
         print(f"  {level.name:8} {level.about}")
     print(f"published games: source=data, or data=DIR ({_where(data)})")
     for line in _published(data):
+        print(f"  {line}")
+    for line in _how_to_get_them():
         print(f"  {line}")
     reference = "installed" if find_spec("textworld") else "pip install 'agentrl-stepgraph[textworld]'"
     print(f"engines: native (default), textworld for reference ({reference})")
@@ -52,7 +54,19 @@ def _published(data: str) -> list[str]:
             lines += list_split(data, split).report().splitlines()
         except ValueError as error:
             lines.append(str(error))
-    return [*lines, f"to get or repair them: {DOWNLOAD}"]
+    return lines
+
+
+def _how_to_get_them() -> list[str]:
+    """Two ways to fill a data folder, and what it then holds."""
+    return [
+        f"to get or repair them: {DOWNLOAD}",
+        "or on another machine with a network, without installing anything (then copy DIR here):",
+        *(f"  {line}" for line in FETCH),
+        *(f"  {archive.facts()}" for archive in ARCHIVES),
+        f"DIR then holds {RELEASE}/SPLIT/TASK/TRIAL/{{traj_data.json,game.tw-pddl}}; after the official filters "
+        + ", ".join(f"{split} has {count} games" for split, count in PUBLISHED.items()),
+    ]
 
 
 def write(words: Sequence[str]) -> int:

@@ -7,15 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.cli import Parser, seed
+from agentrl.env import published_report
 from agentrl.envs.search_qa.encyclopaedia import LEVELS, SPLITS, world
 from agentrl.envs.search_qa.experts import EXPERTS
+from agentrl.envs.search_qa.published import FETCH, FILES
 from agentrl.envs.search_qa.questions import questions
 from agentrl.files import write_atomically
 
 
 def about(words: Sequence[str]) -> int:
     """What worlds there are, and how to bring questions of your own."""
-    Parser("agentrl envs search_qa", about.__doc__).parse_args(list(words))
+    parser = Parser("agentrl envs search_qa", about.__doc__)
+    parser.add_argument("data", nargs="?", default="", help="data=DIR, a folder of the published files")
+    data = str(parser.parse_args(list(words)).data).removeprefix("data=")
+    folder = Path(data).expanduser() if data else None
+    if folder is not None and not folder.is_dir():
+        raise ValueError(f"no such folder: {folder}; give the folder of the published files")
     print("embedded worlds (search-gen), nothing to download: world=")
     for name, level in LEVELS.items():
         made, asked = world(name, 0), questions(name, 0)
@@ -26,6 +33,14 @@ def about(words: Sequence[str]) -> int:
     print("questions of your own: data=FILE.parquet or FILE.jsonl, and a retriever:")
     print("  retriever={name='search', bm25={corpus='FILE.jsonl'}}  (agentrl serve retriever serves one to others)")
     print("  retriever={name='search', backend='http', http={urls=['http://127.0.0.1:8000/retrieve']}}")
+    print(
+        f"published questions and corpus ({folder or 'not named here: agentrl envs search_qa data=DIR looks there'}):"
+    )
+    for line in published_report(folder, FILES):
+        print(f"  {line}")
+    print("to get them, on a machine with a network (then copy DIR here; 70 GB to fetch, 135 GB unpacked):")
+    for line in FETCH:
+        print(f"  {line}")
     print(f"players of a world: {', '.join(EXPERTS)}")
     print("write a world's corpus and questions as files: agentrl envs search_qa write --help")
     return 0

@@ -98,13 +98,13 @@ def play(argv: Sequence[str]) -> int:
 
 def _verb(name: str) -> Callable[[Sequence[str]], int]:
     def run(argv: Sequence[str]) -> int:
-        from agentrl.envs.webshop.cli import VERBS
+        from agentrl.envs.webshop.cli import VERBS, about
 
-        return VERBS[name](argv)
+        return VERBS[name](argv) if name else about(argv)
 
     return run
 
 
 commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType(
-    {name: _verb(name) for name in ("prepare", "search", "reward")}
+    {name: _verb(name) for name in ("", "prepare", "search", "reward")}
 )

@@ -104,7 +104,10 @@ def raw_file(folder: Path, stem: str) -> Path:
     for name in (f"{stem}.json", f"{stem}_1000.json"):
         if (folder / name).is_file():
             return folder / name
-    raise ValueError(f"{folder} is not a WebShop catalogue: it has neither {stem}.json nor {stem}_1000.json")
+    raise ValueError(
+        f"{folder} is not a WebShop catalogue: it has neither {stem}.json nor {stem}_1000.json; "
+        "agentrl envs webshop says where the files are"
+    )
 
 
 def read_source(folder: Path) -> Source:

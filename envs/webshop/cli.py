@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from agentrl.cli import Parser, positive
-from agentrl.envs.webshop import bm25, nouns
+from agentrl.env import published_report
+from agentrl.envs.webshop import EXPERTS, bm25, nouns, published, store
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.market import open_catalogue, open_market
 from agentrl.envs.webshop.reward import Bought, Unscorable, Wanted, score
@@ -173,6 +174,28 @@ def prepare(argv: Sequence[str]) -> int:
     from agentrl.envs.webshop.prepare import main
 
     return main(argv)
+
+
+def about(argv: Sequence[str]) -> int:
+    """`agentrl envs webshop [data=DIR]`: what shops there are to play here, and how to get the rest."""
+    parser = Parser("agentrl envs webshop", "What shops there are, what of the original's data is here, and the rest.")
+    parser.add_argument("data", nargs="?", default="", help="data=DIR, a folder of the original's files")
+    data = str(parser.parse_args(list(argv)).data).removeprefix("data=")
+    print("generated shop (webshop-gen), nothing to download: options num_products, catalogue_seed, levels")
+    folder = Path(data).expanduser() if data else None
+    if folder is not None and not folder.is_dir():
+        raise ValueError(f"no such folder: {folder}; give the folder of the original's files")
+    print(f"the original's shop: data=DIR ({folder or 'not named here: agentrl envs webshop data=DIR looks there'})")
+    if folder is not None and store.find(folder, None):
+        print(f"  prepared: {store.find(folder, None)}")
+    for title, files in (("small set", published.SMALL), ("full set", published.FULL)):
+        print(f"  {title}:")
+        print("".join(f"    {line}\n" for line in published_report(folder, files)), end="")
+    print("to get the small set, on a machine with a network (then copy DIR here):")
+    print("".join(f"  {line}\n" for line in published.FETCH), end="")
+    print("then: agentrl envs webshop prepare --data DIR && agentrl eval webshop data=DIR preset=verl_agent ...")
+    print(f"players: {', '.join(EXPERTS)}; commands: {', '.join(VERBS)} (--help says more); see docs/data.md")
+    return 0
 
 
 VERBS: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType(

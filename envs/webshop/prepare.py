@@ -19,6 +19,7 @@ from agentrl.envs.webshop.analysis import terms
 from agentrl.envs.webshop.merge import merge
 from agentrl.envs.webshop.nouns import Extractor
 from agentrl.envs.webshop.products import Product, Source
+from agentrl.envs.webshop.published import HELP
 from agentrl.files import read_json, write_atomically
 
 SHARD = 20_000  # rows of the products file
@@ -101,8 +102,8 @@ class _Packed(Mapping[str, Any]):
 
 def main(argv: Sequence[str]) -> int:
     """The command; ValueError for bad arguments or data, after which nothing half-built is left."""
-    parser = Parser("agentrl envs webshop prepare", "Build the store that all workers share.")
-    parser.add_argument("--data", type=Path, required=True, help="folder of the original's files")
+    parser = Parser("agentrl envs webshop prepare", f"Build the store that all workers share.\n\n{HELP}")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of the original's files")
     parser.add_argument("--out", type=Path, help=f"folder of the store; default: {store.FOLDER}/ beside the files")
     parser.add_argument("--num-products", type=int, help="only so many rows of the products file")
     parser.add_argument("--tagger", choices=("auto", "spacy", "built-in"), default="auto", help="of title nouns")

@@ -35,7 +35,12 @@ def test_prints_one_object_a_line_in_input_order(steps, capsys):
 
 def test_options_may_stand_anywhere(steps, capsys):
     assert main(["--json", "--steps", steps, "grpo", "std=none"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[1]) == {"advantage": 0.5}
+    assert json.loads(capsys.readouterr().out.splitlines()[1]) == {
+        "task": "g",
+        "episode": "a",
+        "turn": 1,
+        "advantage": 0.5,
+    }
 
 
 def test_not_assigned_is_null_and_booleans_are_json(tmp_path, capsys):

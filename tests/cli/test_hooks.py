@@ -74,7 +74,6 @@ def test_json_says_the_same(capsys):
         (("--hooks", "credits"), "unknown catalogue 'credits': did you mean credit?"),
         (("--hooks", "zzz", "--json"), "unknown catalogue 'zzz': known are context, credit, engine, envs, "),
         (("alfworld", "--hooks"), "--hooks lists hooks and checks no environment: leave out --hooks or alfworld"),
-        (("alfworld", "--json"), "add --hooks, or leave --json out"),
         ((), "the following arguments are required: env; see agentrl check --help"),
     ],
 )

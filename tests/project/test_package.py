@@ -15,7 +15,9 @@ FOLDERS = {
     "envs": "agentrl/envs",
     "algorithms": "agentrl/algorithms",
     "tools": "agentrl/tools",
+    "benchmarks/recipes": "agentrl/recipes",
 }
+LINKS = {"envs": "../envs", "algorithms": "../algorithms", "tools": "../tools", "recipes": "../benchmarks/recipes"}
 
 
 def python(code: str, *, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -67,19 +69,24 @@ def sources(folder: Path) -> set[str]:
     data = {".py", ".typed", ".json", ".toml", ".txt", ".pddl", ".twl2", ".gz"}
     found = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.suffix in data | {""}}
     kept = {p for p in found if p.suffix in data or p.name == "py.typed"}
-    return {str(p) for p in kept if not {"__pycache__", *FOLDERS} & set(p.parts[:-1])}
+    return {str(p) for p in kept if not {"__pycache__", "agentrl", *LINKS} & set(p.parts[:-1])}
 
 
-def test_the_wheel_holds_what_the_tree_holds(tmp_path):
+def test_the_recipes_are_a_link():
+    assert os.readlink(ROOT / "agentrl" / "recipes") == LINKS["recipes"]
+
+
+def built_wheel(tmp_path: Path) -> Path:
+    """The wheel of a copy of the tree at `tmp_path / "tree"`."""
     copy = tmp_path / "tree"
     copy.mkdir()
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for name in FOLDERS:
-        ignore = shutil.ignore_patterns("__pycache__", *(FOLDERS if name == "agentrl" else ()))
+        ignore = shutil.ignore_patterns("__pycache__", *(LINKS if name == "agentrl" else ()))
         shutil.copytree(ROOT / name, copy / name, ignore=ignore)
-    for name in ("envs", "algorithms", "tools"):
-        (copy / "agentrl" / name).symlink_to(f"../{name}")
+    for name, target in LINKS.items():
+        (copy / "agentrl" / name).symlink_to(target)
     command = [
         sys.executable,
         "-m",
@@ -92,10 +99,45 @@ def test_the_wheel_holds_what_the_tree_holds(tmp_path):
     ]
     subprocess.run(command, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
+    return wheel
+
+
+def test_the_wheel_holds_what_the_tree_holds(tmp_path):
+    wheel = built_wheel(tmp_path)
+    copy = tmp_path / "tree"
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     expected = {f"{prefix}/{name}" for folder, prefix in FOLDERS.items() for name in sources(copy / folder)}
     assert held == expected
     assert "agentrl/envs/alfworld/scenes.json.gz" in held and "agentrl/py.typed" in held
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_knows_its_recipes_in_any_folder(tmp_path):
+    wheel = built_wheel(tmp_path)
+    venv, elsewhere = tmp_path / "venv", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    subprocess.run([venv / "bin" / "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True)
+    (site,) = venv.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(f"{Path(pytest.__file__).parents[1]}\n")  # ours, but not our own package
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+    def agentrl(*words: str) -> str:
+        done = subprocess.run(
+            [venv / "bin" / "agentrl", *words], cwd=elsewhere, env=env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    place = subprocess.run(
+        [venv / "bin" / "python", "-c", "import agentrl; print(agentrl.__file__)"],
+        cwd=elsewhere, env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert place.stdout.startswith(str(venv))
+    for path in (ROOT / "benchmarks" / "recipes").glob("*.toml"):
+        assert f"{path.stem} " in agentrl("recipes")
+    assert 'name = "alfworld-cpu"' in agentrl("train", "alfworld-cpu", "--dry-run")
+    assert not list(elsewhere.iterdir())
 
 
 def test_the_import_rules_hold():

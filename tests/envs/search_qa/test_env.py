@@ -280,7 +280,7 @@ def test_players_need_a_world(tmp_path):
 def test_its_verbs(tmp_path, capsys):
     assert main(["envs", "search_qa"]) == 0
     told = capsys.readouterr().out
-    assert "tiny" in told and "careless" in told
+    assert "tiny" in told and "careless" in told and "wiki-18.jsonl.gz" in told and "hf download" in told
     assert main(["envs", "search_qa", "write", str(tmp_path), "--world", "tiny"]) == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["corpus.jsonl", "test.jsonl", "train.jsonl", "valid.jsonl"]
     config = search_qa.Config(

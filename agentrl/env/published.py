@@ -1,0 +1,65 @@
+"""Files that a benchmark's authors publish and this program cannot fetch: what they are, and whether they are here."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HASHED_BYTES = 64 << 20  # files up to this size are hashed whenever they are looked at
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedFile:
+    """One file.
+
+    Attributes:
+        name: its name, or its path under the data folder.
+        about: what it holds.
+        size: bytes; None if not known.
+        exact: the size is exact; otherwise it is rounded and not compared.
+        sha256: its checksum in hexadecimal digits; empty if not known.
+        url: where it is published.
+    """
+
+    name: str
+    about: str
+    size: int | None = None
+    exact: bool = False
+    sha256: str = ""
+    url: str = ""
+
+    def facts(self) -> str:
+        """Name, content, size, checksum and place in one line."""
+        if self.size is None:
+            size = "size not known"
+        else:
+            size = f"{self.size:,} bytes" if self.exact else f"about {_rounded(self.size)}"
+        checksum = f"sha256 {self.sha256}" if self.sha256 else "checksum not known"
+        return f"{self.name}: {self.about}; {size}; {checksum}; {self.url}"
+
+    def found(self, folder: Path) -> str:
+        """Whether the file lies in a folder and is the published one, in words."""
+        path = folder / self.name
+        if not path.is_file():
+            return f"missing: {path}"
+        size = path.stat().st_size
+        if self.exact and size != self.size:
+            return f"differs: {path} has {size:,} bytes, the published file {self.size:,}: fetch it again"
+        if self.sha256 and size <= HASHED_BYTES:
+            if hashlib.sha256(path.read_bytes()).hexdigest() != self.sha256:
+                return f"differs: {path} has another sha256 than the published file: fetch it again"
+            return f"found: {path} ({size:,} bytes, sha256 as published)"
+        check = f"compare sha256sum with {self.sha256}" if self.sha256 else "no checksum is known"
+        return f"found: {path} ({size:,} bytes; {check})"
+
+
+def published_report(folder: Path | None, files: Sequence[PublishedFile]) -> list[str]:
+    """One line per file: what is found in a folder, or what there is to fetch if no folder is named."""
+    return [file.facts() if folder is None else file.found(folder) for file in files]
+
+
+def _rounded(size: int) -> str:
+    for unit, name in ((1e9, "GB"), (1e6, "MB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size / 1e3:.3g} kB"

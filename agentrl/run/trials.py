@@ -1,0 +1,231 @@
+"""Tries what a recipe needs, before a run: its data, its model, the device, its endpoints, its packages.
+
+Nothing is trained, downloaded or written, and no wait is longer than a few seconds.
+"""
+
+import json
+import os
+import socket
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from agentrl.env import ENDLESS, deadline, tasks_of
+from agentrl.model.sections import ModelConfig
+from agentrl.secret import hidden_url
+from agentrl.settings import Settings
+from agentrl.types import EnvFault
+
+CONNECT_S = 3.0  # for an endpoint to take a connection
+RESET_S = 30.0  # for an environment to be made and to begin one task
+HUB = "https://huggingface.co"
+DISTRIBUTION = "agentrl-stepgraph"
+MODULES = {"lora": "peft", "tensorboard": "tensorboardX", "picture": "matplotlib"}  # option -> module
+
+
+class Finding(NamedTuple):
+    """What one trial found.
+
+    Attributes:
+        part: data, model, device, endpoint, package or folder.
+        state: found, missing (the run cannot work), or note.
+        text: one sentence.
+    """
+
+    part: str
+    state: Literal["found", "missing", "note"]
+    text: str
+
+
+def preflight(settings: Settings, needs: str = "") -> list[Finding]:
+    """What is there of what a recipe needs, and what is missing.
+
+    Args:
+        settings: the resolved recipe.
+        needs: the recipe's line `# Needs: ...`, if it has one.
+    """
+    return [
+        *_data(settings),
+        *_models(settings),
+        *_device(settings, needs),
+        *_endpoints(settings),
+        *_packages(settings),
+        *_folder(settings),
+    ]
+
+
+def _data(settings: Settings) -> Iterator[Finding]:
+    for label, entry in (("training", settings.env), ("evaluation", settings.eval_env)):
+        try:
+            tasks = tasks_of(entry)
+            count = "without end" if len(tasks) > ENDLESS else f"{len(tasks)}"
+            with deadline(RESET_S):
+                env = entry.hooks.make(entry.config)
+                try:
+                    env.reset(tasks[0])
+                finally:
+                    env.close()
+            yield Finding("data", "found", f"{label} tasks of {entry.name}: {count}, the first one begins")
+        except EnvFault:
+            yield Finding(
+                "data", "missing", f"{label} tasks of {entry.name}: the first one does not begin in {RESET_S:g} s"
+            )
+        except Exception as error:  # noqa: BLE001  an environment may raise anything
+            name = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
+            yield Finding("data", "missing", f"{label} tasks of {entry.name}: {name}{error}")
+
+
+def _models(settings: Settings) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for plan in settings.policies.values():
+        if plan.model.new is not None:
+            yield Finding("model", "found", "a new model is made from scratch")
+        elif plan.model.path not in seen:
+            seen.add(plan.model.path)
+            yield _model(plan.model)
+
+
+def _model(config: ModelConfig) -> Finding:
+    folder = Path(config.path)
+    if folder.is_dir():
+        return _model_folder(folder)
+    if folder.is_absolute() or config.path.startswith((".", "~")):
+        return Finding("model", "missing", f"model.path = {config.path!r}: no such folder")
+    cached = _in_cache(config.path)
+    if cached is not None:
+        return Finding("model", "found", f"{config.path} is in the hub's cache: {cached}")
+    offline = os.environ.get("HF_HUB_OFFLINE", "") in ("1", "true", "TRUE")
+    why = "HF_HUB_OFFLINE is set" if offline else _refusal(HUB)
+    if why:
+        text = (
+            f"model.path = {config.path!r} is no folder and not in the hub's cache, and the hub cannot be asked "
+            f"({why}): on another machine run hf download {config.path} --local-dir MODEL, copy MODEL here, and set "
+            "model.path=MODEL"
+        )
+        return Finding("model", "missing", text)
+    return Finding("model", "note", f"{config.path} is not in the cache; the hub answers, and the run will fetch it")
+
+
+def _model_folder(folder: Path) -> Finding:
+    missing = [name for name in ("config.json",) if not (folder / name).is_file()]
+    if not any(folder.glob("tokenizer*")):
+        missing.append("tokenizer.json")
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights and not any(folder.glob("pytorch_model*.bin")):
+        missing.append("model.safetensors")
+    if missing:
+        return Finding(
+            "model", "missing", f"the model folder {folder} has no {' and no '.join(missing)}: copy it again"
+        )
+    for path in weights:
+        due = _due_bytes(path)
+        if due is None or path.stat().st_size < due:
+            what = "is no safetensors file" if due is None else f"is cut: {path.stat().st_size:,} of {due:,} bytes"
+            return Finding("model", "missing", f"{path} {what}: copy it again")
+    size = sum(path.stat().st_size for path in weights)
+    return Finding("model", "found", f"the model folder {folder}, {size / 1e9:.2f} GB of weights")
+
+
+def _due_bytes(path: Path) -> int | None:
+    """Bytes that a safetensors file must have by its header; None if the header cannot be read."""
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(min(length, 100_000_000)))
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        return 8 + int(length) + int(max(ends, default=0))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+        return None
+
+
+def _in_cache(name: str) -> str | None:
+    """The path of the model's config.json in the hub's cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    try:
+        found = try_to_load_from_cache(name, "config.json")
+    except ValueError:  # no name of a repository
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _device(settings: Settings, needs: str) -> Iterator[Finding]:
+    import torch
+
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else ""
+    asked = settings.tables.model.device
+    if asked.startswith("cuda") and not gpu:
+        yield Finding("device", "missing", f"model.device = {asked!r}, and torch finds no CUDA device: use auto or cpu")
+    elif needs.startswith("a GPU") and not gpu:
+        yield Finding(
+            "device", "missing", f"the recipe needs {needs.partition(',')[0]}, and torch finds no CUDA device"
+        )
+    else:
+        yield Finding("device", "found", gpu or f"the CPU, {os.cpu_count()} cores")
+
+
+def _endpoints(settings: Settings) -> Iterator[Finding]:
+    for key, url in dict.fromkeys(_urls(settings.dump())):
+        why = _refusal(url)
+        shown = hidden_url(url)
+        if why:
+            yield Finding(
+                "endpoint", "missing", f"{key} = {shown!r} takes no connection ({why}): start the server there"
+            )
+        else:
+            yield Finding("endpoint", "found", f"{key} = {shown!r} takes connections")
+
+
+def _urls(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """(key, address) of every address of a server in a configuration."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _urls(inner, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _urls(inner, key)
+    elif isinstance(value, str) and value.startswith(("http://", "https://")) and "${" not in value:
+        yield key, value
+
+
+def _refusal(url: str) -> str:
+    """Why an address takes no connection; empty if it takes one."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        with socket.create_connection((parts.hostname or "", port), timeout=CONNECT_S):
+            return ""
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "strerror", None) or error or type(error).__name__)
+
+
+def _packages(settings: Settings) -> Iterator[Finding]:
+    tables = settings.tables
+    wanted: dict[str, bool] = {
+        "lora": any(plan.model.lora is not None for plan in settings.policies.values()),
+        "tensorboard": tables.log.tensorboard,
+        "picture": tables.log.picture,
+    }
+    for option, asked in wanted.items():
+        if asked and find_spec(MODULES[option]) is None:
+            extra = "report" if option == "picture" else option
+            text = f"the option {option} needs {MODULES[option]}: pip install '{DISTRIBUTION}[{extra}]'"
+            yield Finding("package", "missing", text)
+
+
+def _folder(settings: Settings) -> Iterator[Finding]:
+    folder = settings.folder
+    if (folder / "config.toml").is_file():
+        yield Finding("folder", "note", f"{folder} already holds a run: add --resume, or choose another run.name=...")
+        return
+    there = next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):  # a superuser may write everywhere by the modes, but not in /proc
+            pass
+    except OSError as error:
+        text = f"{folder} cannot be written: {there}: {error.strerror}; choose another run.folder=..."
+        yield Finding("folder", "missing", text)

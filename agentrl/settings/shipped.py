@@ -1,0 +1,81 @@
+"""The recipes that come with the program, by name."""
+
+import importlib
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from agentrl.catalogue import nearest
+from agentrl.files import read_text
+
+PACKAGE = "agentrl.recipes"  # installed from the folder benchmarks/recipes
+
+
+class Shipped(NamedTuple):
+    """A shipped recipe: what it does (one line), what it needs and how long it takes, by its file's first comment."""
+
+    name: str
+    path: Path
+    about: str
+    needs: str
+    takes: str
+
+
+def folder() -> Path:
+    """Where the shipped recipes lie."""
+    return Path(next(iter(importlib.import_module(PACKAGE).__path__)))
+
+
+def names() -> list[str]:
+    """The names that `find` takes, sorted."""
+    return sorted(path.stem for path in folder().glob("*.toml"))
+
+
+def find(word: str) -> Path:
+    """The file of a recipe: a path, or the name of a shipped recipe (with or without .toml).
+
+    A file at this path wins over a shipped recipe of the same name.
+
+    Raises:
+        ValueError: neither exists.
+    """
+    path = Path(word)
+    if path.is_file():
+        return path
+    known = names()
+    if path.name.removesuffix(".toml") in known:
+        name = path.name.removesuffix(".toml")
+        if path.parent == Path():
+            return folder() / f"{name}.toml"
+        raise ValueError(f"no such file: {word}; the recipe of this name comes with the program: agentrl train {name}")
+    if path.is_dir():
+        raise ValueError(f"{word} is a folder: name the TOML file in it")
+    if path.suffix or path.parent != Path():
+        raise ValueError(f"no such file: {word}; agentrl recipes lists the recipes that come with the program")
+    raise ValueError(f"no recipe {word!r}, and no file of this name{nearest(word, known)} (agentrl recipes lists all)")
+
+
+def shipped() -> list[Shipped]:
+    """Every shipped recipe, sorted by name."""
+    return [_described(folder() / f"{name}.toml") for name in names()]
+
+
+def needs_of(path: Path) -> str:
+    """The line `# Needs: ...` of a recipe's first comment; empty if it has none."""
+    return _described(path).needs
+
+
+def _described(path: Path) -> Shipped:
+    head: list[str] = []
+    facts = {"Needs": "", "Takes": ""}
+    for line in read_text(path, "recipe").split("\n"):
+        if not line.startswith("#"):
+            break
+        text = line.lstrip("#").strip()
+        key, colon, rest = text.partition(": ")
+        if colon and key in facts:
+            facts[key] = rest
+        else:
+            head.append(text)
+    about = re.split(r"[.:](?:\s|$)", " ".join(head), maxsplit=1)[0]
+    return Shipped(path.stem, path, about, facts["Needs"], facts["Takes"])

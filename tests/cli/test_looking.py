@@ -1,0 +1,80 @@
+"""Looking at runs: view, compare and credit take run folders alike, and JSON names what each number belongs to."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agentrl.cli import main
+from tests.toys.runs import ALFWORLD, recipe
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("looking")
+    text = recipe(ALFWORLD, run={"iterations": 1}, eval={"tasks": 3}, warmup={"updates": 1, "episodes": 4})
+    (place / "a.toml").write_text(text + "\n[batch]\ntasks = 2\ncopies = 2\n")
+    assert main(["train", str(place / "a.toml"), f"run.folder={place}"]) == 0
+    return place / "a"
+
+
+def objects(capsys, *words: object) -> list[dict]:
+    assert main([str(word) for word in words]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_view_takes_the_run(run, capsys):
+    assert main(["view", str(run)]) == 0
+    of_run = capsys.readouterr().out
+    assert main(["view", str(run / "graphs" / "000000.safetensors")]) == 0
+    assert capsys.readouterr().out == of_run
+    rows = objects(capsys, "view", run, "--json")
+    assert len(rows) == 4 and {"task", "episode", "score", "ending", "advantage"} <= set(rows[0])
+
+
+def test_credit_names_the_step_of_each_advantage(run, capsys):
+    rows = objects(capsys, "credit", "grpo", "--steps", run, "--json")
+    assert all({"task", "episode", "turn", "action", "advantage"} <= set(row) for row in rows)
+    assert rows[0]["task"].startswith("alfworld-gen/") and isinstance(rows[0]["action"], str)
+
+
+def test_compare_takes_runs_and_says_which_minus_which(run, tmp_path, capsys):
+    end, clone = run / "evaluations" / "end-greedy.json", run / "evaluations" / "clone-greedy.json"
+    for order in ((end, clone), (clone, end)):  # the later minus the earlier, however they are given
+        (found,) = objects(capsys, "compare", *order, "--json")
+        assert (found["a"], found["b"]) == (str(end), str(clone))
+        assert found["difference"] == pytest.approx(found["success_a"] - found["success_b"])
+    other = tmp_path / "b"
+    shutil.copytree(run, other)
+    (found,) = objects(capsys, "compare", other, run, "--json")
+    assert found["a"] == str(other / "evaluations" / "end-greedy.json") and found["b"] == str(end)
+    assert main(["compare", str(run), str(other), "--mode", "sampled"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"A {run / 'evaluations' / 'end-sampled.json'}: ") and "A minus B: +0.0%" in text
+
+
+def test_what_cannot_be_compared_is_a_sentence(run, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert main(["compare", str(run), str(tmp_path / "empty")]) == 2
+    assert "no greedy or sampled evaluation in both" in capsys.readouterr().err
+    end = run / "evaluations" / "end-greedy.json"
+    assert main(["compare", str(end), str(end), "--mode", "greedy"]) == 2
+    assert "--mode is for run folders" in capsys.readouterr().err
+    assert main(["view", str(tmp_path / "empty")]) == 2
+    assert "has no graphs/*.safetensors" in capsys.readouterr().err
+
+
+def test_check_as_json(capsys):
+    (found,) = objects(capsys, "check", "alfworld-gen", "--tasks", "1", "--json")
+    assert found == {"env": "alfworld", "tasks": 1, "holds": True, "findings": []}
+
+
+def test_a_return_stands_beside_the_success(capsys):
+    words = ["eval", "gymnasium_text", "--policy", "random", "--tasks", "4", "id=CartPole-v1"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert "mean return " in text
+    assert float(text.partition("mean return ")[2].split()[0]) > 5
+    assert main(["eval", "alfworld-gen", "--policy", "random", "--tasks", "2"]) == 0
+    assert "mean return" not in capsys.readouterr().out
