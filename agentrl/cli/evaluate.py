@@ -16,7 +16,7 @@ from typing import Any
 
 from agentrl.cli._parser import Parser, positive, seed, temperature
 from agentrl.config import Entry, merge, override, resolve
-from agentrl.env import ENDLESS, EnvironmentFile, make_pool, panel_tasks, read_panel, tasks_of
+from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, pool_within, read_panel, tasks_of
 from agentrl.secret import scrubbed_values
 from agentrl.types import Task
 
@@ -38,9 +38,7 @@ def main(words: Sequence[str]) -> int:
     from agentrl.run import Loop, Progress
 
     limits = contestant.limits(budgets(arguments))
-    pool = make_pool(
-        entry, timeout_s=limits.call_seconds, start_s=limits.start_seconds, output_chars=limits.output_chars
-    )
+    pool = pool_within(entry, limits)
     try:
         with Progress(quiet=arguments.json) as progress, Loop() as loop:
             player = contestant.player(
