@@ -10,26 +10,26 @@ knows whether it was carried out. What a server prints to stdout beside the prot
 
 import asyncio
 import atexit
-import functools
 import json
 import logging
 import os
 import re
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
-from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from agentrl.catalogue import nearest
 from agentrl.secret import HIDDEN, REFERENCE, expand, hidden_url, redacted, scrubbed
 from agentrl.tool import ToolError, ToolFault, ToolSpec, check_tool_name, inlined, run_all, shared_loop
+from agentrl.tools._mcp_schema import WrongArguments, checker, closed
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
 PING_S = 5.0  # for a server to show that it is alive, after a call that took too long
-STDERR_BYTES = 1 << 24  # of a server's stderr on disk, looked at before each call
+STDERR_BYTES = 1 << 24  # of a server's stderr on disk
+STDERR_S = 0.2  # how often its size is looked at
 TAIL_BYTES = 1 << 16  # of it that are read for its last words
 SAID_CHARS = 300  # of a server's stderr, in the sentence about its end
 
@@ -144,7 +144,8 @@ class Server:
             ) from None
 
     async def _own(self, ready: "asyncio.Future[Any]", over: asyncio.Event) -> None:
-        """Hold the session open until `over`."""
+        """Hold the session open until `over`, and what the server writes to stderr short."""
+        watch = asyncio.create_task(self._watch_stderr())
         try:
             async with _client(self.config, self._stderr()) as client:
                 await client.list_tools()
@@ -155,6 +156,13 @@ class Server:
                 ready.set_exception(_innermost(error))
             if isinstance(error, asyncio.CancelledError):
                 raise
+        finally:
+            watch.cancel()
+
+    async def _watch_stderr(self) -> None:
+        while True:
+            await asyncio.sleep(STDERR_S)
+            self._shorten_stderr()
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """One call.
@@ -164,7 +172,6 @@ class Server:
             ToolFault: the server was lost.
         """
         client = await self.client()
-        self._shorten_stderr()
         try:
             result = await client.call_tool(name, dict(arguments), read_timeout_seconds=self.config.timeout_s)
         except Exception as error:  # noqa: BLE001  the SDK and its transports raise many kinds
@@ -416,79 +423,6 @@ class Toolbox:
             return await self.server.call(name, arguments)
 
         return call
-
-
-class WrongArguments(ValueError):
-    """Arguments that do not fit a tool's schema."""
-
-
-def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object that takes no argument it does not name."""
-    return {
-        "type": "object",
-        "properties": {},
-        **schema,
-        "additionalProperties": schema.get("additionalProperties", False),
-    }
-
-
-def checker(tool: str, schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """A strict check of arguments against a JSON schema; WrongArguments with a sentence for the model.
-
-    Python's regular expressions can take exponential time, so `pattern` is matched by an engine of linear time. The
-    server alone checks what that engine does not know (look-around) and the keys that `patternProperties` describes.
-    """
-    validator = _validator(json.dumps(schema, sort_keys=True))
-
-    def check(arguments: Mapping[str, Any]) -> dict[str, Any]:
-        wrong = []
-        for error in sorted(validator.iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))[:5]:
-            argument = ".".join(str(part) for part in error.absolute_path)
-            wrong.append(f"argument {argument!r}: {error.message}" if argument else error.message)
-        if wrong:
-            raise WrongArguments(f"{tool}: {'; '.join(wrong)}")
-        return dict(arguments)
-
-    return check
-
-
-def _validator(schema: str) -> Any:
-    """jsonschema's validator of a schema in JSON, without Python's regular expressions."""
-    import jsonschema  # type: ignore[import-untyped]  # comes with mcp
-
-    whole = jsonschema.Draft202012Validator.VALIDATORS
-
-    def pattern(validator: Any, expression: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-        if isinstance(value, str) and not _matches(expression, value):
-            yield jsonschema.ValidationError(f"{value!r} does not match {expression!r}")
-
-    def unchecked(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-        return iter(())
-
-    def additional(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-        if "patternProperties" not in schema:
-            yield from whole["additionalProperties"](validator, value, instance, schema) or ()
-
-    own = {"pattern": pattern, "patternProperties": unchecked, "additionalProperties": additional}
-    if '"patternProperties"' in schema:
-        own["unevaluatedProperties"] = unchecked
-    return jsonschema.validators.extend(jsonschema.Draft202012Validator, own)(json.loads(schema))
-
-
-def _matches(expression: str, text: str) -> bool:
-    """Does a regular expression match somewhere in a text, in linear time? True where the linear engine lacks it."""
-    known = _linear(expression)
-    return known is None or known.isinstance_python(text)
-
-
-@functools.lru_cache(maxsize=256)
-def _linear(expression: str) -> SchemaValidator | None:
-    """The expression for the linear engine, None where the engine lacks it; re.error for what is no expression."""
-    re.compile(expression)
-    try:
-        return SchemaValidator(core_schema.str_schema(pattern=expression))
-    except SchemaError:
-        return None
 
 
 def make(config: Config) -> Toolbox:

@@ -11,7 +11,9 @@ import email.utils
 import os
 import random
 import re
+import sys
 import time
+from collections.abc import AsyncIterator
 from types import ModuleType
 from typing import Any, Literal
 
@@ -26,6 +28,8 @@ from agentrl.types import EnvFault, Finish, Generation, Request
 FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # all else is "stop"
 WORD = re.compile(r"openai:(?P<model>.+?)(?:@(?P<base_url>https?://\S+))?")
 CHARS_PER_TOKEN = 64  # of an answer's longest text; the longest tokens of common vocabularies have 128 spaces
+ANSWER_BYTES = 64 << 20  # longest body of an answer
+MOST_TOKENS = 1 << 40  # counts of tokens above it are no counts
 SEED_BITS = 31  # servers take a signed 32-bit seed
 
 
@@ -139,11 +143,16 @@ class OpenAIPolicy(Wordless):
             ValueError: the endpoint refuses the request, and would refuse it again.
         """
         self._enter_loop()
+        failure: Exception
         async with self._gate:
             for attempt in range(self.endpoint.max_retries + 1):
                 try:
-                    return self._generation(await self._ask(request), attempt)
-                except (self._openai.APIError, ValueError) as error:
+                    async with asyncio.timeout(self.endpoint.timeout_s):  # the library's limit is between two bytes
+                        completion = await self._ask(request)
+                    return self._generation(completion, attempt)
+                except TimeoutError:
+                    failure = TimeoutError(f"the answer did not end in {self.endpoint.timeout_s:g} s")
+                except (self._openai.APIError, ValueError, RecursionError) as error:
                     failure = error
                 if self._too_long(failure):
                     usage = {"requests": attempt + 1, "retries": attempt}
@@ -162,7 +171,12 @@ class OpenAIPolicy(Wordless):
             return
         self._loop, self._gate = loop, asyncio.Semaphore(self.endpoint.concurrency)
         self._client = self._openai.AsyncOpenAI(
-            api_key=self._key, base_url=self._url, timeout=self.endpoint.timeout_s, max_retries=0
+            api_key=self._key,
+            base_url=self._url,
+            timeout=self.endpoint.timeout_s,
+            max_retries=0,
+            default_headers={"accept-encoding": "identity"},  # so that the bytes that arrive are the bytes that stay
+            http_client=self._openai.DefaultAsyncHttpxClient(event_hooks={"response": [_bounded]}),
         )
 
     async def _ask(self, request: Request) -> Any:
@@ -190,9 +204,10 @@ class OpenAIPolicy(Wordless):
         text = message.content or ""
         if not isinstance(text, str):
             raise ValueError(f"the answer's content is of type {type(text).__name__}, not text")
+        text = text.encode("utf-8", "replace").decode()  # "?" for half of a surrogate pair, which no file can hold
         usage: dict[str, float] = {"requests": attempt + 1, "retries": attempt}
         counts = [getattr(completion.usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
-        if all(isinstance(count, int) for count in counts):
+        if all(isinstance(count, int) and 0 <= count < MOST_TOKENS for count in counts):
             usage["prompt_tokens"] = completion.usage.prompt_tokens
             usage["completion_tokens"] = completion.usage.completion_tokens
             price_in, price_out = self.endpoint.price_in, self.endpoint.price_out
@@ -219,7 +234,8 @@ class OpenAIPolicy(Wordless):
 
     def _why(self, error: Exception) -> str:
         """The failure in one line, without the key, which some servers repeat."""
-        return scrubbed(_one_line(error), [self._key])
+        cause = error.__cause__ if isinstance(error, self._openai.APIConnectionError) else None
+        return scrubbed(_one_line(error) + (f" {_one_line(cause)}" if cause else ""), [self._key])
 
     def _wait(self, error: Exception, attempt: int) -> float:
         """Seconds before the next try: those of the endpoint's Retry-After, else exponential with full jitter."""
@@ -228,6 +244,31 @@ class OpenAIPolicy(Wordless):
         if seconds is None:
             seconds = random.uniform(0.0, 2 * self.endpoint.backoff_s * 2.0**attempt)
         return min(seconds, self.endpoint.max_wait_s)
+
+
+async def _bounded(response: Any) -> None:
+    """Let the body of an answer end with an error after ANSWER_BYTES; refuse a compressed one, which may hide more."""
+    httpx = sys.modules[type(response).__module__.partition(".")[0]]  # or httpx2, as the library likes
+
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise httpx.DecodingError("the answer is compressed, although it was asked for as it is")
+
+    class Bounded(httpx.AsyncByteStream):  # type: ignore[name-defined,misc]
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for part in self._stream:
+                size += len(part)
+                if size > ANSWER_BYTES:
+                    raise httpx.ReadError(f"the answer is larger than {ANSWER_BYTES >> 20} MB")
+                yield part
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    response.stream = Bounded(response.stream)
 
 
 def _retry_after(header: str) -> float | None:
@@ -242,5 +283,5 @@ def _retry_after(header: str) -> float | None:
         return None
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error)[:10_000].split())[:300] or type(error).__name__

@@ -1,10 +1,14 @@
 """The endpoint policy against a real HTTP server on this machine: every way an endpoint misbehaves."""
 
 import asyncio
+import gzip
 import json
+import re
+import socketserver
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -12,6 +16,7 @@ import numpy as np
 import pytest
 
 from agentrl.engines import from_word
+from agentrl.engines import openai as openai_engine
 from agentrl.engines.openai import Endpoint, EndpointLost, OpenAIPolicy
 from agentrl.env import Limits, make_pool, tasks_of
 from agentrl.evaluate import evaluate
@@ -185,6 +190,99 @@ def test_trouble_that_may_pass_is_tried_again(serve, trouble):
     server = serve(trouble, trouble, OK)
     answer = ask(server.policy(timeout_s=0.5))
     assert answer.text == "right" and answer.usage["retries"] == 2 and len(server.bodies) == 3
+
+
+def raw(*parts: bytes, pause_s: float = 0.0, endless: bool = False) -> tuple[str, Any]:
+    """The address of a server that answers each request with these bytes, a pause after each part; and what ends it."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.request.recv(1 << 16)
+                for part in parts:
+                    self.request.sendall(part)
+                    time.sleep(pause_s)
+                while endless:
+                    self.request.sendall(b" " * (1 << 16))
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+
+    return f"http://127.0.0.1:{server.server_address[1]}/v1", stop
+
+
+def lost(url_and_stop: tuple[str, Any], **options: Any) -> str:
+    """The sentence of a lost endpoint after one try of at most half a second."""
+    url, stop = url_and_stop
+    with pytest.raises(EndpointLost) as caught:
+        ask(OpenAIPolicy(Endpoint(**{"model": "m", "base_url": url, "max_retries": 0, "timeout_s": 0.5, **options})))
+    stop()
+    return str(caught.value)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+WHOLE = HEAD % len(completion()) + completion()
+
+
+def test_an_endpoint_that_stalls_anywhere_is_given_up_in_time():
+    began = time.monotonic()
+    for parts in ((b"",), (b"HTTP/1.1 200 OK\r\n",), (WHOLE[:-30],), [bytes([byte]) for byte in WHOLE]):
+        said = lost(raw(*parts, pause_s=60.0 if len(parts) == 1 else 0.05))
+        assert "the answer did not end in 0.5 s" in said
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"500 no"])
+def test_a_body_without_an_end_is_given_up_after_some_megabytes(status, monkeypatch):
+    monkeypatch.setattr(openai_engine, "ANSWER_BYTES", 1 << 20)
+    head = (HEAD % 10**12).replace(b"200 OK", status)
+    assert "the answer is larger than 1 MB" in lost(raw(head, endless=True), timeout_s=30.0)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"[" * 100_000, "recursion depth"),
+        (b"[]", "not a chat completion"),
+        (b"12", "not a chat completion"),
+        (b"null", "not a chat completion"),
+        (b'"right"', "not a chat completion"),
+        (b"", "Expecting value"),
+        (b"\xff\xfe\x00", "utf-8|Expecting value|decode"),
+        (gzip.compress(completion()), "is compressed"),
+    ],
+)
+def test_a_body_that_is_no_completion_loses_the_endpoint_in_words(body, said):
+    head = HEAD % len(body)
+    if "compressed" in said:
+        head = head.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
+    assert re.search(said, lost(raw(head + body), timeout_s=30.0))
+
+
+def test_what_is_no_http_loses_the_endpoint_in_words():
+    assert "Connection error. illegal status line" in lost(raw(b"\x00\xff garbage\r\n\r\n"))
+
+
+def test_half_a_surrogate_pair_becomes_a_question_mark(serve):
+    """No file can hold one, so the answer could not be stored."""
+    assert ask(serve((200, {}, completion("a\ud800b"))).policy()).text == "a?b"
+
+
+@pytest.mark.parametrize("count", [10**400, -1, "ten", 1.5, None])
+def test_counts_of_tokens_that_are_none_are_left_out(serve, count):
+    odd = json.loads(completion())
+    odd["usage"]["prompt_tokens"] = count
+    usage = ask(serve((200, {}, json.dumps(odd).encode())).policy(price_in=1, price_out=1)).usage
+    assert usage == {"requests": 1, "retries": 0}
+
+
+def test_an_answer_of_another_content_type_is_read(serve):
+    assert ask(serve((200, {"content-type": "text/plain"}, completion())).policy()).text == "right"
 
 
 def test_a_time_out_is_tried_again(serve):

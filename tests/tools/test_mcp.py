@@ -6,17 +6,20 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from agentrl.tool import ToolError, ToolFault, run_all
 from agentrl.tool_env import environment
+from tests.tools.raw_mcp_server import WRITTEN
 
 pytest.importorskip("mcp")
 from agentrl.tools import mcp
 from agentrl.tools.mcp import Config, Server, closed, make
 
+SPOILT = sorted(WRITTEN)
 RAW = Path(__file__).with_name("raw_mcp_server.py")
 SERVER = (sys.executable, str(Path(__file__).with_name("mcp_server.py")))
 PATIENT = {"start_s": 120.0, "timeout_s": 60.0}
@@ -233,6 +236,83 @@ def test_a_server_over_http():
         box.close()
     finally:
         process.kill()
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """What a first call and the call after it come to, for each way to spoil the first answer; all at the same time."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(mcp, "PING_S", 0.5)
+    folder = tmp_path_factory.mktemp("struck")
+
+    def two_calls(mode: str):
+        command = (sys.executable, str(RAW), mode, str(folder / mode.replace(" ", "_")))
+        box = make(Config(command=command, start_s=120.0, timeout_s=2.0))
+        try:
+            first = call(box, "x", a=1)
+            box.server.config = box.server.config.model_copy(update={"timeout_s": 60.0})
+            return first, call(box, "x", a=1)
+        finally:
+            box.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        yield dict(zip(SPOILT, threads.map(two_calls, SPOILT), strict=True))
+    patch.undo()
+
+
+@pytest.mark.parametrize("mode", SPOILT)
+def test_a_spoilt_answer_costs_its_call_and_the_server_is_started_again(outcomes, mode):
+    first, second = outcomes[mode]
+    assert isinstance(first, ToolFault) and re.search("was lost during a call|no answer in 2 s", str(first))
+    assert second == "ok"
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "said"),
+    [
+        ("late", str, "ok"),
+        ("object", ToolFault, "answered a call with what is no result"),
+        ("null", ToolFault, "answered a call with what is no result"),
+        ("surrogate", ToolFault, r"no answer in 3 s"),
+    ],
+)
+def test_answers_that_come_late_or_are_of_other_types(mode, kind, said):
+    box = raw(mode, timeout_s=3.0)
+    told = call(box, "x", a=1)
+    box.close()
+    assert isinstance(told, kind) and re.search(said, str(told))
+
+
+def test_a_huge_answer_is_shortened_for_the_model_or_a_fault():
+    box = raw("huge")
+    told = call(box, "x", a=1)
+    box.close()
+    assert told == "x" * 3_000_000
+
+
+def test_what_a_server_writes_to_stderr_is_given_back_while_a_call_runs():
+    box = raw("stderr")
+    assert call(box, "x", a=1) == "ok"
+    until = time.monotonic() + 20
+    while (held := os.fstat(box.server._said.fileno()).st_blocks * 512) > mcp.STDERR_BYTES:
+        assert time.monotonic() < until, f"{held} bytes are kept"
+        time.sleep(0.05)
+    assert os.fstat(box.server._said.fileno()).st_size >= 64 << 20 or held == 0
+    box.close()
+
+
+def test_a_schema_that_holds_itself_twice_is_checked_in_bounded_time():
+    branch = {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}}
+    node = {"anyOf": [{**branch, "required": ["x"]}, {**branch, "required": ["y"]}]}
+    check = mcp.checker("t", closed({"properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": node}}))
+    assert check({"a": {"x": 1, "a": {"y": 1}}})
+    nested: dict = {}
+    for _ in range(90):
+        nested = {"a": nested}
+    before = time.process_time()
+    with pytest.raises(ValueError, match="t: the arguments are nested too deeply to be checked"):
+        check(nested)
+    assert time.process_time() - before < 5.0
 
 
 def test_a_server_that_floods_stderr_fills_neither_memory_nor_disk(monkeypatch):
