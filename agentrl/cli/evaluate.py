@@ -70,7 +70,7 @@ def check_out(path: Path) -> None:
     """Raises ValueError if the report cannot be written to `path`; checked before the first episode."""
     if path.is_dir():
         raise ValueError(f"--out {path} is a folder: name a file in it")
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    folder = next(parent for parent in path.absolute().parents if parent.exists() or parent.is_symlink())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         why = os.strerror(errno.EACCES if folder.is_dir() else errno.ENOTDIR)
         raise ValueError(f"cannot write {path}: {why}; choose another folder")
