@@ -23,7 +23,15 @@ from tests.cli.bad_words import complaint
 from tests.toys.runs import TOY, recipe
 
 WALK = ("tests.toys.walk", "--policy", "random")
-RECIPE = recipe(TOY, env={"name": "tests.toys.walk"}, eval={"env": {"first": 99}}, warmup={"expert": "straight"})
+RECIPE = recipe(
+    TOY,
+    run={"iterations": 1},
+    env={"name": "tests.toys.walk"},
+    eval={"env": {"first": 99}, "tasks": 1, "modes": ["greedy"]},
+    limits={"turns": 3},
+    batch={"tasks": 2, "copies": 2},
+    warmup={"expert": "straight"},
+)
 # Commands that read or write a path, which stands at `{}`.
 PATHS: tuple[tuple[str, ...], ...] = (
     ("train", "{}"),
@@ -171,7 +179,7 @@ def place(tmp_path_factory) -> Path:
 
 
 def listed(wrong: list[str], count: int) -> None:
-    assert not wrong, f"{len(wrong)} of {count}:\n" + "\n".join(wrong[:400])
+    assert not wrong, f"{len(wrong)} of {count}:\n" + "\n".join(wrong[:20])
 
 
 @pytest.mark.parametrize("family", [of_paths, of_names])
@@ -258,7 +266,8 @@ DAMAGES: tuple[tuple[str, dict[str, Any], tuple[tuple[str, ...], ...]], ...] = (
             for key, value in (
                 ("step", "1"), ("step", -1), ("step", 1.5), ("step", None), ("step", 10**30), ("step", True),
                 ("stage", "nope"), ("stage", 3), ("evaluated", 3), ("evaluated", [1]), ("metric_lines", -1),
-                ("metric_lines", 10**6), ("tokens", {}), ("calls", "x"), ("format", 99), ("format", "2"), ("format", []),
+                ("metric_lines", 10**6), ("tokens", {}), ("calls", "x"), ("format", 99), ("format", "2"),
+                ("format", []),
             )
         },
         (RESUME,),
