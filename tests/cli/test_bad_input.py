@@ -189,6 +189,7 @@ def cases(folder: Path, whole: bytes, chance: random.Random) -> Iterator[tuple[s
         yield kinds[number % len(kinds)]()
 
 
+@pytest.mark.fault
 @pytest.mark.timeout(120)
 def test_300_bad_inputs_are_each_one_sentence(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -205,6 +206,7 @@ def test_300_bad_inputs_are_each_one_sentence(tmp_path, capsys, monkeypatch):
     assert not wrong, f"{len(wrong)} of {COUNT}:\n" + "\n".join(wrong[:20])
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("stop", "code"), [(KeyboardInterrupt("x"), 130), (KeyboardInterrupt(), 130), (KeyboardInterrupt(15), 143)]
 )

@@ -182,6 +182,7 @@ def listed(wrong: list[str], count: int) -> None:
     assert not wrong, f"{len(wrong)} of {count}:\n" + "\n".join(wrong[:20])
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("family", [of_paths, of_names])
 def test_things_in_the_place_of_others_are_each_one_sentence(family, place, monkeypatch, capsys):
     monkeypatch.chdir(place)
@@ -189,6 +190,7 @@ def test_things_in_the_place_of_others_are_each_one_sentence(family, place, monk
     listed([why for words in commands if (why := complaint(words, place, capsys))], len(commands))
 
 
+@pytest.mark.fault
 def test_no_value_of_any_option_ends_in_a_traceback(place, monkeypatch, capsys):
     monkeypatch.chdir(place)
     commands = list(of_numbers(random.Random(0)))
@@ -293,6 +295,7 @@ DAMAGES: tuple[tuple[str, dict[str, Any], tuple[tuple[str, ...], ...]], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.fault
 def test_damaged_files_of_a_run_are_each_one_sentence(place, monkeypatch, capsys):
     monkeypatch.chdir(place)
     wrong, count = [], 0

@@ -166,11 +166,13 @@ def test_finish_reasons(serve, said, meant):
     assert ask(serve((200, {}, completion(finish=said))).policy()).finish == meant
 
 
+@pytest.mark.fault
 def test_no_usage_is_not_invented(serve):
     usage = ask(serve((200, {}, completion(usage=False))).policy(price_in=1, price_out=1)).usage
     assert usage == {"requests": 1, "retries": 0}
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     "trouble",
     [
@@ -229,6 +231,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d
 WHOLE = HEAD % len(completion()) + completion()
 
 
+@pytest.mark.fault
 def test_an_endpoint_that_stalls_anywhere_is_given_up_in_time():
     began = time.monotonic()
     for parts in ((b"",), (b"HTTP/1.1 200 OK\r\n",), (WHOLE[:-30],), [bytes([byte]) for byte in WHOLE]):
@@ -237,6 +240,7 @@ def test_an_endpoint_that_stalls_anywhere_is_given_up_in_time():
     assert time.monotonic() - began < 15
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("status", [b"200 OK", b"500 no"])
 def test_a_body_without_an_end_is_given_up_after_some_megabytes(status, monkeypatch):
     monkeypatch.setattr(openai_engine, "ANSWER_BYTES", 1 << 20)
@@ -244,6 +248,7 @@ def test_a_body_without_an_end_is_given_up_after_some_megabytes(status, monkeypa
     assert "the answer is larger than 1 MB" in lost(raw(head, endless=True), timeout_s=30.0)
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -264,15 +269,18 @@ def test_a_body_that_is_no_completion_loses_the_endpoint_in_words(body, said):
     assert re.search(said, lost(raw(head + body), timeout_s=30.0))
 
 
+@pytest.mark.fault
 def test_what_is_no_http_loses_the_endpoint_in_words():
     assert "Connection error. illegal status line" in lost(raw(b"\x00\xff garbage\r\n\r\n"))
 
 
+@pytest.mark.fault
 def test_half_a_surrogate_pair_becomes_a_question_mark(serve):
     """No file can hold one, so the answer could not be stored."""
     assert ask(serve((200, {}, completion("a\ud800b"))).policy()).text == "a?b"
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("count", [10**400, -1, "ten", 1.5, None])
 def test_counts_of_tokens_that_are_none_are_left_out(serve, count):
     odd = json.loads(completion())
@@ -281,10 +289,12 @@ def test_counts_of_tokens_that_are_none_are_left_out(serve, count):
     assert usage == {"requests": 1, "retries": 0}
 
 
+@pytest.mark.fault
 def test_an_answer_of_another_content_type_is_read(serve):
     assert ask(serve((200, {"content-type": "text/plain"}, completion())).policy()).text == "right"
 
 
+@pytest.mark.fault
 def test_a_time_out_is_tried_again(serve):
     server = serve(lambda body: time.sleep(1.0), OK)
     began = time.monotonic()
@@ -292,6 +302,7 @@ def test_a_time_out_is_tried_again(serve):
     assert time.monotonic() - began < 0.9
 
 
+@pytest.mark.fault
 def test_retry_after_is_obeyed_and_bounded(serve):
     server = serve(refusal(429, headers={"retry-after": "0.3"}), OK)
     ask(server.policy())
@@ -301,6 +312,7 @@ def test_retry_after_is_obeyed_and_bounded(serve):
     assert 0.1 <= bounded.times[1] - bounded.times[0] < 2.0
 
 
+@pytest.mark.fault
 def test_a_lost_endpoint_is_a_fault_not_an_answer(serve):
     server = serve(refusal(500, "on fire"))
     with pytest.raises(EndpointLost, match=r"no answer in 4 tries.*on fire") as caught:
@@ -308,6 +320,7 @@ def test_a_lost_endpoint_is_a_fault_not_an_answer(serve):
     assert isinstance(caught.value, EnvFault) and len(server.bodies) == 4
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     "refused",
     [refusal(401), refusal(404, "no such model"), refusal(400), refusal(429, code="insufficient_quota")],
@@ -319,6 +332,7 @@ def test_what_can_never_work_stops_at_once(serve, refused):
     assert len(server.bodies) == 1
 
 
+@pytest.mark.fault
 def test_a_prompt_beyond_the_context_is_a_cut_off_answer(serve):
     server = serve(refusal(400, "This model's maximum context length is 4096 tokens", "context_length_exceeded"))
     answer = ask(server.policy())
@@ -341,6 +355,7 @@ def test_a_policy_outlives_an_event_loop(serve):
     assert [ask(policy).text for _ in range(2)] == ["right", "right"]
 
 
+@pytest.mark.fault
 def test_episodes_lost_with_the_endpoint_are_reported_never_scored(serve):
     """Episodes of walk/0 take one turn; the server dies for good after two answers."""
     server = serve(OK, OK, refusal(500))
@@ -355,6 +370,7 @@ def test_episodes_lost_with_the_endpoint_are_reported_never_scored(serve):
         play_all(strict, tasks_of(on))
 
 
+@pytest.mark.fault
 def test_an_episode_is_tried_again_after_a_lost_answer(serve):
     server = serve(OK, refusal(500), OK)
     on = entry(count=1, goal=2)
@@ -398,6 +414,7 @@ def test_a_description_holds_no_password(monkeypatch):
         assert "planted" not in str(policy.describe()) and "host/v1" in str(policy.describe())
 
 
+@pytest.mark.fault
 def test_a_refusal_does_not_repeat_the_key(serve, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-123456")
     body = b'{"error": {"message": "Incorrect API key provided: sk-planted-123456"}}'
@@ -406,6 +423,7 @@ def test_a_refusal_does_not_repeat_the_key(serve, monkeypatch):
     assert "planted" not in str(refused.value)
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("content", [{"answer": "right"}, ["right"], 5])
 def test_an_answer_that_is_no_text_is_asked_for_again(serve, content):
     odd = json.loads(completion())
@@ -414,6 +432,7 @@ def test_an_answer_that_is_no_text_is_asked_for_again(serve, content):
     assert ask(server.policy()).text == "right" and len(server.bodies) == 2
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("change", [{"choices": {"a": 1}}, {"choices": "abc"}, {"choices": [3]}, {"choices": []}])
 def test_a_body_of_other_types_is_asked_for_again(serve, change):
     odd = {**json.loads(completion()), **change}
@@ -421,6 +440,7 @@ def test_a_body_of_other_types_is_asked_for_again(serve, change):
     assert ask(server.policy()).text == "right"
 
 
+@pytest.mark.fault
 def test_an_answer_beyond_max_tokens_is_cut(serve):
     huge = serve((200, {}, completion("a" * 30_000_000)))
     answer = ask(huge.policy(max_tokens=10))

@@ -40,6 +40,7 @@ def calm(numbers, limits=LIMITS):
     )
 
 
+@pytest.mark.fault
 def test_crashes_of_every_kind_at_once_cost_their_own_episodes(monkeypatch):
     monkeypatch.setattr(workers, "GRACE_S", 0.3)
     kinds = sorted(faulty.CRASHES)
@@ -55,11 +56,13 @@ def test_crashes_of_every_kind_at_once_cost_their_own_episodes(monkeypatch):
     assert [script(record) for record in records[::2]] == undisturbed[::2]
 
 
+@pytest.mark.fault
 def test_an_answer_that_would_fill_the_trainers_memory_is_a_fault(pool):
     large, other = play_all(player(ON, pool, limits=LIMITS), [faulty.task(0, "info_huge"), faulty.task(1)])
     assert "step returned 257 MB, the limit of a worker's answer is 256 MB" in large.fault and not other.fault
 
 
+@pytest.mark.fault
 def test_what_is_much_is_no_fault_and_prints_nothing_to_stdout(pool, capfd):
     kinds = sorted(faulty.MUCH)
     records = play_all(player(ON, pool, limits=LIMITS), [faulty.task(i, kind) for i, kind in enumerate(kinds)])
@@ -71,6 +74,7 @@ def test_what_is_much_is_no_fault_and_prints_nothing_to_stdout(pool, capfd):
     assert out == "" and all(err.count(word) >= 10_000 for word in ("written", "printed", "told"))
 
 
+@pytest.mark.fault
 def test_a_process_that_leaks_is_replaced_and_its_episodes_are_replayed(pool):
     """Each of eight episodes, two at a time, leaks 300 MB in processes that may hold 1024 MB."""
     by = player(ON, pool, limits=LIMITS.model_copy(update={"concurrency": 2}), policy=right())
@@ -78,6 +82,7 @@ def test_a_process_that_leaks_is_replaced_and_its_episodes_are_replayed(pool):
     assert [(record.attempts, record.fault) for record in records] == [(1, "")] * 8
 
 
+@pytest.mark.fault
 def test_a_task_larger_than_a_pipe_does_not_stop_the_trainer_while_a_worker_hangs(monkeypatch):
     monkeypatch.setattr(workers, "GRACE_S", 0.1)
     monkeypatch.setattr(workers, "serve", faulty.never_serves)
@@ -90,6 +95,7 @@ def test_a_task_larger_than_a_pipe_does_not_stop_the_trainer_while_a_worker_hang
     assert record.ending == Status.ENV_ERROR and "limits.start_seconds" in record.fault
 
 
+@pytest.mark.fault
 def test_an_instance_that_hangs_when_it_is_closed_delays_nobody():
     pool = pooled(60.0)
     records = play_all(player(ON, pool, limits=LIMITS), [faulty.task(0, "close", at=99), faulty.task(1)])
@@ -151,6 +157,7 @@ def gone(pids: list[int]) -> bool:
     return False
 
 
+@pytest.mark.fault
 def test_sigterm_while_workers_are_lost_prints_one_word_and_leaves_no_process(tmp_path):
     process, _ = started(tmp_path, "die")
     time.sleep(2.0)  # workers die and are replaced all the time
@@ -159,6 +166,7 @@ def test_sigterm_while_workers_are_lost_prints_one_word_and_leaves_no_process(tm
     assert (process.returncode, said) == (143, "agentrl: stopped\n")
 
 
+@pytest.mark.fault
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone kills the children of a killed process")
 def test_workers_that_hang_end_with_a_killed_trainer(tmp_path):
     process, pids = started(tmp_path, "hang_in_c")

@@ -92,6 +92,7 @@ def test_state_is_replayed_or_refused(url):
     assert session.run("print(x)").error_name == "NameError"
 
 
+@pytest.mark.fault
 def test_a_lost_server_is_nobodys_fault(url):
     assert opened(url).run("# BREAK").infra_error == "no disk"
     assert opened("http://127.0.0.1:9", tries=1).run("1").infra_error
@@ -108,6 +109,7 @@ def test_the_tool(url):
     assert tool("1/0").endswith("ZeroDivisionError: division by zero")
 
 
+@pytest.mark.fault
 def test_a_flood_of_output_is_the_codes_doing(url, monkeypatch):
     monkeypatch.setattr(sandbox_fusion, "ANSWER_BYTES", 1000)
     result = opened(url).run("print('x' * 5000)")
@@ -118,6 +120,7 @@ def test_a_flood_of_output_is_the_codes_doing(url, monkeypatch):
 RAN = {"status": "Finished", "return_code": 0, "stdout": "", "stderr": ""}
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     "answer",
     [
@@ -155,6 +158,7 @@ def test_an_answer_that_is_none_is_nobodys_fault(answer):
     assert result.infra_error and not result.ok and len(asked) == 1
 
 
+@pytest.mark.fault
 def test_an_answer_that_trickles_ends():
     class Trickle:
         def read1(self, size):
