@@ -295,6 +295,7 @@ DAMAGES: tuple[tuple[str, dict[str, Any], tuple[tuple[str, ...], ...]], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.fault
 def test_damaged_files_of_a_run_are_each_one_sentence(place, monkeypatch, capsys):
     monkeypatch.chdir(place)

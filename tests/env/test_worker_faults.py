@@ -74,6 +74,7 @@ def test_what_is_much_is_no_fault_and_prints_nothing_to_stdout(pool, capfd):
     assert out == "" and all(err.count(word) >= 10_000 for word in ("written", "printed", "told"))
 
 
+@pytest.mark.slow
 @pytest.mark.fault
 def test_a_process_that_leaks_is_replaced_and_its_episodes_are_replayed(pool):
     """Each of eight episodes, two at a time, leaks 300 MB in processes that may hold 1024 MB."""
@@ -166,6 +167,7 @@ def test_sigterm_while_workers_are_lost_prints_one_word_and_leaves_no_process(tm
     assert (process.returncode, said) == (143, "agentrl: stopped\n")
 
 
+@pytest.mark.slow
 @pytest.mark.fault
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone kills the children of a killed process")
 def test_workers_that_hang_end_with_a_killed_trainer(tmp_path):

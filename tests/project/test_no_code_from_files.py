@@ -9,7 +9,7 @@ Looked at (every package, by hand and by the scan below), and what each place ev
 | envs/code_math/problems.py, envs/code_repair/programs.py | `eval` of expressions of our own source | not from a file |
 | envs/code_repair/judge.py | `eval`, `exec`, imports in source texts | run inside the sandbox only |
 | tools/_sandbox/kernel.py, launch.py | `exec`, `eval`, `marshal` | inside the sandbox; launch.py: our own code |
-| agentrl/env/{processes,worker}.py | `pickle` over a worker's socket | the worker runs the user's own environment class |
+| agentrl/env/{processes,worker}.py | `pickle` over a worker's socket | the worker runs the user's own class |
 | agentrl/gym/check.py | `pickle` of what it has just made | not from a file |
 | agentrl/catalogue.py, tool/calls, tool_env/setup.py, envs/gymnasium_text | imports by name | names of the
   configuration or of our own classes, never of data |
