@@ -1,12 +1,20 @@
-"""Strict checks of arguments against the JSON schemas of MCP servers (`agentrl.tools.mcp`)."""
+"""Strict checks of the arguments of an MCP server's tools by the server's own JSON schemas, in bounded time."""
 
 import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+MOST_REFERENCES = 5_000  # followed in one check: two branches of a schema that holds itself grow as 2^depth
+_references: ContextVar[list[int]] = ContextVar("references followed in this check")
+
+
+class _TooMany(Exception):
+    """The check follows more than MOST_REFERENCES references."""
 
 
 class WrongArguments(ValueError):
@@ -32,8 +40,13 @@ def checker(tool: str, schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]
     validator = _validator(json.dumps(schema, sort_keys=True))
 
     def check(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        _references.set([0])
         wrong = []
-        for error in sorted(validator.iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))[:5]:
+        try:
+            errors = sorted(validator.iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))
+        except (_TooMany, RecursionError):
+            raise WrongArguments(f"{tool}: the arguments are nested too deeply to be checked") from None
+        for error in errors[:5]:
             argument = ".".join(str(part) for part in error.absolute_path)
             wrong.append(f"argument {argument!r}: {error.message}" if argument else error.message)
         if wrong:
@@ -60,7 +73,23 @@ def _validator(schema: str) -> Any:
         if "patternProperties" not in schema:
             yield from whole["additionalProperties"](validator, value, instance, schema) or ()
 
-    own = {"pattern": pattern, "patternProperties": unchecked, "additionalProperties": additional}
+    def counted(keyword: str) -> Any:
+        def follow(validator: Any, reference: str, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+            followed = _references.get()
+            followed[0] += 1
+            if followed[0] > MOST_REFERENCES:
+                raise _TooMany
+            yield from whole[keyword](validator, reference, instance, schema) or ()
+
+        return follow
+
+    own = {
+        "$ref": counted("$ref"),
+        "$dynamicRef": counted("$dynamicRef"),
+        "pattern": pattern,
+        "patternProperties": unchecked,
+        "additionalProperties": additional,
+    }
     if '"patternProperties"' in schema:
         own["unevaluatedProperties"] = unchecked
     return jsonschema.validators.extend(jsonschema.Draft202012Validator, own)(json.loads(schema))

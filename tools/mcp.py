@@ -28,7 +28,8 @@ from agentrl.tools._mcp_schema import WrongArguments, checker, closed
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
 PING_S = 5.0  # for a server to show that it is alive, after a call that took too long
-STDERR_BYTES = 1 << 24  # of a server's stderr on disk, looked at before each call
+STDERR_BYTES = 1 << 24  # of a server's stderr on disk
+STDERR_S = 0.2  # how often its size is looked at
 TAIL_BYTES = 1 << 16  # of it that are read for its last words
 SAID_CHARS = 300  # of a server's stderr, in the sentence about its end
 
@@ -152,7 +153,8 @@ class Server:
             ) from None
 
     async def _own(self, ready: "asyncio.Future[Any]", over: asyncio.Event) -> None:
-        """Hold the session open until `over`."""
+        """Hold the session open until `over`, and what the server writes to stderr short."""
+        watch = asyncio.create_task(self._watch_stderr())
         try:
             async with _client(self.config, self._stderr()) as client:
                 await client.list_tools()
@@ -163,6 +165,13 @@ class Server:
                 ready.set_exception(_innermost(error))
             if isinstance(error, asyncio.CancelledError):
                 raise
+        finally:
+            watch.cancel()
+
+    async def _watch_stderr(self) -> None:
+        while True:
+            await asyncio.sleep(STDERR_S)
+            self._shorten_stderr()
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """One call.
@@ -172,7 +181,6 @@ class Server:
             ToolFault: the server was lost.
         """
         client = await self.client()
-        self._shorten_stderr()
         try:
             result = await client.call_tool(name, dict(arguments), read_timeout_seconds=self.config.timeout_s)
         except Exception as error:  # noqa: BLE001  the SDK and its transports raise many kinds

@@ -7,6 +7,7 @@ so sessions are stateless whatever is asked for, unless `replay` repeats the ear
 """
 
 import base64
+import http.client
 import json
 import time
 import urllib.error
@@ -23,6 +24,16 @@ from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, descri
 BACKEND = "sandbox_fusion"
 RETRIED = (429, 502, 503, 504)
 ANSWER_BYTES = 64 << 20  # of one answer, which holds what the code printed and the files asked for
+WRONG = (  # what a server's answer can raise: none, one cut short, other types, numbers that are none
+    OSError,
+    http.client.HTTPException,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 MARK = "agentrl-replayed-until-here"
 
 
@@ -85,7 +96,7 @@ class FusionSession:
             result = self._converted(self._post(asked, seconds), seconds)
         except AnswerFlood as flood:
             result = CodeResult(exit_code=None, error_name="OutputLimit", error_value=str(flood))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except WRONG as error:
             result = CodeResult(exit_code=None, infra_error=f"{type(error).__name__}: {error}"[:300])
         if self._stateful and result.ok:
             self._cells.append(code)
@@ -107,7 +118,7 @@ class FusionSession:
             except urllib.error.HTTPError as error:
                 if error.code not in RETRIED or attempt == self._config.tries - 1:
                     raise
-            except urllib.error.URLError:
+            except (urllib.error.URLError, http.client.HTTPException, ValueError, RecursionError):
                 if attempt == self._config.tries - 1:
                     raise
             time.sleep(0.1 * 2**attempt)

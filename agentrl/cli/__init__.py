@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from agentrl import __version__, catalogue
 from agentrl.cli import _stop
 from agentrl.cli._parser import Parser, positive, seed
-from agentrl.secret import scrubbed
+from agentrl.cli._sentence import sentence
 
 # `Parser`, `positive` and `seed` are exported for verbs that environments define.
 __all__ = ["Parser", "main", "overview", "positive", "seed", "verbs"]
@@ -80,12 +80,12 @@ def _one_line(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning as one line, without the source line that issued it."""
-    return f"agentrl: {scrubbed(str(message))}\n"
+    return f"agentrl: {sentence(message)}\n"
 
 
 def complain(error: Exception) -> int:
     """Print an error as one sentence on standard error; exit code 2. AGENTRL_TRACEBACK=1 shows the traceback."""
     if os.environ.get("AGENTRL_TRACEBACK"):
         raise error
-    print(f"agentrl: {scrubbed(str(error))}", file=sys.stderr)
+    print(f"agentrl: {sentence(error)}", file=sys.stderr)
     return 2

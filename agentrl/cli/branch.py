@@ -8,6 +8,7 @@ command also prints the step's Monte Carlo advantage, next to the advantage that
 """
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +45,7 @@ def main(words: Sequence[str]) -> int:
     from agentrl.settings import Settings
 
     place = find_place(read_graph(path), arguments.episode, arguments.turn)
-    exact = arguments.policy is None or Path(arguments.policy).resolve() == arguments.run.resolve()
+    exact = arguments.policy is None or os.path.realpath(arguments.policy) == os.path.realpath(arguments.run)
     settings = Settings(read_toml(arguments.run / "config.toml"), stored=True)
     records = play(arguments, settings, place, exact=exact)
     graph = with_run_rewards(attach_branches(place, records, exact=exact), records, settings.reward)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from agentrl import catalogue
 from agentrl.cli._compare_credit import table as compared
 from agentrl.cli._parser import Parser, positive
+from agentrl.cli._sentence import sentence
 from agentrl.config import Entry
 from agentrl.credit import Credit, CreditMethod, agreement, assign
 from agentrl.graph import PROBE, StepGraph, read_any
@@ -107,7 +108,7 @@ def run_list(as_json: bool) -> int:
 
 def complain(error: Exception) -> int:
     """Print an error as one sentence on standard error; exit code 2."""
-    print(f"agentrl credit: {error}", file=sys.stderr)
+    print(f"agentrl credit: {sentence(error)}", file=sys.stderr)
     return 2
 
 

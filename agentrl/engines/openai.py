@@ -10,8 +10,9 @@ import asyncio
 import email.utils
 import os
 import random
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
@@ -27,6 +28,8 @@ from agentrl.types import EnvFault, Finish, Generation, Message, Observation, Re
 
 FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # all else is "stop"
 CHARS_PER_TOKEN = 64  # of an answer's longest text; the longest tokens of common vocabularies have 128 spaces
+ANSWER_BYTES = 64 << 20  # longest body of an answer
+MOST_TOKENS = 1 << 40  # counts of tokens above it are no counts
 SEED_BITS = 31  # servers take a signed 32-bit seed
 FILTERED = ("content_filter", "content_policy_violation")  # codes of a refusal by a content filter
 TOO_LONG = ("context length", "context size", "context window", "prompt is too long")  # in a refusal of a long prompt
@@ -122,11 +125,16 @@ class OpenAIPolicy(Wordless):
             ValueError: the endpoint refuses the request, and would refuse it again.
         """
         self._enter_loop()
+        failure: Exception
         async with self._gate:
             for attempt in range(self.endpoint.max_retries + 1):
                 try:
-                    return self._generation(await self._ask(request), attempt)
-                except (self._openai.APIError, ValueError) as error:
+                    async with asyncio.timeout(self.endpoint.timeout_s):  # the library's limit is between two bytes
+                        completion = await self._ask(request)
+                    return self._generation(completion, attempt)
+                except TimeoutError:
+                    failure = TimeoutError(f"the answer did not end in {self.endpoint.timeout_s:g} s")
+                except (self._openai.APIError, ValueError, RecursionError) as error:
                     failure = error
                 reason = self._no_answer(failure)
                 if reason is not None:
@@ -197,7 +205,9 @@ class OpenAIPolicy(Wordless):
 
     def _connection(self, timeout_s: float) -> dict[str, Any]:
         """The arguments of a client."""
-        fixed = {"timeout": timeout_s, "max_retries": 0, "default_headers": self._headers or None}
+        # identity: so that the bytes that arrive are the bytes that stay
+        headers = {"accept-encoding": "identity", **self._headers}
+        fixed = {"timeout": timeout_s, "max_retries": 0, "default_headers": headers}
         return {"api_key": self._key, "base_url": self._url, **fixed}
 
     def _enter_loop(self) -> None:
@@ -206,7 +216,8 @@ class OpenAIPolicy(Wordless):
         if self._loop is loop:
             return
         self._loop, self._gate = loop, asyncio.Semaphore(self.endpoint.concurrency)
-        self._client = self._openai.AsyncOpenAI(**self._connection(self.endpoint.timeout_s))
+        bounded = self._openai.DefaultAsyncHttpxClient(event_hooks={"response": [_bounded]})
+        self._client = self._openai.AsyncOpenAI(**self._connection(self.endpoint.timeout_s), http_client=bounded)
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
@@ -244,7 +255,7 @@ class OpenAIPolicy(Wordless):
         reply = read_completion(completion)
         usage: dict[str, float] = {"requests": attempt + 1, "retries": attempt}
         counts = [getattr(completion.usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
-        if all(isinstance(count, int) for count in counts):
+        if all(isinstance(count, int) and 0 <= count < MOST_TOKENS for count in counts):
             usage["prompt_tokens"] = completion.usage.prompt_tokens
             usage["completion_tokens"] = completion.usage.completion_tokens
             price_in, price_out = self.endpoint.price_in, self.endpoint.price_out
@@ -284,7 +295,8 @@ class OpenAIPolicy(Wordless):
 
     def _why(self, error: Exception) -> str:
         """The failure in one line, without the key, which some servers repeat."""
-        return scrubbed(_one_line(error), self.secrets)
+        cause = error.__cause__ if isinstance(error, self._openai.APIConnectionError) else None
+        return scrubbed(_one_line(error) + (f" {_one_line(cause)}" if cause else ""), self.secrets)
 
     def _wait(self, error: Exception, attempt: int) -> float:
         """Seconds before the next try: those of the endpoint's Retry-After, else exponential with full jitter."""
@@ -299,6 +311,31 @@ def _names_tools(error: Exception) -> bool:
     """May the endpoint have failed because of the tools? Some servers say so with 404 or 500."""
     words = str(error).lower()
     return getattr(error, "status_code", None) in (400, 422) or "tool" in words or "jinja" in words
+
+
+async def _bounded(response: Any) -> None:
+    """Let the body of an answer end with an error after ANSWER_BYTES; refuse a compressed one, which may hide more."""
+    httpx = sys.modules[type(response).__module__.partition(".")[0]]  # or httpx2, as the library likes
+
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise httpx.DecodingError("the answer is compressed, although it was asked for as it is")
+
+    class Bounded(httpx.AsyncByteStream):  # type: ignore[name-defined,misc]
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for part in self._stream:
+                size += len(part)
+                if size > ANSWER_BYTES:
+                    raise httpx.ReadError(f"the answer is larger than {ANSWER_BYTES >> 20} MB")
+                yield part
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    response.stream = Bounded(response.stream)
 
 
 def _retry_after(header: str) -> float | None:

@@ -20,6 +20,8 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
         output_chars: longest text of an observation, or of each tool's answer in it; a longer text keeps its head and
             tail. None keeps all.
         start_seconds: seconds of making an environment instance, which may read its data.
+        worker_memory_mb: memory of each worker process (`pool.kind=processes`). A call that needs more is a fault; a
+            process that is nearly full is replaced, and its episodes are replayed. None for no limit.
         retries: how often a rollout is played again after an environment fault.
         fault_share: the run stops if a larger share of rollouts is lost to environment faults.
         cut_turn: an answer that turn_tokens cut off is parsed as it is (`parse`) or ends the episode (`end`).
@@ -35,6 +37,7 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
     call_seconds: float = Field(60.0, gt=0)
     output_chars: int | None = Field(16384, ge=64)
     start_seconds: float = Field(START_S, gt=0)
+    worker_memory_mb: int | None = Field(None, ge=256)
     retries: int = Field(1, ge=0)
     fault_share: float = Field(0.2, ge=0, le=1)
     cut_turn: Literal["parse", "end"] = "parse"

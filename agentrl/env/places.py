@@ -38,6 +38,7 @@ def make_pool(
     timeout_s: float = 60.0,
     start_s: float = START_S,
     output_chars: int | None = None,
+    worker_memory_mb: int | None = None,
 ) -> Pool:
     """A pool of instances of the environment.
 
@@ -46,17 +47,22 @@ def make_pool(
         where: inline, threads or processes; auto chooses by the file's `HEAVY` and `WAITS`.
         workers: number of processes, 0 for one per core.
         timeout_s, start_s: seconds that a call, and the making of an instance, may take.
-        output_chars: see `Limits`.
+        output_chars, worker_memory_mb: see `Limits`.
     """
     make: Callable[[], Env] = functools.partial(_make, entry.name, entry.config)
     expert = functools.partial(_expert, entry.name) if entry.hooks.expert is not None else None
     if where == "processes" or (where == "auto" and entry.hooks.heavy):
-        return WorkerPool(make, expert, timeout_s, workers, start_s, output_chars)
+        return WorkerPool(make, expert, timeout_s, workers, start_s, output_chars, worker_memory_mb)
     if where == "threads" or (where == "auto" and entry.hooks.waits_under(entry.config)):
         return ThreadPool(make, expert, timeout_s, start_s, output_chars)
     return InlinePool(make, expert, timeout_s, start_s, output_chars)
 
 
 def pool_within(entry: Entry[EnvironmentFile], limits: Limits, where: str = "auto", workers: int = 0) -> Pool:
-    """`make_pool` with the seconds and the output length of these limits."""
-    return make_pool(entry, where, workers, limits.call_seconds, limits.start_seconds, limits.output_chars)
+    """`make_pool` with the seconds, the output length and the memory of these limits."""
+    seconds, chars, memory_mb = (
+        (limits.call_seconds, limits.start_seconds),
+        limits.output_chars,
+        limits.worker_memory_mb,
+    )
+    return make_pool(entry, where, workers, *seconds, chars, memory_mb)

@@ -1,6 +1,6 @@
-"""Environment pool of pinned worker processes with batched pipes, for environments that are heavy or may hang in C.
+"""Environment pool of pinned worker processes, for environments that are heavy or may hang or crash in C.
 
-Each worker holds many instances and answers a list of calls with a list of answers, so a busy pipe costs one message
+Each worker holds many instances and answers a list of calls with a list of answers, so a busy worker costs one message
 per batch. A call that hangs in Python fails alone, inside the worker. A worker that stops answering is killed: the
 episode that hung fails, and the other episodes of the worker are rebuilt in other workers, which replay their actions
 and compare the observations.
@@ -13,15 +13,18 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
-from typing import Any, Literal, NamedTuple
+from multiprocessing.connection import wait
+from typing import Any, NamedTuple
 
+from agentrl.env.channel import Channel
 from agentrl.env.limits import START_S
-from agentrl.env.pool import BEGINNINGS, Handle, Pool, Slot
+from agentrl.env.pool import BEGINNINGS, Handle, Pool
 from agentrl.env.protocol import Env
+from agentrl.env.worker import Answer, Shared, serve
 from agentrl.types import Action, EnvFault, Observation
 
 LOSSES = 10  # how many workers one call may lose before it fails
@@ -29,62 +32,13 @@ PATIENCE_S = 2.0  # time for the processes of a closed pool to end by themselves
 GRACE_S = 5.0  # a worker that has not answered this long after a call's own deadline is hung outside Python
 
 
-class Answer(NamedTuple):
-    """A worker's answer to one call: a pickled value, or the message of a fault or of a mistake in the settings.
+class Build(NamedTuple):
+    """What every worker of a pool is made with; `slot` are the arguments of every `Slot`."""
 
-    Each value is pickled alone, so that a value that cannot be pickled does not lose the other answers.
-    """
-
-    call: int
-    kind: Literal["value", "fault", "mistake"]
-    content: Any
-
-
-def serve(pipe: Connection, now: Any, making: Any, build: tuple[Any, ...]) -> None:
-    """A worker's loop: lists of (call id, slot, method, pickled arguments) in, lists of `Answer` out.
-
-    `build` are the arguments of every `Slot`. `now` is a shared integer, the id of the running call: this call is at
-    fault if the process dies. `making` is 1 while the instance of the running call is made, which may take longer than
-    a call.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    slots: dict[int, Slot] = {}
-    while True:
-        try:
-            calls = pipe.recv()
-        except (EOFError, OSError):
-            break
-        answers: list[Answer] = []
-        for call, number, method, arguments in calls:
-            now.value = call
-            slot = slots.setdefault(number, Slot(*build))
-            answer = _answer(call, slot, method, arguments, making)
-            if method == "close" or answer.kind != "value":
-                slots.pop(number).close()
-            answers.append(answer)
-        pipe.send(answers)
-    for slot in slots.values():
-        slot.close()
-
-
-def _answer(call: int, slot: Slot, method: str, arguments: bytes, making: Any) -> Answer:
-    try:
-        if method != "close":
-            making.value = True
-            slot.prepare()
-            making.value = False
-        value = getattr(slot, method)(*pickle.loads(arguments))
-    except EnvFault as fault:
-        return Answer(call, "fault", str(fault))
-    except ValueError as mistake:
-        return Answer(call, "mistake", str(mistake))
-    finally:
-        making.value = False
-    try:
-        return Answer(call, "value", pickle.dumps(value))
-    except Exception as error:  # noqa: BLE001  pickling runs the environment's code, which may raise anything
-        return Answer(call, "fault", f"{method} returned something that cannot be pickled: {error}")
+    slot: tuple[Any, ...]
+    timeout_s: float
+    start_s: float
+    memory_mb: int | None
 
 
 @contextmanager
@@ -101,22 +55,22 @@ def _interrupts_held() -> Iterator[None]:
 
 
 class Worker:
-    """One process, its pipe, and the calls that it has not answered yet."""
+    """One process, the channel to it, and the calls that it has not answered yet."""
 
-    def __init__(self, build: tuple[Any, ...], timeout_s: float, start_s: float, cpu: int | None) -> None:
+    def __init__(self, build: "Build", cpu: int | None) -> None:
         context = multiprocessing.get_context("spawn")
-        self.pipe, worker_end = context.Pipe()
-        self.now = context.RawValue("q", -1)
-        self.making = context.RawValue("b", False)
-        arguments = (worker_end, self.now, self.making, build)
+        end, worker_end = socket.socketpair()
+        self.channel = Channel(end)
+        self.shared = Shared(now=context.RawValue("q", -1), making=context.RawValue("b", False))
+        arguments = (worker_end, self.shared, build.slot, build.memory_mb)
         self.process = context.Process(target=serve, args=arguments, daemon=True)
         with _interrupts_held():
             self.process.start()
         worker_end.close()
         if cpu is not None and self.process.pid and hasattr(os, "sched_setaffinity"):
-            with suppress(OSError):  # the process may have died already; its pipe will show that
+            with suppress(OSError):  # the process may have died already; its channel will show that
                 os.sched_setaffinity(self.process.pid, {cpu})
-        self.timeout_s, self.start_s = timeout_s, start_s
+        self.timeout_s, self.start_s = build.timeout_s, build.start_s
         self.waiting: list[tuple[int, int, str, bytes]] = []
         self.sent: set[int] = set()
         self.futures: dict[int, asyncio.Future[Any]] = {}
@@ -148,7 +102,7 @@ class Worker:
     def _queue(self, slot: int, method: str, arguments: bytes) -> int:
         loop = asyncio.get_running_loop()
         if self._reader is not loop:
-            loop.add_reader(self.pipe.fileno(), self._receive)
+            self.channel.listen(loop, self._receive, self.lose)
             self._reader = loop
             self.futures.clear()  # nobody waits for calls of an event loop that has ended
             self._watch()
@@ -163,19 +117,15 @@ class Worker:
             return
         batch, self.waiting = self.waiting, []
         self.sent = {number for number, _, _, _ in batch}
-        try:
-            self.pipe.send(batch)
-        except OSError:
-            self.lose()
-            return
         self._watch()
+        self.channel.send(pickle.dumps(batch))
 
-    def _watch(self, before: tuple[int, bool] | None = None, since_s: float = 0.0) -> None:
+    def _watch(self, before: tuple[int, bool, int] | None = None, since_s: float = 0.0) -> None:
         """Check the worker again after a call's deadline and the grace: if it still runs the same call, it hangs
         outside Python and is lost."""
         if not self.sent or self._reader is None:
             return
-        at = (int(self.now.value), bool(self.making.value))
+        at = (int(self.shared.now.value), bool(self.shared.making.value), self.channel.received)
         if at != before:
             since_s = self._reader.time()
         starting = at[0] < 0 or at[1]  # the process imports the environment's modules, or makes an instance
@@ -185,40 +135,41 @@ class Worker:
         elif self.timeout_s < math.inf:
             self._alarm = self._reader.call_later(self.timeout_s + GRACE_S, self._watch, at, since_s)
 
-    def _receive(self) -> None:
+    def _receive(self, frame: bytes) -> None:
         try:
-            answers = self.pipe.recv()
-        except (EOFError, OSError):
+            answers: list[Answer] = pickle.loads(frame)
+        except Exception:  # noqa: BLE001  an environment wrote to the channel: nothing that follows can be read
             self.lose()
             return
-        if self._alarm:
-            self._alarm.cancel()
-        self.sent = set()
         for answer in answers:
+            self.sent.discard(answer.call)
             future = self.futures.pop(answer.call, None)
             if future is not None and not future.done():
                 _settle(future, answer)
-        self._flush()
+        if not self.sent:
+            if self._alarm:
+                self._alarm.cancel()
+            self._flush()
 
     def lose(self) -> None:
         """End the process, which has died or hangs. The call that it ran fails; its other calls may be replayed by
         another worker."""
+        if self.dead:
+            return
         self.dead = True
-        if self._reader is not None:
-            self._reader.remove_reader(self.pipe.fileno())
+        self.channel.close()
         if self._alarm:
             self._alarm.cancel()
-        self.process.kill()
+        self._kill()
         self.process.join(PATIENCE_S)  # a process inside a device's or a network disk's call ends when that returns
-        self.pipe.close()
-        guilty = int(self.now.value)
+        guilty = int(self.shared.now.value)
         for number, future in self.futures.items():
             if future.done():
                 continue
             if number == guilty:
                 future.set_exception(EnvFault("the worker process died or hung in this call"))
             else:
-                future.set_exception(WorkerLost(began=guilty >= 0))
+                future.set_exception(WorkerLost(began=guilty != -1))
         self.futures, self.sent, self.waiting = {}, set(), []
 
     def hang_up(self) -> None:
@@ -226,20 +177,25 @@ class Worker:
         self.dead = True
         if self._alarm:
             self._alarm.cancel()
-        if self._reader is not None and not self._reader.is_closed() and not self.pipe.closed:
-            self._reader.remove_reader(self.pipe.fileno())
-        self.pipe.close()
+        self.channel.close()
 
     def join(self, patience_s: float) -> None:
         """Wait for the process to end, at most `patience_s` seconds, then kill it."""
-        self.process.join(patience_s)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join(PATIENCE_S)
+        wait([self.process.sentinel], patience_s)
+        self._kill()
+        self.process.join(PATIENCE_S)
+
+    def _kill(self) -> None:
+        """Kill the process, and those that its environments have started and that stayed in its session."""
+        pid = self.process.pid or 0
+        with suppress(OSError, AttributeError):  # AttributeError: a platform without waitid
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # OSError: the id may be another's already
+            os.killpg(pid, signal.SIGKILL)
+        self.process.kill()
 
 
 def _settle(future: "asyncio.Future[Any]", answer: Answer) -> None:
-    if answer.kind == "fault":
+    if answer.kind in ("fault", "no memory"):
         future.set_exception(EnvFault(answer.content))
     elif answer.kind == "mistake":
         future.set_exception(ValueError(answer.content))
@@ -299,7 +255,10 @@ class WorkerHandle(Handle):
                 return await self.worker.call(self.slot, method, arguments)
             except WorkerLost as lost:
                 if not lost.began:
-                    raise EnvFault("the worker process ended before its first call; stderr says why") from None
+                    raise EnvFault(
+                        "the worker process ended before its first call, or was not ready after limits.start_seconds; "
+                        "stderr says why"
+                    ) from None
                 self.worker, self.slot = self._pool.place()
                 must_replay = method not in BEGINNINGS
         raise EnvFault(f"the worker process was lost {LOSSES} times during one call")
@@ -325,9 +284,11 @@ class WorkerPool(Pool):
         workers: int = 0,
         start_s: float = START_S,
         output_chars: int | None = None,
+        memory_mb: int | None = None,
     ) -> None:
-        """`make` and `expert` must be picklable; workers=0 starts one process per core; the rest as in `Slot`."""
-        self._build = ((make, expert, timeout_s, start_s, output_chars), timeout_s, start_s)
+        """`make` and `expert` must be picklable; workers=0 starts one process per core; `memory_mb` limits the memory
+        of each process; the rest as in `Slot`."""
+        self._build = Build((make, expert, timeout_s, start_s, output_chars), timeout_s, start_s, memory_mb)
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None]
         self._cpus = [cores[i % len(cores)] for i in range(workers or len(cores))]
         self._workers: list[Worker] = []
@@ -338,10 +299,10 @@ class WorkerPool(Pool):
         """A slot in the worker that holds the fewest handles; dead workers are replaced."""
         for i, cpu in enumerate(self._cpus):
             if i == len(self._workers):
-                self._workers.append(Worker(*self._build, cpu))
+                self._workers.append(Worker(self._build, cpu))
                 break
             if self._workers[i].dead:
-                self._workers[i] = Worker(*self._build, cpu)
+                self._workers[i] = Worker(self._build, cpu)
                 break
         worker = min((w for w in self._workers if not w.dead), key=lambda w: w.handles)
         worker.handles += 1

@@ -214,12 +214,21 @@ def _check_list(entry: Entry[EnvironmentFile]) -> Iterator[str]:
     keys = [task.key for task in sample]
     if len(set(keys)) < len(keys):
         yield f"two tasks have the key {next(k for k in keys if keys.count(k) > 1)!r}: keys must be unique"
-    if pickle.loads(pickle.dumps(sample[0])) != sample[0] or json.loads(json.dumps(dict(sample[0].params))) is None:
+    if pickle.loads(pickle.dumps(sample[0])) != sample[0]:
         yield "a task does not survive pickling"
+    if _listed(json.loads(json.dumps(dict(sample[0].params)))) != _listed(dict(sample[0].params)):
+        yield f"the params of task {keys[0]!r} do not survive JSON: use texts as keys, and lists, texts and numbers"
     if entry.hooks.find is not None and entry.hooks.find(entry.config, keys[-1]) != sample[-1]:
         yield f"find(config, {keys[-1]!r}) gives another task"
     if entry.hooks.kind is not None and not isinstance(entry.hooks.kind(sample[0]), str):
         yield "kind(task) is no text"
+
+
+def _listed(value: Any) -> Any:
+    """The value with lists for tuples, as JSON has it."""
+    if isinstance(value, dict):
+        return {key: _listed(one) for key, one in value.items()}
+    return [_listed(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _check_walk(walk: Walk) -> Iterator[str]:

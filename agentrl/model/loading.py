@@ -14,6 +14,9 @@ from agentrl.chat import build_word_tokenizer
 from agentrl.model import adapters
 from agentrl.model.sections import SHAPE, ModelConfig, NewModel
 
+# What the libraries raise for damaged files of a model or a tokenizer.
+DAMAGED = (OSError, ValueError, LookupError, RuntimeError, TypeError, AttributeError)
+
 
 class Loaded(NamedTuple):
     """A model, in evaluation mode, and its tokenizer."""
@@ -111,14 +114,17 @@ def restore_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Hide the progress bars of transformers: checkpoints every few iterations would bury the run's own progress."""
+    """Hide the progress bars of transformers, as checkpoints every few iterations would bury the run's own progress,
+    and its tables of missing weights, which are an error here."""
     from transformers.utils import logging
 
-    enabled = logging.is_progress_bar_enabled()
+    enabled, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(level)
         if enabled:
             logging.enable_progress_bar()
 
@@ -206,9 +212,11 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
     try:
         with _quietly():
             # Without the option, transformers asks on the terminal whether it may run code of the folder.
-            model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, trust_remote_code=False)
+            model, found = AutoModelForCausalLM.from_pretrained(
+                path, dtype=dtype, trust_remote_code=False, output_loading_info=True
+            )
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except (*DAMAGED, SafetensorError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         if folder.exists():
             raise ValueError(
@@ -218,6 +226,12 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
         raise ValueError(
             f"no language model could be loaded from {path!r}, neither a folder nor a hub name: {first}"
         ) from error
+    missing = sorted(found["missing_keys"])
+    if missing:  # transformers gives them random values
+        raise ValueError(
+            f"the model {path!r} has no weights for {missing[0]} and {len(missing) - 1} more: its files are damaged, "
+            "or it is no language model; copy or download it again"
+        )
     own_memory(model)
     _check_finite(model, path)
     return model, tokenizer

@@ -8,11 +8,13 @@ Answers are free text. With `engine.actions=admissible`, and in demonstrations, 
 one that matches `starts` begins a sub-goal, which it names; the others keep theirs.
 """
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field, field_validator
+from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from agentrl.algorithms._subgoals import Subgoals
 from agentrl.algorithms.context import full
@@ -43,9 +45,21 @@ class Config(full.Config, frozen=True):
     def _expression(cls, given: str) -> str:
         try:
             re.compile(given)
+            _pattern(given)
         except re.error as error:
             raise ValueError(f"{given!r} is no regular expression: {error}") from None
+        except SchemaError:
+            raise ValueError(
+                f"{given!r} needs look-around or a reference to a group, whose time may grow as 2^length: "
+                "write it without them"
+            ) from None
         return given
+
+
+@functools.lru_cache(maxsize=16)
+def _pattern(expression: str) -> SchemaValidator:
+    """A regular expression that is searched for in linear time."""
+    return SchemaValidator(core_schema.str_schema(pattern=expression))
 
 
 def ask(config: Config, prompt: Prompt, history: History) -> Ask:
@@ -91,7 +105,7 @@ class Planned:
         """The action between its tags, behind a switch."""
         said = self._prompt.answer(action)
         body = said if first_tagged(said, ("action",)) else f"<action>{said}</action>"
-        if self._config.starts and re.search(self._config.starts, action):
+        if self._config.starts and _pattern(self._config.starts).isinstance_python(action):
             return f"<switch>SWITCH</switch><subgoal>{action}</subgoal>{body}"
         return f"<switch>KEEP</switch>{body}"
 

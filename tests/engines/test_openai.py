@@ -1,10 +1,14 @@
 """The endpoint policy against a real HTTP server on this machine: every way an endpoint misbehaves."""
 
 import asyncio
+import gzip
 import json
+import re
+import socketserver
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -12,6 +16,7 @@ import numpy as np
 import pytest
 
 from agentrl.engines import from_word
+from agentrl.engines import openai as openai_engine
 from agentrl.engines.openai import Endpoint, EndpointLost, OpenAIPolicy
 from agentrl.env import Limits, make_pool, tasks_of
 from agentrl.evaluate import evaluate
@@ -163,11 +168,13 @@ def test_finish_reasons(serve, said, meant):
     assert ask(serve((200, {}, completion(finish=said))).policy()).finish == meant
 
 
+@pytest.mark.fault
 def test_no_usage_is_not_invented(serve):
     usage = ask(serve((200, {}, completion(usage=False))).policy(price_in=1, price_out=1)).usage
     assert usage == {"requests": 1, "retries": 0}
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     "trouble",
     [
@@ -189,6 +196,107 @@ def test_trouble_that_may_pass_is_tried_again(serve, trouble):
     assert answer.text == "right" and answer.usage["retries"] == 2 and len(server.bodies) == 3
 
 
+def raw(*parts: bytes, pause_s: float = 0.0, endless: bool = False) -> tuple[str, Any]:
+    """The address of a server that answers each request with these bytes, a pause after each part; and what ends it."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.request.recv(1 << 16)
+                for part in parts:
+                    self.request.sendall(part)
+                    time.sleep(pause_s)
+                while endless:
+                    self.request.sendall(b" " * (1 << 16))
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+
+    return f"http://127.0.0.1:{server.server_address[1]}/v1", stop
+
+
+def lost(url_and_stop: tuple[str, Any], **options: Any) -> str:
+    """The sentence of a lost endpoint after one try of at most half a second."""
+    url, stop = url_and_stop
+    with pytest.raises(EndpointLost) as caught:
+        ask(OpenAIPolicy(Endpoint(**{"model": "m", "base_url": url, "max_retries": 0, "timeout_s": 0.5, **options})))
+    stop()
+    return str(caught.value)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+WHOLE = HEAD % len(completion()) + completion()
+
+
+@pytest.mark.fault
+def test_an_endpoint_that_stalls_anywhere_is_given_up_in_time():
+    began = time.monotonic()
+    for parts in ((b"",), (b"HTTP/1.1 200 OK\r\n",), (WHOLE[:-30],), [bytes([byte]) for byte in WHOLE]):
+        said = lost(raw(*parts, pause_s=60.0 if len(parts) == 1 else 0.05))
+        assert "the answer did not end in 0.5 s" in said
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("status", [b"200 OK", b"500 no"])
+def test_a_body_without_an_end_is_given_up_after_some_megabytes(status, monkeypatch):
+    monkeypatch.setattr(openai_engine, "ANSWER_BYTES", 1 << 20)
+    head = (HEAD % 10**12).replace(b"200 OK", status)
+    assert "the answer is larger than 1 MB" in lost(raw(head, endless=True), timeout_s=30.0)
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"[" * 100_000, "recursion depth"),
+        (b"[]", "not a chat completion"),
+        (b"12", "not a chat completion"),
+        (b"null", "not a chat completion"),
+        (b'"right"', "not a chat completion"),
+        (b"", "Expecting value"),
+        (b"\xff\xfe\x00", "utf-8|Expecting value|decode"),
+        (gzip.compress(completion()), "is compressed"),
+    ],
+)
+def test_a_body_that_is_no_completion_loses_the_endpoint_in_words(body, said):
+    head = HEAD % len(body)
+    if "compressed" in said:
+        head = head.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
+    assert re.search(said, lost(raw(head + body), timeout_s=30.0))
+
+
+@pytest.mark.fault
+def test_what_is_no_http_loses_the_endpoint_in_words():
+    assert "Connection error. illegal status line" in lost(raw(b"\x00\xff garbage\r\n\r\n"))
+
+
+@pytest.mark.fault
+def test_half_a_surrogate_pair_becomes_a_question_mark(serve):
+    """No file can hold one, so the answer could not be stored."""
+    assert ask(serve((200, {}, completion("a\ud800b"))).policy()).text == "a?b"
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("count", [10**400, -1, "ten", 1.5, None])
+def test_counts_of_tokens_that_are_none_are_left_out(serve, count):
+    odd = json.loads(completion())
+    odd["usage"]["prompt_tokens"] = count
+    usage = ask(serve((200, {}, json.dumps(odd).encode())).policy(price_in=1, price_out=1)).usage
+    assert usage == {"requests": 1, "retries": 0}
+
+
+@pytest.mark.fault
+def test_an_answer_of_another_content_type_is_read(serve):
+    assert ask(serve((200, {"content-type": "text/plain"}, completion())).policy()).text == "right"
+
+
+@pytest.mark.fault
 def test_a_time_out_is_tried_again(serve):
     server = serve(lambda body: time.sleep(1.0), OK)
     began = time.monotonic()
@@ -196,6 +304,7 @@ def test_a_time_out_is_tried_again(serve):
     assert time.monotonic() - began < 0.9
 
 
+@pytest.mark.fault
 def test_retry_after_is_obeyed_and_bounded(serve):
     server = serve(refusal(429, headers={"retry-after": "0.3"}), OK)
     ask(server.policy())
@@ -205,6 +314,7 @@ def test_retry_after_is_obeyed_and_bounded(serve):
     assert 0.1 <= bounded.times[1] - bounded.times[0] < 2.0
 
 
+@pytest.mark.fault
 def test_a_lost_endpoint_is_a_fault_not_an_answer(serve):
     server = serve(refusal(500, "on fire"))
     with pytest.raises(EndpointLost, match=r"no answer in 4 tries.*on fire") as caught:
@@ -212,6 +322,7 @@ def test_a_lost_endpoint_is_a_fault_not_an_answer(serve):
     assert isinstance(caught.value, EnvFault) and len(server.bodies) == 4
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     "refused",
     [refusal(401), refusal(404, "no such model"), refusal(400), refusal(429, code="insufficient_quota")],
@@ -223,6 +334,7 @@ def test_what_can_never_work_stops_at_once(serve, refused):
     assert len(server.bodies) == 1
 
 
+@pytest.mark.fault
 def test_a_prompt_beyond_the_context_gets_no_answer_and_is_no_fault(serve):
     server = serve(refusal(400, "This model's maximum context length is 4096 tokens", "context_length_exceeded"))
     answer = ask(server.policy())
@@ -246,6 +358,7 @@ def test_a_policy_outlives_an_event_loop(serve):
     assert [ask(policy).text for _ in range(2)] == ["right", "right"]
 
 
+@pytest.mark.fault
 def test_episodes_lost_with_the_endpoint_are_reported_never_scored(serve):
     """Episodes of walk/0 take one turn; the server dies for good after two answers."""
     server = serve(OK, OK, refusal(500))
@@ -260,6 +373,7 @@ def test_episodes_lost_with_the_endpoint_are_reported_never_scored(serve):
         play_all(strict, tasks_of(on))
 
 
+@pytest.mark.fault
 def test_an_episode_is_tried_again_after_a_lost_answer(serve):
     server = serve(OK, refusal(500), OK)
     on = entry(count=1, goal=2)
@@ -303,6 +417,7 @@ def test_a_description_holds_no_password(monkeypatch):
         assert "planted" not in str(policy.describe()) and "host/v1" in str(policy.describe())
 
 
+@pytest.mark.fault
 def test_a_refusal_does_not_repeat_the_key(serve, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-123456")
     body = b'{"error": {"message": "Incorrect API key provided: sk-planted-123456"}}'
@@ -311,6 +426,7 @@ def test_a_refusal_does_not_repeat_the_key(serve, monkeypatch):
     assert "planted" not in str(refused.value)
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("content", [{"answer": "right"}, ["right"], 5])
 def test_an_answer_that_is_no_text_is_asked_for_again(serve, content):
     odd = json.loads(completion())
@@ -319,6 +435,7 @@ def test_an_answer_that_is_no_text_is_asked_for_again(serve, content):
     assert ask(server.policy()).text == "right" and len(server.bodies) == 2
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("change", [{"choices": {"a": 1}}, {"choices": "abc"}, {"choices": [3]}, {"choices": []}])
 def test_a_body_of_other_types_is_asked_for_again(serve, change):
     odd = {**json.loads(completion()), **change}
@@ -326,6 +443,7 @@ def test_a_body_of_other_types_is_asked_for_again(serve, change):
     assert ask(server.policy()).text == "right"
 
 
+@pytest.mark.fault
 def test_an_answer_beyond_max_tokens_is_cut(serve):
     huge = serve((200, {}, completion("a" * 30_000_000)))
     answer = ask(huge.policy(max_tokens=10))

@@ -18,8 +18,10 @@ def slot(timeout_s: float = 5.0) -> Slot:
     return Slot(lambda: faulty.make(faulty.Config()), walk.expert, timeout_s)
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
-    "fault", sorted(set(faulty.FAULTS) - {"hang", "hang_in_c", "die", "killed", "unpicklable", "truncates"})
+    "fault",
+    sorted(set(faulty.FAULTS) - {"hang", "hang_in_c", "die", "killed", "unpicklable", "info_huge", "truncates"}),
 )
 @pytest.mark.parametrize("at", [-1, 0])
 def test_whatever_an_environment_does_wrong_is_a_fault(fault, at):
@@ -30,6 +32,7 @@ def test_whatever_an_environment_does_wrong_is_a_fault(fault, at):
     assert str(caught.value)
 
 
+@pytest.mark.fault
 def test_a_hang_in_python_is_cut_off_even_if_the_environment_swallows_exceptions():
     one = slot(timeout_s=0.1)
     one.reset(faulty.task(0, "hang", 0))
@@ -39,6 +42,7 @@ def test_a_hang_in_python_is_cut_off_even_if_the_environment_swallows_exceptions
     assert time.monotonic() - began < 1.0
 
 
+@pytest.mark.fault
 def test_making_an_instance_has_a_limit_of_its_own():
     patient = Slot(lambda: faulty.make_slowly(0.3, faulty.Config()), None, timeout_s=0.1, start_s=5.0)
     assert patient.reset(faulty.task(0)).text

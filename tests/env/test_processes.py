@@ -44,6 +44,7 @@ def test_workers_play_the_same_bytes_as_this_process(pool):
     assert [script(record) for record in play_all(by, tasks)] == calm()  # the pool outlives an event loop
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     "fault",
     ["raise", "exit", "interrupt", "generator_exit", "cancelled", "hang", "hang_in_c", "die", "killed", "nan", "text"],
@@ -60,6 +61,7 @@ def test_a_fault_that_persists_costs_its_own_episode_only(pool, fault):
     assert all(record.ending != Status.ENV_ERROR and record.attempts == 1 for record in records)
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(("seconds", "start_s", "lost"), [(1.0, 30.0, 0), (1.0, 0.3, 2), (-1, 0.6, 2)])
 def test_making_an_instance_may_take_longer_than_a_call(monkeypatch, seconds, start_s, lost):
     monkeypatch.setattr(workers, "GRACE_S", 0.1)
@@ -73,6 +75,7 @@ def test_making_an_instance_may_take_longer_than_a_call(monkeypatch, seconds, st
     assert [record.ending for record in records].count(Status.ENV_ERROR) == lost
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("fault", ["raise", "killed"])
 def test_a_fault_that_passes_is_retried_from_the_start(pool, fault, tmp_path):
     tasks = [faulty.task(2, fault, at=1, marker=str(tmp_path / "struck")), faulty.task(1)]
@@ -82,6 +85,7 @@ def test_a_fault_that_passes_is_retried_from_the_start(pool, fault, tmp_path):
     assert [step.reward for step in records[0].steps] == [0, 0, 1]  # three steps to the goal, none left over
 
 
+@pytest.mark.fault
 def test_a_worker_killed_from_outside_costs_nothing(pool):
     """The out-of-memory killer's case: an idle process dies; its episodes are replayed elsewhere."""
 
@@ -97,6 +101,7 @@ def test_a_worker_killed_from_outside_costs_nothing(pool):
     assert asyncio.run(run()) == ["You are at -2, the goal is 3."] * 4
 
 
+@pytest.mark.fault
 def test_what_cannot_be_pickled_costs_its_own_call_only(pool):
     async def run():
         good, bad = pool.acquire(), pool.acquire()
@@ -135,6 +140,7 @@ def test_broken_instances_are_forgotten_in_their_worker(pool):
     asyncio.run(run())
 
 
+@pytest.mark.fault
 def test_closing_ends_the_processes_even_with_calls_on_their_way(pool):
     async def run():
         handles = [pool.acquire() for _ in range(2)]
@@ -165,6 +171,7 @@ def test_world_pool_makes_environments_in_workers_from_their_name():
         heavy.close()
 
 
+@pytest.mark.fault
 def test_a_worker_that_cannot_start_is_a_fault_at_once_not_after_ten_processes():
     class Here:
         def __reduce__(self):
@@ -178,6 +185,7 @@ def test_a_worker_that_cannot_start_is_a_fault_at_once_not_after_ten_processes()
         pool.close()
 
 
+@pytest.mark.fault
 def test_a_process_that_hangs_before_its_first_call_is_given_up(monkeypatch):
     monkeypatch.setattr(workers, "GRACE_S", 0.1)
     monkeypatch.setattr(workers, "serve", faulty.never_serves)

@@ -33,6 +33,7 @@ def test_threads_give_the_same_bytes_as_this_process():
     assert to_bytes(graph("threads")) == to_bytes(graph("inline")) == to_bytes(graph("threads"))
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("fault", ["raise", "exit", "hang", "none", "nan", "flag", "surrogate"])
 def test_a_fault_in_a_thread_costs_one_episode(fault):
     tasks = [faulty.task(0), faulty.task(2, fault, at=1), faulty.task(4)]
@@ -45,6 +46,7 @@ def test_a_fault_in_a_thread_costs_one_episode(fault):
     pool.close()
 
 
+@pytest.mark.fault
 def test_a_hung_call_is_told_and_retried_in_another_instance(tmp_path):
     tasks = [faulty.task(2, "hang", at=1, marker=str(tmp_path / "struck"))]
     pool = ThreadPool(lambda: faulty.make(faulty.Config()), timeout_s=0.5)
@@ -98,6 +100,7 @@ class Runaway:
 RUNAWAY = environment(Runaway, module=__name__)
 
 
+@pytest.mark.fault
 def test_a_call_that_computes_for_ever_is_stopped_and_its_thread_ends():
     Runaway.closed.clear()
     before = threading.active_count()
@@ -115,6 +118,7 @@ def test_a_call_that_computes_for_ever_is_stopped_and_its_thread_ends():
     assert threading.active_count() <= before and sorted(Runaway.closed)[:2] == [0, 1]
 
 
+@pytest.mark.fault
 def test_so_many_hanging_calls_are_a_fault_of_the_run_and_those_that_came_back_are_not_counted(monkeypatch):
     monkeypatch.setattr("agentrl.env.threads.MOST_GIVEN_UP", 2)
     pool = ThreadPool(lambda: faulty.make(faulty.Config()), timeout_s=0.1)
@@ -134,6 +138,7 @@ def test_so_many_hanging_calls_are_a_fault_of_the_run_and_those_that_came_back_a
     assert [said[:12] for said in asyncio.run(work())] == ["no answer in", "no answer in", "2 calls hang", "fine"]
 
 
+@pytest.mark.fault
 def test_an_environment_that_cannot_be_made_is_a_fault():
     def make():
         raise OSError("no data")

@@ -7,7 +7,7 @@ Where text is read by code that is not linear by nature, that code looks at a bo
 1,000 characters, the calculator reads 1,000, `mutate` 20,000 (4,000 here), WebShop's reward 10,000, the words of its
 index have 255. `hermes` reads on after 100 broken calls no more.
 
-Not here, because only the user writes them: regular expressions of a configuration (`plan.starts`), recipes, command
+Not here, because only the user writes them: recipes, command
 lines. Grouping by similarity (`agentrl.graph.similarity`) compares pairs of texts, which is quadratic by definition.
 """
 

@@ -9,7 +9,7 @@ Looked at (every package, by hand and by the scan below), and what each place ev
 | envs/code_math/problems.py, envs/code_repair/programs.py | `eval` of expressions of our own source | not from a file |
 | envs/code_repair/judge.py | `eval`, `exec`, imports in source texts | run inside the sandbox only |
 | tools/_sandbox/kernel.py, launch.py | `exec`, `eval`, `marshal` | inside the sandbox; launch.py: our own code |
-| agentrl/env/processes.py | `pickle` over the pipe of a worker | the worker runs the user's own environment class |
+| agentrl/env/{processes,worker}.py | `pickle` over a worker's socket | the worker runs the user's own class |
 | agentrl/gym/check.py | `pickle` of what it has just made | not from a file |
 | agentrl/catalogue.py, tool/calls, tool_env/setup.py, envs/gymnasium_text | imports by name | names of the
   configuration or of our own classes, never of data |
@@ -17,7 +17,7 @@ Looked at (every package, by hand and by the scan below), and what each place ev
 | agentrl/model/loading.py, tools/search/dense.py | `from_pretrained` | trust_remote_code=False (test_loading.py) |
 | chat templates of model folders | jinja2 | transformers' immutable sandbox |
 | tools/search/cache.py, envs/webshop/store.py, envs/alfworld/wheel.py | `np.load` | allow_pickle is False by default |
-| tools/mcp.py | regular expressions of a server | a linear engine (test_mcp.py) |
+| tools/_mcp_schema.py | regular expressions of a server | a linear engine (test_mcp.py) |
 | `str.format` | only texts of our own source are formatted; what a file or a model says is an argument |
 
 TextWorld's own `.json` games are compiled by Inform 7 and played by an interpreter in C; no Python of theirs is run.
@@ -40,6 +40,7 @@ KNOWN = {
     ("agentrl/cli/serve.py", "import_module"),
     ("agentrl/engines/__init__.py", "import_module"),
     ("agentrl/env/processes.py", "loads:pickle"),
+    ("agentrl/env/worker.py", "loads:pickle"),
     ("agentrl/graph/__init__.py", "import_module"),
     ("agentrl/gym/check.py", "loads:pickle"),
     ("agentrl/model/__init__.py", "import_module"),

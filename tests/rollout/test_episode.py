@@ -119,6 +119,7 @@ def test_the_time_limit(monkeypatch):
     assert record.ending == Status.TIME_LIMIT and len(record.steps) == 2 and record.steps[-1].truncated
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("fault", ["raise", "exit", "nan", "text", "status", "surrogate"])
 @pytest.mark.parametrize("at", [-1, 1])
 def test_a_fault_costs_its_own_episode_only(fault, at):
@@ -137,6 +138,7 @@ def test_a_fault_costs_its_own_episode_only(fault, at):
     assert graph.failed().sum() == sum(len(r.steps) for r in records if r.group == 2)
 
 
+@pytest.mark.fault
 def test_a_fault_that_passes_is_retried_with_other_noise(tmp_path):
     on = entry(FAULTY)
     keys = []
@@ -153,6 +155,7 @@ def test_a_fault_that_passes_is_retried_with_other_noise(tmp_path):
     assert keys == [(5, 0, 3, 0, 0, 0, t) for t in range(2)] + [(5, 0, 3, 0, 0, 1, t) for t in range(3)]
 
 
+@pytest.mark.fault
 def test_too_many_faults_stop_the_run_and_say_why():
     on = entry(FAULTY)
     some = [faulty.task(i, "raise" if i < 2 else "", 0) for i in range(4)]

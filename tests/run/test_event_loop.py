@@ -24,6 +24,7 @@ async def nested(width: int, depth: int, leaf) -> None:
         raise
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_an_interrupt_in_a_task_leaves_no_task_behind(depth, caplog, capfd):
     count = 0
@@ -42,6 +43,7 @@ def test_an_interrupt_in_a_task_leaves_no_task_behind(depth, caplog, capfd):
     assert caplog.text == "" and capfd.readouterr().err == ""
 
 
+@pytest.mark.fault
 def test_a_task_that_does_not_end_is_left_after_a_while(caplog, monkeypatch):
     monkeypatch.setattr("agentrl.run.event_loop.PATIENCE_S", 0.1)
 

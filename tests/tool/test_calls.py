@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from transformers.utils.chat_parsing import parse_response
 
 from agentrl.tool import Call, Calls, Malformed, Span, calls
-from agentrl.tool.calls import token_spans
 from agentrl.tool.calls._expression import read_expression, write_expression
 
 
@@ -333,10 +332,3 @@ def test_valid_calls_are_read_as_transformers_reads_them(name, template):
     message = parse_response(f"{text}<|im_end|>", template, prefix="<|im_start|>assistant\n", tools=MANY)
     theirs = [(c["function"]["name"], c["function"]["arguments"]) for c in message["tool_calls"]]
     assert theirs == called(form.parse(text)) == [(c.name, dict(c.arguments)) for c in wanted]
-
-
-def test_token_spans_hold_the_tokens_of_a_call():
-    pieces = ["I ", "call <tool", "_call>", json.dumps({"name": "f"}), "</tool_call>.", " ok"]
-    found = load("hermes").parse("".join(pieces))
-    decode = lambda ids: "".join(pieces[i] for i in ids)  # noqa: E731
-    assert token_spans(decode, range(6), found.spans) == [Span(1, 5)]

@@ -53,6 +53,7 @@ def test_calls_are_answered_in_order_and_an_answer_without_a_call_is_final():
     assert record.ending == Status.DONE and record.success and first.calls == 2
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("call", "status", "said"),
     [
@@ -73,6 +74,7 @@ def test_whatever_goes_wrong_in_a_call_is_said_and_the_episode_goes_on(call, sta
     assert record.ending == Status.DONE and record.success
 
 
+@pytest.mark.fault
 def test_a_lost_service_is_an_environment_fault_that_leaves_siblings_untouched():
     texts = {0: written("fail", how="lost"), 1: written("fail", how="hang"), 2: written("add", a=1, b=2)}
 
@@ -123,6 +125,7 @@ def test_an_episode_that_the_turn_limit_ends_is_scored_once():
     assert record.steps[-1].info["success"] is False
 
 
+@pytest.mark.fault
 def test_long_outputs_keep_head_and_tail():
     record = played([written("shout", times=1000), "3"], output_chars=100)
     seen = record.steps[1].observation
@@ -353,6 +356,7 @@ class Wild:
 WILD = environment(Wild, rows=[{"name": "Ada"}], module=__name__)
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
@@ -377,6 +381,7 @@ def test_whatever_a_tool_does_the_model_is_told_and_the_episode_goes_on(name, ar
     assert env.step("done").reward == 1.0
 
 
+@pytest.mark.fault
 def test_a_waiting_tool_that_ends_the_program_leaves_the_tools_of_others_alone():
     seen: list[Any] = []
 

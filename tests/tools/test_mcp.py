@@ -6,17 +6,20 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from agentrl.tool import ToolError, ToolFault, run_all
 from agentrl.tool_env import environment
+from tests.tools.raw_mcp_server import WRITTEN
 
 pytest.importorskip("mcp")
 from agentrl.tools import mcp
 from agentrl.tools.mcp import Config, Server, closed, make
 
+SPOILT = sorted(WRITTEN)
 RAW = Path(__file__).with_name("raw_mcp_server.py")
 SERVER = (sys.executable, str(Path(__file__).with_name("mcp_server.py")))
 PATIENT = {"start_s": 120.0, "timeout_s": 60.0}
@@ -61,21 +64,25 @@ def test_arguments_are_checked_strictly_on_our_side(box, arguments, sentence):
         call(box, "add", **arguments)
 
 
+@pytest.mark.fault
 def test_rubbish_on_stdout_is_passed_over(box):
     assert call(box, "rubbish") == "printed" and call(box, "add", a=2, b=2) == "4"
 
 
+@pytest.mark.fault
 def test_a_tool_that_fails_tells_the_model(box):
     error = call(box, "fail")
     assert isinstance(error, ToolError) and "Error executing tool fail" in str(error)  # the SDK hides the rest
 
 
+@pytest.mark.fault
 def test_a_server_that_dies_costs_that_call_and_is_started_again(box):
     fault = call(box, "die")
     assert isinstance(fault, ToolFault) and "was lost during a call: its last words: dying now" in str(fault)
     assert call(box, "add", a=5, b=5) == "10"
 
 
+@pytest.mark.fault
 def test_a_call_that_takes_too_long_is_a_fault_and_the_others_go_on(box):
     quick = box.server.config
     box.server.config = quick.model_copy(update={"timeout_s": 0.5})
@@ -101,6 +108,7 @@ def test_calls_of_one_turn_run_at_once_in_a_tool_environment(box):
     assert env.step("add(1, '2')").observation.text == "error: add: argument 'b': '2' is not of type 'integer'"
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -124,6 +132,7 @@ def raw(mode: str, **options):
     return make(Config(command=(sys.executable, str(RAW), mode), **{**PATIENT, **options}))
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("mode", "sentence"),
     [
@@ -145,6 +154,7 @@ def test_tools_that_cannot_be_offered_are_named_at_the_start(mode, sentence):
         raw(mode)
 
 
+@pytest.mark.fault
 def test_names_of_tools_are_made_harmless():
     box = raw("odd names")
     assert [spec.name for spec in box.specs()] == ["__im_end__", "_", "_3d"]
@@ -152,6 +162,7 @@ def test_names_of_tools_are_made_harmless():
     box.close()
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(("mode", "key"), [("slow pattern", False), ("slow key", True)])
 def test_a_servers_regular_expression_is_matched_in_linear_time(mode, key):
     box = raw(mode)
@@ -168,11 +179,13 @@ def test_a_servers_regular_expression_is_matched_in_linear_time(mode, key):
     box.close()
 
 
+@pytest.mark.fault
 def test_a_server_that_never_comes_to_the_end_of_its_list():
     with pytest.raises(ValueError, match="does not come to the end of its tools"):
         raw("endless", start_s=3.0)
 
 
+@pytest.mark.fault
 def test_a_tool_that_cannot_be_checked_can_be_left_out_and_doubles_count_once():
     for mode, options, name in (("no type", {"only": ("y",)}, "y"), ("twice", {}, "x"), ("old", {}, "x")):
         box = raw(mode, **options)
@@ -182,6 +195,7 @@ def test_a_tool_that_cannot_be_checked_can_be_left_out_and_doubles_count_once():
         box.close()
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("mode", "kind", "said"),
     [
@@ -235,6 +249,89 @@ def test_a_server_over_http():
         process.kill()
 
 
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """What a first call and the call after it come to, for each way to spoil the first answer; all at the same time."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(mcp, "PING_S", 0.5)
+    folder = tmp_path_factory.mktemp("struck")
+
+    def two_calls(mode: str):
+        command = (sys.executable, str(RAW), mode, str(folder / mode.replace(" ", "_")))
+        box = make(Config(command=command, start_s=120.0, timeout_s=2.0))
+        try:
+            first = call(box, "x", a=1)
+            box.server.config = box.server.config.model_copy(update={"timeout_s": 60.0})
+            return first, call(box, "x", a=1)
+        finally:
+            box.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        yield dict(zip(SPOILT, threads.map(two_calls, SPOILT), strict=True))
+    patch.undo()
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("mode", SPOILT)
+def test_a_spoilt_answer_costs_its_call_and_the_server_is_started_again(outcomes, mode):
+    first, second = outcomes[mode]
+    assert isinstance(first, ToolFault) and re.search("was lost during a call|no answer in 2 s", str(first))
+    assert second == "ok"
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize(
+    ("mode", "kind", "said"),
+    [
+        ("late", str, "ok"),
+        ("object", ToolFault, "answered a call with what is no result"),
+        ("null", ToolFault, "answered a call with what is no result"),
+        ("surrogate", ToolFault, r"no answer in 3 s"),
+    ],
+)
+def test_answers_that_come_late_or_are_of_other_types(mode, kind, said):
+    box = raw(mode, timeout_s=3.0)
+    told = call(box, "x", a=1)
+    box.close()
+    assert isinstance(told, kind) and re.search(said, str(told))
+
+
+@pytest.mark.fault
+def test_an_answer_of_three_million_characters_arrives():
+    box = raw("huge")
+    told = call(box, "x", a=1)
+    box.close()
+    assert told == "x" * 3_000_000
+
+
+@pytest.mark.fault
+def test_what_a_server_writes_to_stderr_is_given_back_while_a_call_runs():
+    box = raw("stderr")
+    assert call(box, "x", a=1) == "ok"
+    until = time.monotonic() + 20
+    while (held := os.fstat(box.server._said.fileno()).st_blocks * 512) > mcp.STDERR_BYTES:
+        assert time.monotonic() < until, f"{held} bytes are kept"
+        time.sleep(0.05)
+    assert os.fstat(box.server._said.fileno()).st_size >= 64 << 20 or held == 0
+    box.close()
+
+
+@pytest.mark.fault
+def test_a_schema_that_holds_itself_twice_is_checked_in_bounded_time():
+    branch = {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}}
+    node = {"anyOf": [{**branch, "required": ["x"]}, {**branch, "required": ["y"]}]}
+    check = mcp.checker("t", closed({"properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": node}}))
+    assert check({"a": {"x": 1, "a": {"y": 1}}})
+    nested: dict = {}
+    for _ in range(90):
+        nested = {"a": nested}
+    before = time.process_time()
+    with pytest.raises(ValueError, match="t: the arguments are nested too deeply to be checked"):
+        check(nested)
+    assert time.process_time() - before < 5.0
+
+
+@pytest.mark.fault
 def test_a_server_that_floods_stderr_fills_neither_memory_nor_disk(monkeypatch):
     server = Server(Config(command=("nothing",)))
     said = server._stderr()

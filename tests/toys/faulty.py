@@ -1,17 +1,21 @@
 """A corridor that fails on the steps its tasks name, in every way an environment can fail.
 
-Task params: `fault` (a name in FAULTS, or none), `at` (the turn it strikes; -1: in reset), `marker` (a file;
-    if
-given, the fault strikes only while the file does not exist, so that a retry succeeds). Faults `second` and
+Task params: `fault` (a name in FAULTS, CRASHES or MUCH, or none; `close` strikes when the instance is closed), `at`
+(the turn it strikes; -1: in reset), `marker` (a file; if given, the fault strikes only while the file does not exist,
+so that a retry succeeds). Faults `second` and
 `later` strike the second time, or every time after the first, that an episode of this process gets to turn `at`.
 """
 
 import asyncio
+import ctypes
 import os
 import signal
+import stat
+import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +64,55 @@ def result(seen: Observation, **changes: Any) -> Any:
     return tuple({**good, **changes}.values())
 
 
+def segfault(seen: Observation) -> Any:
+    ctypes.string_at(0)
+
+
+def close_all(seen: Observation) -> Any:
+    os.closerange(3, 256)  # the channel to the pool among them
+    return result(seen)
+
+
+def leave_child(seen: Observation) -> Any:
+    """End the process and leave a child, which holds the channel and every pipe of its parent open."""
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(7)
+
+
+def write_to_channel(data: bytes) -> None:
+    """As an environment that mistakes the channel for a file of its own."""
+    for number in range(3, 64):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                os.write(number, data)
+
+
+def half_answer(seen: Observation) -> Any:
+    write_to_channel(struct.pack("!Q", 1000) + b"half")
+    hang_in_c(seen)
+
+
+def rubbish_answer(seen: Observation) -> Any:
+    write_to_channel(struct.pack("!Q", 4) + b"\xff\xfe\x00\n")
+    hang_in_c(seen)
+
+
+def print_much(seen: Observation) -> Any:
+    os.write(1, b"written\n" * 100_000)
+    print("printed\n" * 10_000)
+    print("told\n" * 10_000, file=sys.stderr)
+    return result(seen)
+
+
+LEAK: list[bytes] = []
+
+
+def leak(seen: Observation, megabytes: int) -> Any:
+    LEAK.append(b"x" * (megabytes << 20))
+    return result(seen)
+
+
 FAULTS: dict[str, Callable[[Observation], Any]] = {
     "raise": raise_,
     "exit": exit_,
@@ -77,6 +130,7 @@ FAULTS: dict[str, Callable[[Observation], Any]] = {
     "nan": lambda seen: result(seen, reward=float("nan")),
     "reward_text": lambda seen: result(seen, reward="1"),
     "reward_huge": lambda seen: result(seen, reward=10**400),
+    "info_huge": lambda seen: result(seen, info={"all": bytes(257 << 20)}),
     "flag": lambda seen: result(seen, terminated="no"),
     "info": lambda seen: result(seen, info=None),
     "info_keys": lambda seen: result(seen, info={1: 2}),
@@ -93,9 +147,29 @@ AGAIN = ("second", "later")
 reached: list[int] = []
 
 
+# What strikes the whole process; each costs the episode that called it, in a worker process.
+CRASHES: dict[str, Callable[[Observation], Any]] = {
+    "segfault": segfault,
+    "closes": close_all,
+    "leaves_child": leave_child,
+    "half_answer": half_answer,
+    "rubbish_answer": rubbish_answer,
+    "burst": lambda seen: leak(seen, 4000),
+}
+# What is much, or on the wrong channel, and is no fault.
+MUCH: dict[str, Callable[[Observation], Any]] = {
+    "prints": print_much,
+    "text_huge": lambda seen: result(seen, observation=Observation(text="é" * 50_000_000, actions=seen.actions)),
+    "actions_many": lambda seen: result(
+        seen, observation=Observation(text=seen.text, actions=(*map(str, range(20_000)), *seen.actions))
+    ),
+    "leaks": lambda seen: leak(seen, 100),
+}
+
+
 class Faulty(Walk):
     def reset(self, task: Task) -> Observation:
-        self.params = dict(task.params)
+        self.params: dict[str, Any] = dict(task.params)
         seen = super().reset(task)
         return self.fail(seen) if self.due(-1) else seen
 
@@ -116,7 +190,11 @@ class Faulty(Walk):
             Path(self.params["marker"]).touch()
         if self.params["fault"] in AGAIN:
             raise KeyError(self.params["fault"])
-        return FAULTS[self.params["fault"]](seen)
+        return {**FAULTS, **CRASHES, **MUCH}[self.params["fault"]](seen)
+
+    def close(self) -> None:
+        if self.params.get("fault") == "close":
+            hang_in_c(Observation(text=""))
 
 
 def make(config: Config) -> Faulty:

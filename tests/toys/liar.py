@@ -100,4 +100,8 @@ def tasks(config: Config) -> Sequence[Task]:
     if config.lie == "list":
         made.append(0)
     twice = config.lie == "keys"
-    return [Task(key="same" if twice else f"liar/{i}", env="liar", seed=i + len(made)) for i in range(config.count)]
+    params = {1: (2, 3)} if config.lie == "params" else {"pair": (2, 3)}
+    return [
+        Task(key="same" if twice else f"liar/{i}", env="liar", seed=i + len(made), params=params)  # type: ignore[arg-type]
+        for i in range(config.count)
+    ]

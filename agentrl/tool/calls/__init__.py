@@ -1,12 +1,12 @@
 """How a model writes a tool call: one file per format; each offers `make(schemas) -> Format`.
 
 Parsers never raise: text that cannot be read becomes an error that tells the model what to write instead.
-Spans are character positions in the answer; `token_spans` turns them into token positions.
+Spans are character positions in the answer.
 """
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -156,23 +156,6 @@ def final(text: str, start: int) -> Calls:
         return Calls(answer=answer)
     why = "the thinking is not closed by </think>" if start == len(text) and start else "the answer is empty"
     return Calls(items=(Malformed(message=f"{why}: call a tool, or give the final answer", span=Span(0, len(text))),))
-
-
-def token_spans(decode: Callable[[Sequence[int]], str], ids: Sequence[int], spans: Sequence[Span]) -> list[Span]:
-    """Token positions of character spans: the tokens that hold at least one of a span's characters.
-
-    Args:
-        decode: the tokenizer's decode, which keeps special tokens.
-        ids: the sampled token ids.
-        spans: character spans of the decoded text.
-    """
-    ends = [len(decode(ids[: i + 1])) for i in range(len(ids))]  # [T] characters decoded after each token
-    positions = []
-    for span in spans:
-        first = next((i for i, end in enumerate(ends) if end > span.start), len(ends))
-        last = next((i for i, end in enumerate(ends) if end >= span.end), len(ends) - 1)
-        positions.append(Span(first, last + 1) if span.end > span.start else Span(first, first))
-    return positions
 
 
 def function_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,5 +1,7 @@
 """Sub-goals in answers: where segments start, which token belongs to what, and what each is credited."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -87,6 +89,15 @@ def test_an_environments_own_action_tags_are_left_to_it():
 def test_a_wrong_expression_is_one_sentence():
     with pytest.raises(ValueError, match="is no regular expression"):
         resolve("context", {"name": "plan", "starts": "("})
+    with pytest.raises(ValueError, match=r"needs look-around or a reference to a group"):
+        resolve("context", {"name": "plan", "starts": r"(a)\1"})
+
+
+def test_a_slow_expression_of_a_recipe_is_searched_for_in_linear_time():
+    words = plan.speak(plan.Config(starts="^(a+)+$"), Plain())
+    before = time.process_time()
+    assert words.answer("a" * 100_000 + "!").startswith("<switch>KEEP") and "SWITCH" in words.answer("aaa")
+    assert time.process_time() - before < 2.0
 
 
 def test_columns_are_read_from_the_sampled_tokens_alone():

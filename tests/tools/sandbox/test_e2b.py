@@ -89,6 +89,7 @@ def test_stateless_runs_are_fresh_and_given_back(stub, config):
     assert stub.sandboxes == before
 
 
+@pytest.mark.fault
 def test_a_sandbox_that_is_gone_is_nobodys_fault(stub, config, session):
     session.run("1")
     stub.sandboxes.clear()
@@ -99,6 +100,7 @@ def test_a_sandbox_that_is_gone_is_nobodys_fault(stub, config, session):
     assert session.run("3").result_text == "3"
 
 
+@pytest.mark.fault
 def test_no_server_is_nobodys_fault(monkeypatch):
     monkeypatch.setenv("E2B_API_KEY", KEY)
     config = e2b.Config(api_url="http://127.0.0.1:9", sandbox_url="http://127.0.0.1:9", timeout_s=1)
@@ -148,6 +150,7 @@ def test_awaited(config):
     asyncio.run(both())
 
 
+@pytest.mark.fault
 def test_a_flood_of_output_is_the_codes_doing(session, monkeypatch):
     monkeypatch.setattr(e2b, "FLOOD_CHARS", 1000)
     result = session.run("print('x' * 5000)")

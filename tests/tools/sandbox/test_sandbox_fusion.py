@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socketserver
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -91,6 +92,7 @@ def test_state_is_replayed_or_refused(url):
     assert session.run("print(x)").error_name == "NameError"
 
 
+@pytest.mark.fault
 def test_a_lost_server_is_nobodys_fault(url):
     assert opened(url).run("# BREAK").infra_error == "no disk"
     assert opened("http://127.0.0.1:9", tries=1).run("1").infra_error
@@ -107,6 +109,7 @@ def test_the_tool(url):
     assert tool("1/0").endswith("ZeroDivisionError: division by zero")
 
 
+@pytest.mark.fault
 def test_a_flood_of_output_is_the_codes_doing(url, monkeypatch):
     monkeypatch.setattr(sandbox_fusion, "ANSWER_BYTES", 1000)
     result = opened(url).run("print('x' * 5000)")
@@ -114,6 +117,48 @@ def test_a_flood_of_output_is_the_codes_doing(url, monkeypatch):
     assert opened(url).run("print('x' * 5)").ok
 
 
+RAN = {"status": "Finished", "return_code": 0, "stdout": "", "stderr": ""}
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\n\r\n{'a': 1}",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000,
+        b"HTTP/1.1 200 OK\r\n\r\n[1]",
+        b"HTTP/1.1 200 OK\r\n\r\nnull",
+        b"HTTP/1.1 200 OK\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 9000\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}",
+        b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe\x00",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"no HTTP at all\r\n\r\n",
+        b"",
+        *(
+            b"HTTP/1.1 200 OK\r\n\r\n" + json.dumps({"status": "Success", "run_result": {**RAN, **odd}}).encode()
+            for odd in ({"return_code": float("inf")}, {"return_code": "x"}, {"return_code": [1]})
+        ),
+        b"HTTP/1.1 200 OK\r\n\r\n" + json.dumps({"status": "Success", "run_result": 3}).encode(),
+        b"HTTP/1.1 200 OK\r\n\r\n" + json.dumps({"status": "S", "run_result": RAN, "files": {"f": "abc"}}).encode(),
+    ],
+)
+def test_an_answer_that_is_none_is_nobodys_fault(answer):
+    asked = []
+
+    class Raw(socketserver.BaseRequestHandler):
+        def handle(self):
+            asked.append(self.request.recv(1 << 16))
+            self.request.sendall(answer)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Raw) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        result = opened(f"http://127.0.0.1:{server.server_address[1]}", tries=1).run("print(1)", 1.0)
+        server.shutdown()
+    assert result.infra_error and not result.ok and len(asked) == 1
+
+
+@pytest.mark.fault
 def test_an_answer_that_trickles_ends():
     class Trickle:
         def read1(self, size):

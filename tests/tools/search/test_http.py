@@ -47,12 +47,14 @@ def test_one_query_of_several_servers_shapes():
         assert client(url).search([], 3) == []
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("how", ["500:2", "429:2"])
 def test_a_status_that_may_pass_is_asked_again(how):
     with server(how=how) as url:
         assert client(url, retries=2).search(["q"], 1)[0][0].id == "q/0"
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -70,16 +72,19 @@ def test_a_server_that_does_not_come_round_is_a_fault_in_words(how, words):
     assert url in str(fault.value) and "2 tries" in str(fault.value)
 
 
+@pytest.mark.fault
 def test_a_refusal_is_not_asked_again():
     with server(how="refuse") as url, pytest.raises(ToolFault, match=r"refuses: 422 .*docs.*http\.dialect"):
         client(url, retries=9, backoff_s=30.0).search(["q"], 1)
 
 
+@pytest.mark.fault
 def test_nobody_there_says_how_to_start_one():
     with pytest.raises(ToolFault, match=r"gave no answer in 1 tries.*agentrl serve retriever"):
         client(DEAD, retries=0).search(["q"], 1)
 
 
+@pytest.mark.fault
 def test_a_dead_address_is_passed_over_and_rests():
     with server() as url:
         by = client(DEAD, url, retries=0)  # each address is tried at least once
@@ -88,6 +93,7 @@ def test_a_dead_address_is_passed_over_and_rests():
         assert DEAD in by._resting and by._order()[-1] == DEAD
 
 
+@pytest.mark.fault
 def test_a_server_lost_between_two_queries_is_replaced_by_the_other():
     with server(how="die:2") as mortal, server() as other:
         by = client(mortal, other)
@@ -124,6 +130,7 @@ def test_connections_are_kept_and_concurrent_queries_travel_together():
     assert len(requests) < 12 and len(connections) <= 2
 
 
+@pytest.mark.fault
 def test_one_bad_query_does_not_fail_the_others_of_its_request():
     outcome = {}
 
@@ -144,6 +151,7 @@ def test_one_bad_query_does_not_fail_the_others_of_its_request():
     assert outcome == {q: f"{q}/0" for q in "abcd"}
 
 
+@pytest.mark.fault
 def test_an_asker_that_is_interrupted_takes_nobody_with_it():
     """A deadline may be raised inside the request that a thread carries for others: those are asked for again."""
     entered, calls = threading.Event(), []
@@ -202,6 +210,7 @@ def test_the_tool_answers_a_model_in_words():
         assert tool("tea") == 'Doc 1(Title: "tea 0") about tea\nDoc 2(Title: "tea 1") about tea\n'
 
 
+@pytest.mark.fault
 def test_an_answer_too_large_is_a_fault(monkeypatch):
     monkeypatch.setattr(http, "ANSWER_BYTES", 20)
     with server() as url, pytest.raises(ToolFault, match="the answer is larger than 0 MB"):

@@ -64,6 +64,7 @@ def test_every_way_of_asking(url, asked, lengths, scores):
         assert set(item) == ({"document", "score"} if scores else {"id", "contents"})
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [

@@ -1,0 +1,156 @@
+"""A worker process of `agentrl.env.processes`: carries out calls on the environment instances that it holds."""
+
+import ctypes
+import math
+import os
+import pickle
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from agentrl.env.channel import read_frame, write_frame
+from agentrl.env.pool import Slot
+from agentrl.types import EnvFault
+
+ANSWER_BYTES = 256 << 20  # longest pickled answer to a call; a longer one is a fault
+FRAME_BYTES = 64 << 20  # answers that are sent together, before the last of a batch
+NOBODY = -2  # `Shared.now` of a process that ends of its own accord: no call is at fault
+RETIRES_AT = 0.9  # share of its memory limit at which a process ends, and its episodes are replayed in another one
+SURE_DEATH = 1  # PR_SET_PDEATHSIG
+FIRST_VICTIM = "500"  # of 1000: the kernel's out-of-memory killer chooses a worker before the process that trains
+
+
+class Answer(NamedTuple):
+    """A worker's answer to one call: a pickled value, or the message of a fault or of a mistake in the settings.
+    "no memory" is a fault, too.
+
+    Each value is pickled alone, so that a value that cannot be pickled does not lose the other answers.
+    """
+
+    call: int
+    kind: Literal["value", "fault", "no memory", "mistake"]
+    content: Any
+
+
+class Shared(NamedTuple):
+    """Memory that the pool reads while a call runs.
+
+    Attributes:
+        now: id of the running call, which is at fault if the process dies; -1 before the first one.
+        making: 1 while the instance of the running call is made, which may take longer than a call.
+    """
+
+    now: Any
+    making: Any
+
+
+def serve(end: socket.socket, shared: Shared, build: tuple[Any, ...], memory_mb: int | None) -> None:
+    """A worker's loop: lists of (call id, slot, method, pickled arguments) in, lists of `Answer` out.
+
+    `build` are the arguments of every `Slot`; `memory_mb` limits the memory of this process.
+    """
+    _settle_in(memory_mb)
+    slots: dict[int, Slot] = {}
+    while True:
+        try:
+            calls = pickle.loads(read_frame(end))
+            full = _carry_out(end, shared, build, slots, calls, memory_mb)
+        except (EOFError, OSError):
+            break
+        if full:
+            shared.now.value = NOBODY
+            return  # without closing the slots, which may hold what fills the memory
+    for slot in slots.values():
+        slot.close()
+
+
+def _settle_in(memory_mb: int | None) -> None:
+    """Leave the terminal and standard output to the process that trains, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the pool starts a worker with it held back
+    with suppress(OSError):
+        os.setsid()  # the pool ends the processes that an environment has started together with this one
+    sys.stdout.flush()
+    os.dup2(2, 1)  # what an environment prints must not mix with the results of `--json`
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(FIRST_VICTIM)
+    if sys.platform == "linux":  # a worker that hangs would outlive a process that trains and is killed
+        ctypes.CDLL(None).prctl(SURE_DEATH, signal.SIGKILL)
+    if memory_mb is not None:
+        import resource  # POSIX alone has it
+
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        most = memory_mb << 20
+        resource.setrlimit(resource.RLIMIT_DATA, (most if hard < 0 else min(most, hard), hard))
+
+
+def _carry_out(
+    end: socket.socket,
+    shared: Shared,
+    build: tuple[Any, ...],
+    slots: dict[int, Slot],
+    calls: Any,
+    memory_mb: int | None,
+) -> bool:
+    """Answer the calls, all of them or until the memory of this process is used up; is it?"""
+    most = math.inf if memory_mb is None else memory_mb << 20
+    answers: list[Answer] = []
+    size = 0
+    full = False
+    for call, number, method, arguments in calls:
+        was_half_full = _used() > most / 2 if memory_mb is not None else False
+        shared.now.value = call
+        slot = slots.setdefault(number, Slot(*build))
+        answer = _answer(call, slot, method, arguments, shared.making)
+        if answer.kind == "no memory" and was_half_full:  # earlier calls filled it: try this one in another process
+            write_frame(end, pickle.dumps(answers))
+            return True
+        if method == "close" or answer.kind != "value":
+            slots.pop(number).close()
+        answers.append(answer)
+        size += len(answer.content)
+        full = memory_mb is not None and _used() > RETIRES_AT * most
+        if full or size > FRAME_BYTES:
+            write_frame(end, pickle.dumps(answers))
+            answers, size = [], 0
+        if full:
+            return True
+    if answers:
+        write_frame(end, pickle.dumps(answers))
+    return False
+
+
+def _used() -> int:
+    """Bytes of memory that this process alone uses."""
+    try:
+        _, resident, shared, *_ = Path("/proc/self/statm").read_text().split()
+    except OSError:
+        return 0
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _answer(call: int, slot: Slot, method: str, arguments: bytes, making: Any) -> Answer:
+    try:
+        if method != "close":
+            making.value = True
+            slot.prepare()
+            making.value = False
+        value = getattr(slot, method)(*pickle.loads(arguments))
+    except EnvFault as fault:
+        return Answer(call, "no memory" if isinstance(fault.__cause__, MemoryError) else "fault", str(fault))
+    except ValueError as mistake:
+        return Answer(call, "mistake", str(mistake))
+    finally:
+        making.value = False
+    try:
+        content = pickle.dumps(value)
+    except Exception as error:  # noqa: BLE001  pickling runs the environment's code, which may raise anything
+        kind: Literal["no memory", "fault"] = "no memory" if isinstance(error, MemoryError) else "fault"
+        return Answer(call, kind, f"{method} returned something that cannot be pickled: {error}")
+    if len(content) > ANSWER_BYTES:
+        size = f"{len(content) >> 20} MB, the limit of a worker's answer is {ANSWER_BYTES >> 20} MB"
+        return Answer(call, "fault", f"{method} returned {size}: return less text, or keep it out of info")
+    return Answer(call, "value", content)

@@ -1,0 +1,56 @@
+"""Every server of the project listens on 127.0.0.1 unless it is told another address."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from agentrl.cli import _serve_mcp, _serve_retriever, main
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [path for place in ("agentrl", "envs", "algorithms", "tools") for path in (ROOT / place).rglob("*.py")]
+LISTENS = re.compile(
+    r"HTTPServer|TCPServer|UDPServer|uvicorn|start_server|start_unix_server|create_server|\.bind\(|run_app"
+)
+# file -> how it comes by its address
+SERVERS = {
+    "agentrl/serve/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",
+    "agentrl/serve/retriever.py": "--host of `serve retriever`, 127.0.0.1",
+    "tools/_sandbox/probe.py": "127.0.0.1, to see whether a sandbox can reach it",
+}
+
+
+def test_the_servers_of_the_project_are_these():
+    found = {path.relative_to(ROOT).as_posix() for path in SOURCES if LISTENS.search(path.read_text())}
+    assert found == set(SERVERS)
+
+
+def test_no_source_names_the_address_of_every_interface():
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant):
+                assert node.value not in ("0.0.0.0", "::"), path
+
+
+@pytest.mark.parametrize(("words", "host"), [([], "127.0.0.1"), (["--host", "192.0.2.1"], "192.0.2.1")])
+def test_the_retriever_listens_here_unless_told(words, host, tmp_path, monkeypatch):
+    (tmp_path / "wiki.jsonl").write_text('{"id": "1", "contents": "tea"}\n')
+    addresses = []
+
+    def told(retriever, host, port, topk, max_batch):
+        addresses.append(host)
+        raise OSError("not now")
+
+    monkeypatch.setattr(_serve_retriever, "serve_retriever", told)
+    assert main(["serve", "retriever", "--corpus", str(tmp_path / "wiki.jsonl"), *words]) == 2
+    assert addresses == [host]
+
+
+@pytest.mark.parametrize(("words", "address"), [([], ("", 0)), (["--http", "127.0.0.1:8765"], ("127.0.0.1", 8765))])
+def test_tools_are_served_on_stdin_unless_an_address_is_given(words, address, monkeypatch):
+    """An empty host is stdin and stdout; there is no port without a host."""
+    told = []
+    monkeypatch.setattr(_serve_mcp, "serve_mcp", lambda table, host, port: told.append((host, port)))
+    assert main(["serve", "mcp", "tests.toys.sums", *words]) == 0
+    assert told == [address]
