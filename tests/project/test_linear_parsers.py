@@ -143,7 +143,7 @@ PARSERS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
     ),
     "code_math same, words": (lambda text: answers.same(f"\\text{{{text[:900]}{{}}", "1"), ("a b",)),
     "code_math operations": (lambda text: list(operations(text)), EXPRESSIONS),
-    "calculator answer": (NUMBER.findall, ("1,", "1.", "-", "1,1.1")),
+    "calculator answer": (NUMBER.findall, ("1,", "1.", "-", "1,1.1", "1e", "1-", "1--", "x1", "²", "1²")),
     "calculator lines": (lambda text: Notebook._cut(None, text), ("a?", "?")),  # type: ignore[arg-type]
     "calculator tool": (refusing(worked_out), EXPRESSIONS),
     "calculator tool, cut": (refusing(lambda text: worked_out(text[:999])), (*EXPRESSIONS, "9**", "abs(", "2**9*")),
@@ -176,7 +176,8 @@ PARSERS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
     "search well formed": (scores.well_formed, TAGS),
     "search em_format": (lambda t: scores.em_format(f"{t}<answer>x</answer>", [t[:50], "x"]), TAGS),
     "search f1": (lambda t: scores.f1(t, [t[::-1]]), ("a b ",)),
-    "search retrieved": (lambda t: scores.retrieved(t, ["zz"]), TAGS),
+    "search retrieved": (lambda t: scores.retrieved(t, ["zz", "!!!"]), TAGS),
+    "search carried out": (search_prompts.carried_out, TAGS),
     "search understand": (lambda t: questions.understand(f"Who is the {t}"), (" of ", "Aa Bb of ", "Aa ", "the a of ")),
     "search facts": (lambda t: [questions.read(n, t) for n in NOUNS], ("Aa Bb ", "A", "Aa ")),
     "search alias": (questions.also_known, ("Aa Bb ", "also known as ")),
