@@ -1,4 +1,5 @@
 # make demo: train and evaluate on ALFWorld games.   make test: lint, types, import rules, tests.
+# make slow: the tests marked slow (attacks on every sandbox, 10,000 executions, longer runs), for an hour or more.
 # Both make .venv first. Without an NVIDIA GPU the pinned CPU set of requirements-cpu.txt is installed;
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu spares a laptop the CUDA build of torch.
 
@@ -10,13 +11,16 @@ GPU := $(shell command -v nvidia-smi 2>/dev/null)
 EXTRAS := dev,alfworld,textworld,lora,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test check bench bench-credit install sandbox clean
+.PHONY: demo test slow check bench bench-credit install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train benchmarks/recipes/alfworld-cpu.toml --resume
 
 test: check
 	$(PYTEST) -n 2 -m "not gpu and not slow"
+
+slow: install
+	$(PYTEST) -n 2 -m "slow and not gpu"
 
 check: install
 	$(BIN)/ruff check .
