@@ -113,6 +113,9 @@ CODE = {
     "an exception that says a value": (
         "class Right(Exception):\n    def __str__(self): return '2'\ndef NAME(*values):\n    raise Right\n"
     ),
+    "a text that shows as a number too long to write": YES.format(base="", shown="'0x' + 'f' * 6000", made=""),
+    "a text that shows as a set of lists": YES.format(base="", shown="'{1, []}'", made=""),
+    "a text that shows as a mapping of lists": YES.format(base="", shown="'{' + '[]: 1}'", made=""),
     "an unknown of the judge's own kind": (
         "class _Unknown(BaseException):\n    pass\ndef NAME(*values):\n    raise _Unknown(\"('NAME', (), {})\")\n"
     ),
