@@ -126,6 +126,17 @@ OTHER_FILES = {
     "another module of the standard library": {"sys.py": "path = []\n", "builtins.py": "eval = lambda *a: 2\n"},
     "start-up code": {"sitecustomize.py": "print('[\"2\"]')\n", "usercustomize.py": "print('[\"2\"]')\n"},
     "settings of pytest": {"conftest.py": "def pytest_collection_modifyitems(items): items.clear()\n"},
+    "a name that no file system takes": {"a" * 300 + ".py": ""},
+    "a name of many bytes": {"ä" * 200 + ".py": ""},
+    "a path that no file system takes": {"/".join(["a" * 200] * 30) + ".py": ""},
+    "a thousand folders": {"a/" * 1000 + "b.py": ""},
+    "files that no disk takes": {f"f{i}.py": "\U0001f600" * 100_000 for i in range(98)},
+    "modules that the sandbox imports": dict.fromkeys(
+        ("signal.py", "_ast.py", "marshal.py", "traceback.py", "linecache.py", "binascii.py"),
+        "import os\nos._exit(0)\n",
+    ),
+    "the sandbox's own file": {".stdin/x": "x", ".stdin": "x"},
+    "half of a surrogate pair": {"median.py": "x = '\ud800'\n"},
     "a package of the same name": {"median/__init__.py": "def median(values): return 2\n"},
 }
 
