@@ -162,7 +162,7 @@ def reward_metrics(graph: StepGraph) -> dict[str, float]:
     columns |= {"transformed_reward": graph.reward} if graph.has(OWN) else {}
     sums = {name: totals(graph, x, at) for name, x in columns.items()}  # [L] each
     agents, numbers = np.unique(graph.agent[at.row], return_inverse=True)
-    found = {}
+    found: dict[str, float] = {}
     for number, agent in enumerate(agents.tolist()):
         weight = at.weight * (numbers == number)  # [L]
         share = weight / max(float(weight.sum()), 1e-300)  # [L]
