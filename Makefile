@@ -1,5 +1,6 @@
 # make install: .venv with the program.   make demo: train and evaluate on ALFWorld games.
-# make test: lint, types, import rules, tests.   Each makes .venv first; a second run installs nothing.
+# make test: lint, types, import rules, tests.   make slow: the tests marked slow, for an hour or more.
+# Each makes .venv first; a second run installs nothing.
 # Without an NVIDIA GPU the pinned CPU set of requirements-cpu.txt is installed;
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu spares a laptop the CUDA build of torch.
 
@@ -17,13 +18,16 @@ PINS := $(if $(GPU),,-r requirements-cpu.txt)
 EXTRAS := dev,lora,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test check browser bench bench-credit install sandbox clean
+.PHONY: demo test slow check browser bench bench-credit install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
 
 test: check .venv/reference
 	$(PYTEST) -n 2 -m "not gpu and not slow and not browser"
+
+slow: install .venv/reference
+	$(PYTEST) -n 2 -m "slow and not gpu"
 
 check: install
 	$(BIN)/ruff check .

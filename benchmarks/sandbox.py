@@ -1,7 +1,7 @@
 """What a sandbox costs beside a plain subprocess, and what 10,000 executions leave behind.
 
     python benchmarks/sandbox.py                        # latencies of every backend that holds on this machine
-    python benchmarks/sandbox.py --leaks 10000          # processes, files, descriptors and memory before and after
+    python benchmarks/sandbox.py --executions 10000     # processes, files, descriptors before and after; exit 1 if more
 
 Each row is measured in turns with the plain subprocess (`python -S -c print(1)`), so that the ratio does not depend on
 what else the machine does. Targets of the default backend on a calm machine: start and first cell 40 ms, a cell 0.5 ms,
@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agentrl.tools._sandbox import interpreter
-from agentrl.tools._sandbox.launch import Limits
+from agentrl.tools._sandbox.launch import FIRST_SPARE_UID, Limits
 from agentrl.tools._sandbox.probe import CHAIN, check
 from agentrl.tools._sandbox.session import LocalSession
 
@@ -95,7 +95,8 @@ def latencies(backend: str, rounds: int) -> dict[str, float]:
 
 
 def left() -> dict[str, int]:
-    """What could leak: children, files of ours, descriptors, kilobytes of resident memory, mounts, threads."""
+    """What could leak: children, processes and files of ours, descriptors, mounts, threads, shared memory, semaphores
+    and queues of System V, owners of kernel keys, kilobytes of resident memory."""
     gc.collect()
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         children = len(file.read().split())
@@ -107,19 +108,39 @@ def left() -> dict[str, int]:
         "descriptors": len(os.listdir("/proc/self/fd")),
         "mounts": len(Path("/proc/self/mounts").read_text("utf-8").splitlines()),
         "threads": len(os.listdir("/proc/self/task")),
+        "system_v": sum(
+            len(Path(f"/proc/sysvipc/{name}").read_text("ascii").splitlines()) for name in ("shm", "sem", "msg")
+        ),
+        "key_owners": _key_owners(),
         "memory_kb": int(status.split("VmRSS:")[1].split()[0]),
     }
 
 
-def _is_ours(pid: str) -> bool:
-    """Does a process run the sandbox's first line?"""
+def _key_owners() -> int:
+    """Spare users of sandboxes that own keys of the kernel."""
     try:
-        return b"exec(marshal.loads(d)if" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
+        owners = [int(line.partition(":")[0]) for line in Path("/proc/key-users").read_text("ascii").splitlines()]
+    except OSError:  # a kernel without keys
+        return 0
+    return sum(FIRST_SPARE_UID <= owner < 2 * FIRST_SPARE_UID for owner in owners)
+
+
+def _is_ours(pid: str) -> bool:
+    """Does a process run the sandbox's first line, and descend from us or from nobody who is alive?"""
+    try:
+        if b"exec(marshal.loads(d)if" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return False
+        while pid not in ("0", "1", str(os.getpid())):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"exec(marshal.loads(d)if" not in words:
+                return False  # another program's sandbox
+            pid = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[1]
+    except (OSError, IndexError):
         return False
+    return True
 
 
-def leaks(backend: str, executions: int, a_sandbox: int) -> dict[str, dict[str, int]]:
+def leaks(backend: str, executions: int, per_sandbox: int) -> dict[str, dict[str, int]]:
     """What is left before and after some executions, a hang, a crash, a fork and closed folders among them."""
     codes = [
         "print(1)",
@@ -132,9 +153,9 @@ def leaks(backend: str, executions: int, a_sandbox: int) -> dict[str, dict[str, 
         with LocalSession(backend, LIMITS) as session:
             session.run(code)
     before = left()
-    for start in range(0, executions, a_sandbox):
+    for start in range(0, executions, per_sandbox):
         with LocalSession(backend, LIMITS) as session:
-            for i in range(start, min(start + a_sandbox, executions)):
+            for i in range(start, min(start + per_sandbox, executions)):
                 if i % 500 == 499:
                     session.run("while True: pass", 0.05)
                 else:
@@ -143,20 +164,25 @@ def leaks(backend: str, executions: int, a_sandbox: int) -> dict[str, dict[str, 
 
 
 def main() -> None:
-    """Print a table, or with --leaks what is left; --json for machines."""
+    """Print a table, or with --executions what is left; --json for machines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--leaks", type=int, default=0, metavar="N", help="count what N executions leave behind")
-    parser.add_argument(
-        "--a-sandbox", type=int, default=1, metavar="N", help="executions a sandbox lives for (--leaks)"
-    )
+    parser.add_argument("--executions", type=int, default=0, metavar="N", help="count what N executions leave behind")
+    parser.add_argument("--per-sandbox", type=int, default=1, metavar="N", help="executions per sandbox (--executions)")
     parser.add_argument("--backend", default="", help="one backend instead of all that hold here")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     backends = [options.backend] if options.backend else [name for name in CHAIN if not check(name)]
-    if options.leaks:
-        told = {name: leaks(name, options.leaks, options.a_sandbox) for name in backends[:1]}
+    if options.executions:
+        started = time.perf_counter()
+        name = backends[0]
+        told = {name: leaks(name, options.executions, options.per_sandbox)}
         print(json.dumps(told) if options.json else _left_table(told))
+        if not options.json:
+            print(f"{options.executions} executions in {time.perf_counter() - started:.0f} s")
+        more = [what for what in told[name]["before"] if told[name]["after"][what] > told[name]["before"][what]]
+        if set(more) - {"memory_kb"}:
+            raise SystemExit(f"{options.executions} executions left more {', '.join(more)} than there were")
         return
     rows = {name: latencies(name, options.rounds) for name in [*backends, "unsafe-host"]}
     print(json.dumps(rows) if options.json else _table(rows))

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 MOST_CHARS = 1000
 MOST_BITS = 4096  # of a number on the way: 9**9**9 must not stop the process
+MOST_PLACES = 1000  # that `round` rounds to
 OPERATIONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -100,7 +101,9 @@ def _bounded(value: Any) -> Fraction:
 def _function(name: str, arguments: list[Fraction]) -> Fraction:
     try:
         if name == "round" and len(arguments) == 2:
-            return Fraction(round(arguments[0], int(arguments[1])))
+            if abs(arguments[1]) > MOST_PLACES:  # round works out 10**places, which must not stop the process either
+                raise ValueError(f"at most {MOST_PLACES} places")
+            return _bounded(round(arguments[0], int(arguments[1])))
         return _bounded(FUNCTIONS[name](*arguments))
     except (TypeError, OverflowError, ValueError) as error:
         raise ValueError(f"{name}: {error}") from None

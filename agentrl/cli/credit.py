@@ -179,20 +179,32 @@ def null(x: Any) -> Any:
 def table(graph: StepGraph, credit: Credit, method: str) -> str:
     """A summary of each group, and the metrics, as text; probes are left out, because they never get credit."""
     counted = graph.kind != PROBE  # [N]
-    words = graph.names.get("group", ())
-    names = [words[i] if i < len(words) else str(i) for i in np.unique(graph.group).tolist()]
+    peers = graph.peers  # [N] scores of different agents are never averaged together
+    names = _names(graph, peers)
     episodes = int((graph.first & counted).sum())
     lines = [f"{method}: {int(counted.sum())} steps, {episodes} episodes, {len(names)} groups"]
     width = max(5, *(len(name) for name in names))
     lines.append(f"{'group':{width}}  episodes  steps  score mean  advantage min      mean       max")
-    for number, name in zip(np.unique(graph.group), names, strict=True):
-        rows = np.flatnonzero((graph.group == number) & counted)
+    for number, name in zip(np.unique(peers), names, strict=True):
+        rows = np.flatnonzero((peers == number) & counted)
         a = credit.advantage[rows][credit.assigned[rows]]
         spread = f"{a.min():13.4f} {a.mean():9.4f} {a.max():9.4f}" if len(a) else "not assigned".rjust(33)
         first = rows[graph.first[rows]]
         lines.append(f"{name:{width}}  {len(first):8d} {len(rows):6d} {graph.score[first].mean():11.4f}  {spread}")
     lines += [f"{name} = {value:.4f}" for name, value in credit.metrics.items()]
     return "\n".join(lines)
+
+
+def _names(graph: StepGraph, peers: np.ndarray) -> list[str]:
+    """The name of each number in `peers` [N]: the group's, and the agent's where there are several."""
+    groups, agents = graph.names.get("group", ()), graph.names.get("agent", ())
+    several = len(np.unique(graph.agent)) > 1
+    found = []
+    for row in np.unique(peers, return_index=True)[1].tolist():
+        group, agent = int(graph.group[row]), int(graph.agent[row])
+        name = groups[group] if group < len(groups) else str(group)
+        found.append(f"{name} {agents[agent] if agent < len(agents) else agent}" if several else name)
+    return found
 
 
 def methods() -> list[Mapping[str, Any]]:

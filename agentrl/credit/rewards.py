@@ -150,12 +150,22 @@ def on_ends(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:
 
 
 def reward_metrics(graph: StepGraph) -> dict[str, float]:
-    """Mean of each signal over scored paths (`signal_NAME`), and of the reward if transforms made it."""
+    """Mean of each signal over scored paths (`signal_NAME`), and of the reward if transforms made it.
+
+    With several agents each has means of its own, `signal_NAME_AGENT`: one name may mean different things to them.
+    """
     names = signal_names(graph)
     if not len(graph) or not (names or graph.has(OWN)):
         return {}
     at = ends(graph)
-    share = at.weight / max(float(at.weight.sum()), 1e-300)  # [L]
     columns = {f"signal_{name}": signal(graph, name) for name in names}
     columns |= {"transformed_reward": graph.reward} if graph.has(OWN) else {}
-    return {name: float(share @ totals(graph, x, at)) for name, x in columns.items()}
+    sums = {name: totals(graph, x, at) for name, x in columns.items()}  # [L] each
+    agents, numbers = np.unique(graph.agent[at.row], return_inverse=True)
+    found: dict[str, float] = {}
+    for number, agent in enumerate(agents.tolist()):
+        weight = at.weight * (numbers == number)  # [L]
+        share = weight / max(float(weight.sum()), 1e-300)  # [L]
+        ending = f"_{graph.names['agent'][agent]}" if len(agents) > 1 else ""
+        found |= {name + ending: float(share @ x) for name, x in sums.items()}
+    return found

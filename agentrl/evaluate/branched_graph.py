@@ -96,7 +96,7 @@ def _columns(
         new[name] = place_of[fresh.columns[name][rows]]
     new[OWN], new["env_score"] = fresh.reward[rows], fresh.score[rows]  # used if the stored graph has the columns
     columns: dict[str, np.ndarray] = {}
-    for name in {*graph.columns, *fresh.columns}:
+    for name in {**graph.columns, **fresh.columns}:
         old = graph.columns[name] if graph.has(name) else _nothing(fresh.columns[name], len(graph))
         more = new[name] if name in new else fresh.columns[name][rows] if fresh.has(name) else _nothing(old, len(rows))
         columns[name] = np.concatenate([old, more]).astype(old.dtype)

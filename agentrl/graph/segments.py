@@ -277,13 +277,20 @@ def broadcast(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.repeat(x, np.diff(offsets))
 
 
-def whiten(x: np.ndarray, weight: np.ndarray | None = None, eps: float = 1e-8, std: Std = "sample") -> np.ndarray:
+def whiten(
+    x: np.ndarray,
+    weight: np.ndarray | None = None,
+    eps: float = 1e-8,
+    std: Std = "sample",
+    key: np.ndarray | None = None,
+) -> np.ndarray:
     """[N] (x - mean) / sqrt(variance + eps) over all rows; a single row gives 0, its sample variance is undefined.
 
-    A row of weight 0 is left out of the statistics and still whitened by them.
+    A row of weight 0 is left out of the statistics and still whitened by them. With `key` [N] int64 rows of equal key
+    are whitened by themselves, such as those of one agent: scores of different agents have different meanings.
     """
     x = np.asarray(x, np.float64)
     if len(x) == 0:
         return x
-    m = moments(x, np.zeros(len(x), np.int64), weight, std)
+    m = moments(x, np.zeros(len(x), np.int64) if key is None else keys(key), weight, std)
     return np.where(m.n <= 1, 0.0, centred(x, m) / np.sqrt(m.std**2 + eps))

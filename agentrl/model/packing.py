@@ -183,7 +183,7 @@ def _in_bundles(batch: Batch, max_tokens: int, bundle: np.ndarray) -> Iterator[B
     in_piece = np.zeros(len(batch), bool)  # [T] tokens that the micro-batch has
     n_tokens = 0
     piece: list[np.ndarray] = []
-    for b in np.argsort(first).tolist():
+    for b in np.argsort(first, kind="stable").tolist():
         need = _paths_to(batch.layout, batch.at[targets[b]])
         if len(need) > max_tokens:
             raise ValueError(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agentrl.files import flush_to_disk, read_jsonl
+from agentrl.files import flush_entries, flush_to_disk, read_jsonl
 from agentrl.run.folder import RunFolder
 
 
@@ -41,6 +41,7 @@ class Metrics:
         """Wait until every line is on the disk, before a checkpoint that counts them."""
         for path in (self._folder.metrics, self._folder.timings):
             flush_to_disk(path)
+        flush_entries(self._folder.path)
 
     def close(self) -> None:
         """Flush and close the TensorBoard writer."""

@@ -4,8 +4,8 @@ Source: RAGEN, arXiv:2504.20073, and VAGEN, arXiv:2510.16907, official code of R
 gamma_turn and lam on the value at each turn's last token. Then the turn's return (advantage + value) is the
 reward of its last token, and token GAE with gamma_token and lam runs inside the turn, with nothing beyond its
 end. Official code finds turn ends by non-zero rewards, so that a turn rewarded 0 vanishes; here every step is
-a turn. `whiten`: over all response tokens, sample variance, eps 1e-8 under the root; `token_return` is never
-whitened. A truncated last turn uses `next_value`.
+a turn. `whiten`: over all response tokens of an agent, sample variance, eps 1e-8 under the root; `token_return` is
+never whitened. A truncated last turn uses `next_value`.
 """
 
 from types import MappingProxyType
@@ -50,5 +50,5 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     advantage = gae(reward, tokens.value, after, above, config.gamma_token, config.lam)  # [T]
     returns = advantage + tokens.value  # [T]
     if config.whiten:
-        advantage = whiten(advantage, graph.weight[tokens.row])
+        advantage = whiten(advantage, graph.weight[tokens.row], key=graph.agent[tokens.row])
     return token_credit(graph, tokens, advantage, returns)

@@ -53,8 +53,8 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     a_high = high_level(graph, config, start, ends, own_high)  # [N]
     high_return = np.where(start, a_high + high, 0.0)  # [N]
     if config.whiten:
-        a_low = whiten(a_low, graph.weight, std="population")
-        a_high[start] = whiten(a_high[start], graph.weight[start], std="population")
+        a_low = whiten(a_low, graph.weight, std="population", key=graph.agent)
+        a_high[start] = whiten(a_high[start], graph.weight[start], std="population", key=graph.agent[start])
     return Credit.of(
         a_low,
         token_advantage=by_level(graph, config, a_low, a_high) if graph.has_token_column("token_level") else None,

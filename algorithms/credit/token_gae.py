@@ -5,8 +5,8 @@ Source: GAE, Schulman et al., arXiv:1506.02438, Eq. 16, over the token-level MDP
 turn's reward is paid on its last token; every token is discounted by gamma and carried by gamma lam, across turns
 too. It is what turn-PPO (arXiv:2512.17008) compares itself with, which found that gamma = lam = 1, the default here, is
 needed. With gamma = 1 it is `poad`. A truncated episode goes on in `next_value`, a terminated one in nothing.
-`whiten`: over all response tokens, sample variance, eps 1e-8 under the root, as PPO codes do; `token_return`, the
-critic's target, is never whitened.
+`whiten`: over all response tokens of an agent, sample variance, eps 1e-8 under the root, as PPO codes do;
+`token_return`, the critic's target, is never whitened.
 """
 
 import numpy as np
@@ -42,5 +42,5 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     advantage = gae(reward, tokens.value, after, above, config.gamma, config.lam)  # [T]
     returns = advantage + tokens.value  # [T]
     if config.whiten:
-        advantage = whiten(advantage, graph.weight[tokens.row])
+        advantage = whiten(advantage, graph.weight[tokens.row], key=graph.agent[tokens.row])
     return token_credit(graph, tokens, advantage, returns)

@@ -59,5 +59,5 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     advantage = gae(graph.reward, value, after, graph.parent, config.gamma, config.lam)  # [N]
     returns = advantage + value  # [N]
     if config.whiten:
-        advantage = whiten(advantage, graph.weight)
+        advantage = whiten(advantage, graph.weight, key=graph.agent)
     return Credit.of(advantage, returns=returns, parts={"return": returns})

@@ -1,4 +1,4 @@
-"""Another method's advantage, whitened over the steps of the batch.
+"""Another method's advantage, whitened over the steps of the batch, each agent's for themselves.
 
 Source: PPO's released code, (A - mean) / sqrt(sample variance + 1e-8), here over steps.
 """
@@ -24,7 +24,7 @@ class Config(Options, frozen=True):
 def credit(graph: StepGraph, config: Config) -> Credit:
     """Statistics over assigned steps, each as often as it is used."""
     base = inner(config.base, config.options).credit(graph)
-    white = whiten(base.advantage, graph.weight * base.weight)  # [N]
+    white = whiten(base.advantage, graph.weight * base.weight, key=graph.agent)  # [N]
     return Credit.of(
         np.where(base.assigned, white, 0.0),
         assigned=base.assigned,

@@ -41,18 +41,23 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
     raw = {name: signal(graph, name) for name in config.weights}  # [N] each
     if config.unit == "step":
         counted = graph.weight * ((graph.kind == PLAYED) & ~graph.failed())  # [N]
-        return normalised(raw, graph.peers, config, counted)
+        return normalised(raw, graph.peers, config, counted, graph.agent)
     at = ends(graph)
     sums = {name: totals(graph, x, at) for name, x in raw.items()}  # [E] each
-    return on_ends(graph, normalised(sums, at.group, config, at.weight), at)
+    return on_ends(graph, normalised(sums, at.group, config, at.weight, graph.agent[at.row]), at)
 
 
 def normalised(
-    signals: Mapping[str, np.ndarray], group: np.ndarray, config: Config, weight: np.ndarray | None = None
+    signals: Mapping[str, np.ndarray],
+    group: np.ndarray,
+    config: Config,
+    weight: np.ndarray | None = None,
+    agent: np.ndarray | None = None,
 ) -> np.ndarray:
     """[E] the same on plain arrays; `group` [E] tells the copies of one task, `weight` [E] how often each counts.
 
-    Where a signal is NaN it is in no statistic and adds nothing.
+    `agent` [E] tells the agents apart, each of which has a batch of its own; None for one agent. Where a signal is NaN
+    it is in no statistic and adds nothing.
     """
     key = keys(group)  # [E]
     counts = np.ones(len(key)) if weight is None else weight  # [E]
@@ -62,4 +67,4 @@ def normalised(
         z = group_norm(filled(x), key, std=config.std, eps=config.eps, weight=counts * told)  # [E]
         normal[name] = np.where(told, z, 0.0)
     summed = total(normal, config.weights)  # [E]
-    return whiten(summed, counts) if config.batch else summed
+    return whiten(summed, counts, key=agent) if config.batch else summed

@@ -13,7 +13,9 @@ from agentrl.tool import ToolError
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import Done, ToolConfig
 
-NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+# A number with all that is written to it: 1e42, 42/7, 40+2, 42² and "1,2" are no 42, 7, 2, 42 and 12.
+NUMBER = re.compile(r"(?<!\w)-?\w*\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?[⁰¹²³⁴-⁹]*(?:[-+*/^×÷]+\d[\d,.]*)*")
+GROUPED = re.compile(r"-?[0-9]{1,3}(?:,[0-9]{3})+")
 ASK = " Answer with the number alone."
 
 
@@ -91,7 +93,8 @@ class Calculator:
     def reward(self, answer: str) -> float:
         """1 if the last number of the answer is the right one."""
         found = NUMBER.findall(answer)
-        return float(bool(found) and found[-1].replace(",", "") == self._target)
+        last = found[-1] if found else ""
+        return float(bool(last) and (last.replace(",", "") if GROUPED.fullmatch(last) else last) == self._target)
 
     def reward_called(self, calls: Sequence[Done]) -> float:
         """1 if a call went well."""

@@ -3,7 +3,8 @@
 Conventions: the last `\\boxed{}` (MATH, DAPO, ReTool), `#### 42` (GSM8K), "the answer is 42", else the whole text.
 
 Units. A unit behind a number (or a dollar sign before it) is taken off: the words of `UNIT_WORDS`, bare or inside
-`\\text{}`, `%`, `^\\circ` and `\\$`; any other words inside a `\\text{}` behind a number are dropped. An answer without
+`\\text{}`, `%`, `^\\circ` and `\\$`; any other words inside a `\\text{}` behind a number are dropped, unless they hold
+a digit ("5\\text{ or 6}" is two answers). An answer without
 a unit equals one with it, since data sets seldom agree on stating it: "5" = "5 km", "5%" = "5" (and not 0.05).
 With `units = "agree"` two different units make two different answers, "5 km" and "5 m"; nothing is converted, so
 "1 km" and "1000 m" differ too. With `units = "ignore"` they are equal, as in the released scorers of MATH
@@ -103,7 +104,7 @@ def normalised(text: str) -> Normal:
     text, unit = _without_sign(text)
     text = FRACTION.sub(lambda m: f"({m[1] or m[2]})/({m[3] or m[4]})", text)
     words = list(WORDS.finditer(text))
-    if words and words[-1].end() == len(text) and NUMBER.match(text):
+    if words and words[-1].end() == len(text) and NUMBER.match(text) and not re.search(r"\d", words[-1][1]):
         unit = UNIT_WORDS.get(words[-1][1].strip(), unit)
         text = text[: words[-1].start()]
     text = WORDS.sub(r"\1", text)

@@ -8,6 +8,7 @@ agent's functions in another, and only literals pass between them.
 import ast
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agentrl.tool import CodeResult, CodeRunner, CodeSession, without_infra_error
 
@@ -175,8 +176,8 @@ def _one_program(ours: CodeSession, theirs: CodeSession, names: Sequence[str], t
 def _ask(theirs: CodeSession, asked: str, timeout_s: float) -> tuple[str, object]:
     """A call carried out by the agent's code: ("value", literal) or ("raised", the exception's name)."""
     try:
-        name, args, kwargs = ast.literal_eval(asked)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        name, args, kwargs = _literal(asked)
+    except (ValueError, TypeError):
         return "raised", "TypeError"
     call = f"_args, _kwargs = {args!r}, {kwargs!r}\nprint()\nprint(repr(getattr(_module, {name!r})(*_args, **_kwargs)))"
     result = without_infra_error(theirs.run(call, timeout_s))
@@ -186,9 +187,20 @@ def _ask(theirs: CodeSession, asked: str, timeout_s: float) -> tuple[str, object
     if len(told) > LONGEST:
         return "raised", "OverflowError"
     try:
-        return "value", ast.literal_eval(told)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return "value", _literal(told)
+    except ValueError:
         return "raised", "TypeError"
+
+
+def _literal(text: str) -> Any:
+    """The value of a text that the agent's code may have made up; ValueError if it is no literal that can be written
+    again: a set of lists, or a number in hexadecimal of more digits than Python writes in decimal, are none."""
+    try:
+        value = ast.literal_eval(text)
+        repr(value)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        raise ValueError(f"{text[:60]!r} is no literal") from None
+    return value
 
 
 class _closing:

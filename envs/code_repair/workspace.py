@@ -17,6 +17,8 @@ from agentrl.tool_env import ToolConfig
 
 FILE_LIMIT = 100_000  # characters
 FILES_LIMIT = 100
+TOTAL_LIMIT = 2_000_000  # characters of all files, 8 MB at most
+PATH_LIMIT, DEPTH_LIMIT = 200, 10  # bytes, folders and file
 OUTPUT_LIMIT = 2000  # characters of run_tests
 
 
@@ -98,10 +100,16 @@ class Workspace:
         clean = str(PurePosixPath(path))
         if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", clean) or ".." in clean.split("/"):
             raise ValueError(f"{path!r:.80} is no path inside the repository")
+        # The sandbox could not write these, which would be its fault and not the agent's: the episode would not count.
+        if len(clean.encode()) > PATH_LIMIT or clean.count("/") >= DEPTH_LIMIT:
+            raise ValueError(f"{path!r:.80} is too long: a path has at most {PATH_LIMIT} bytes and {DEPTH_LIMIT} parts")
         if len(content) > FILE_LIMIT:
             raise ValueError(f"the text has {len(content)} characters, a file may have {FILE_LIMIT}")
         if clean not in self._files and len(self._files) >= FILES_LIMIT:
             raise ValueError(f"the repository has {FILES_LIMIT} files, which is all it may have")
+        others = sum(len(text) for other, text in self._files.items() if other != clean)
+        if others + len(content) > TOTAL_LIMIT:
+            raise ValueError(f"all files together may have {TOTAL_LIMIT} characters, they would have more")
         if any(clean.startswith(f"{other}/") or other.startswith(f"{clean}/") for other in self._files):
             raise ValueError(f"{clean} cannot be both a file and a folder")
         self._files[clean] = content

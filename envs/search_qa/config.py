@@ -28,8 +28,9 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         prompt: search_r1 (the published words; results go on in the running answer), or compact (small models).
         results: how passages are written; auto is brief for compact, else search_r1.
         reward: signal -> weight, added up at the end; every signal is reported. em: exact match. sub_em: a right answer
-            is part of the answer. f1: of words. em_format: exact match with the format's share (scores below).
-            retrieved: a right answer stood in the results.
+            is part of the answer, so that an answer which lists many names is paid: a measure rather than a reward. f1:
+            of words. em_format: exact match with the format's share (scores below). retrieved: a right answer stood in
+            the results.
         structure_score, final_score, retrieval_score: of em_format, see `agentrl.envs.search_qa.scores.em_format`.
         state: what counts as the same state: knowledge (the question and the passages seen), or the last text.
         queries: what the listed searches ask for: names, or names with and without a fact's noun (worlds only).

@@ -12,7 +12,7 @@ from agentrl.envs.search_qa import scores
 from agentrl.envs.search_qa.config import Config
 from agentrl.envs.search_qa.encyclopaedia import RELATIONS, world
 from agentrl.envs.search_qa.lexicon import lexicon
-from agentrl.envs.search_qa.prompts import INFORMATION, INVALID, read
+from agentrl.envs.search_qa.prompts import INFORMATION, INVALID, carried_out, read
 from agentrl.tool import Passage, Retriever, write_passages
 from agentrl.types import Observation, Status, StepResult, Task
 
@@ -69,8 +69,9 @@ class SearchQA:
         state = self.state
         if state.over:
             return StepResult(self._observe(), 0.0, True, False, self._info({}))
-        state = replace(state, turn=state.turn + 1, response=state.response + action)
         found = read(action)
+        # What follows the first pair of tags was not carried out: kept, it could forge results or a second answer.
+        state = replace(state, turn=state.turn + 1, response=state.response + carried_out(action))
         last = state.turn > self.config.max_turns
         if found is not None and found[0] == "answer":
             self._state = replace(state, answer=found[1], over=True)

@@ -21,6 +21,7 @@ QUESTION = (
     "If you find no further external knowledge needed, you can directly provide the answer inside <answer> and "
     "</answer>, without detailed illustrations. For example, <answer> Beijing </answer>. Question: {question}\n"
 )
+TAGS = ("search", "answer")
 INVALID = (
     "\nMy previous action is invalid. If I want to search, I should put the query between <search> and </search>. "
     "If I want to give the final answer, I should put the answer between <answer> and </answer>. Let me try again.\n"
@@ -30,8 +31,14 @@ INFORMATION = "\n\n<information>{results}</information>\n\n"
 
 def read(text: str) -> tuple[str, str] | None:
     """The first search or answer of a text, its content stripped; None if there is none."""
-    found = first_tagged(text, ("search", "answer"))
+    found = first_tagged(text, TAGS)
     return None if found is None else (found.tag, found.content.strip())
+
+
+def carried_out(text: str) -> str:
+    """A text up to the end of its first search or answer; all of it if there is none."""
+    found = first_tagged(text, TAGS)
+    return text if found is None else text[: found.end]
 
 
 def choose(config: Config) -> Prompt:

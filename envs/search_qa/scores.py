@@ -33,15 +33,28 @@ def normalise(text: str) -> str:
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", words).split())
 
 
+def normal(text: str) -> str:
+    """The normalised text, or where nothing is left of it ("The The", "!!!") the text itself in lower case.
+
+    The released scorers compare the empty text then: every answer contains it, and an answer of blanks equals it.
+    """
+    return normalise(text) or " ".join(text.lower().split())
+
+
 def exact(answer: str, golden: Sequence[str]) -> float:
     """1 if the normalised answer equals a normalised golden one."""
-    return float(normalise(answer) in {normalise(one) for one in golden})
+    return float(bool(answer.strip()) and normal(answer) in {normal(one) for one in golden})
 
 
 def contains(answer: str, golden: Sequence[str]) -> float:
     """1 if a normalised golden answer is part of the normalised answer."""
-    given = normalise(answer)
-    return float(any(normalise(one) in given for one in golden))
+    return float(any(_within(one, answer, normalise(answer)) for one in golden))
+
+
+def _within(one: str, text: str, normalised: str) -> bool:
+    """Is a golden answer part of a text, whose normalised form is given?"""
+    wanted = normalise(one)
+    return wanted in normalised if wanted else bool(one.strip()) and normal(one) in " ".join(text.lower().split())
 
 
 def f1(answer: str, golden: Sequence[str]) -> float:
@@ -81,8 +94,7 @@ def well_formed(response: str) -> bool:
 
 def retrieved(response: str, golden: Sequence[str]) -> bool:
     """Does a golden answer stand in an information block?"""
-    blocks = [normalise(block.content) for block in tagged(response, "information")]
-    return any(normalise(one) in block for block in blocks for one in golden)
+    return any(contains(block.content, golden) for block in tagged(response, "information"))
 
 
 def em_format(

@@ -5,10 +5,6 @@ Source: Porter, "An algorithm for suffix stripping", Program 14(3), 1980, with t
 counts as a consonant, digits and other scripts too.
 """
 
-import re
-
-_VC = re.compile("v+c+")
-
 _STEP_2 = (
     ("ational", "ate"), ("tional", "tion"), ("enci", "ence"), ("anci", "ance"), ("izer", "ize"), ("bli", "ble"),
     ("alli", "al"), ("entli", "ent"), ("eli", "e"), ("ousli", "ous"), ("ization", "ize"), ("ation", "ate"),
@@ -55,7 +51,7 @@ def _shape(word: str) -> str:
 
 def _measure(word: str) -> int:
     """m in [C](VC){m}[V]."""
-    return len(_VC.findall(_shape(word)))
+    return _shape(word).count("vc")
 
 
 def _double_consonant(word: str) -> bool:

@@ -20,10 +20,10 @@ def load():
     return module
 
 
-def unchanged(backend, executions, a_sandbox):
+def unchanged(backend, executions, per_sandbox):
     """Kilobytes that memory has grown by; everything else must be as before."""
     module = load()
-    told = module.leaks(backend, executions, a_sandbox)
+    told = module.leaks(backend, executions, per_sandbox)
     grown = told["after"].pop("memory_kb") - told["before"].pop("memory_kb")
     ends = time.monotonic() + 20
     before, after = told["before"].pop("processes"), told["after"].pop("processes")

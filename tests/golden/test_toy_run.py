@@ -12,6 +12,7 @@ With PYTHONPATH=TREE the values are those of another tree.
 
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -97,6 +98,26 @@ def test_five_iterations_and_five_more_are_ten(toy, tmp_path):
     expected = [row | at_five if row.get("name") == "iteration 5" else row for row in rows(toy)]
     assert rows(run) == expected
     check_same_bytes(toy, run)
+
+
+# What may differ between two runs of one seed: the order of sets of texts, and who plays and when. With another
+# `engine.max_slots`, another number of threads or another machine the arithmetic is done in other pieces.
+ORDERS = {
+    "hash seed": ({"PYTHONHASHSEED": "1"}, ()),
+    "another hash seed, processes": ({"PYTHONHASHSEED": "31337"}, ("pool.kind=processes", "pool.workers=3")),
+    "threads": ({"PYTHONHASHSEED": "2"}, ("pool.kind=threads", "pool.workers=2")),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.timeout(1200)
+def test_neither_the_order_of_sets_nor_the_number_of_workers_changes_a_byte(order, toy, tmp_path):
+    variables, overrides = ORDERS[order]
+    command = [sys.executable, "-m", "agentrl", "train", str(RECIPE), f"run.folder={tmp_path}", *overrides]
+    subprocess.run(command, env={**os.environ, **variables}, check=True, capture_output=True)
+    assert (toy / "metrics.jsonl").read_bytes() == (tmp_path / "toy" / "metrics.jsonl").read_bytes()
+    check_same_bytes(toy, tmp_path / "toy")
 
 
 def write() -> None:

@@ -41,9 +41,10 @@ from agentrl.envs.gymnasium_text import environment as gymnasium_text
 from agentrl.envs.search_qa import encyclopaedia, questions, scores
 from agentrl.envs.search_qa import env as search_env
 from agentrl.envs.search_qa import prompts as search_prompts
+from agentrl.envs.search_qa.lexicon import lexicon
 from agentrl.envs.sokoban import generate as sokoban_levels
 from agentrl.envs.sokoban import prompts as sokoban_prompts
-from agentrl.envs.webshop import analysis, brief, nouns, pages, products, reward, words
+from agentrl.envs.webshop import analysis, brief, nouns, pages, porter, products, reward, words
 from agentrl.envs.webshop import prompts as webshop_prompts
 from agentrl.tool import action as tool_action
 from agentrl.tool import fenced_code, load_format
@@ -143,8 +144,9 @@ PARSERS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
     ),
     "code_math same, words": (lambda text: answers.same(f"\\text{{{text[:900]}{{}}", "1"), ("a b",)),
     "code_math operations": (lambda text: list(operations(text)), EXPRESSIONS),
-    "calculator answer": (NUMBER.findall, ("1,", "1.", "-", "1,1.1")),
+    "calculator answer": (NUMBER.findall, ("1,", "1.", "-", "1,1.1", "1e", "1-", "1--", "x1", "²", "1²")),
     "calculator lines": (lambda text: Notebook._cut(None, text), ("a?", "?")),  # type: ignore[arg-type]
+    "calculator round": (refusing(lambda t: worked_out(f"round(1/3, {len(t)}000)")), ()),
     "calculator tool": (refusing(worked_out), EXPRESSIONS),
     "calculator tool, cut": (refusing(lambda text: worked_out(text[:999])), (*EXPRESSIONS, "9**", "abs(", "2**9*")),
     "webshop action": (pages.parse, ("click[", "[[", "a[b]", "click[a]]", "]")),
@@ -157,6 +159,7 @@ PARSERS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
     "webshop compact": (parse_with(webshop_prompts.Compact()), ()),
     "webshop terms": (analysis.terms, ("a_", "1_", "a:", "1,", "a'", "ab ")),
     "webshop nouns": (nouns.built_in_nouns.__wrapped__, ("a'a", "a'", "1a ")),
+    "webshop stem": (porter.stem, ("ing", "ational", "y", "bb")),
     "webshop prices": (refusing(products.prices), ("$1,", "1.", "$")),
     "webshop reward": (lambda text: reward.alike(text, f"{text[1:]} q"), ("ab ", "a b ")),
     "alfworld tags": (parse_with(alfworld_prompts.VerlAgent()), TAGS),
@@ -176,8 +179,10 @@ PARSERS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
     "search well formed": (scores.well_formed, TAGS),
     "search em_format": (lambda t: scores.em_format(f"{t}<answer>x</answer>", [t[:50], "x"]), TAGS),
     "search f1": (lambda t: scores.f1(t, [t[::-1]]), ("a b ",)),
-    "search retrieved": (lambda t: scores.retrieved(t, ["zz"]), TAGS),
+    "search retrieved": (lambda t: scores.retrieved(t, ["zz", "!!!"]), TAGS),
+    "search carried out": (search_prompts.carried_out, TAGS),
     "search understand": (lambda t: questions.understand(f"Who is the {t}"), (" of ", "Aa Bb of ", "Aa ", "the a of ")),
+    "search lexicon": (lambda t: lexicon("tiny", 0).search([t], 3), ("Ada ", "the fact of ", "é ")),
     "search facts": (lambda t: [questions.read(n, t) for n in NOUNS], ("Aa Bb ", "A", "Aa ")),
     "search alias": (questions.also_known, ("Aa Bb ", "also known as ")),
     "search names": (lambda t: search_env.names_in.__wrapped__(t, "tiny", 0), ("Aa Bb ", "1234 ")),

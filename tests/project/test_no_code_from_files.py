@@ -13,6 +13,8 @@ Looked at (every package, by hand and by the scan below), and what each place ev
 | agentrl/gym/check.py | `pickle` of what it has just made | not from a file |
 | agentrl/catalogue.py, tool/calls, tool_env/setup.py, envs/gymnasium_text | imports by name | names of the
   configuration or of our own classes, never of data |
+| envs/alfworld/wheel.py | `runpy` on two files of the installed `alfworld` package | a tool of ours; as an import |
+| agentrl/_gymnasium.py | `exec_module` of Gymnasium, by its own loader | what the user imports |
 | agentrl/run/checkpoint.py | `torch.load` | weights_only=True |
 | agentrl/model/loading.py, tools/search/dense.py | `from_pretrained` | trust_remote_code=False (test_loading.py) |
 | chat templates of model folders | jinja2 | transformers' immutable sandbox |
@@ -32,8 +34,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("agentrl", "algorithms", "envs", "tools")
 RISKY = {"eval", "exec", "import_module", "__import__", "load:pickle", "loads:pickle", "loads:marshal"}
-RISKY |= {"load:yaml", "load:torch"}
+RISKY |= {"load:yaml", "load:torch", "run_path", "run_module", "exec_module", "spec_from_file_location"}
+UNPICKLERS = {"pickle", "marshal", "yaml", "shelve", "dill", "cloudpickle", "joblib", "copyreg"}
+IMPORTERS = {  # of modules that can run what a file says; their calls are on the list below
+    ("agentrl/env/processes.py", "pickle"),
+    ("agentrl/gym/check.py", "pickle"),
+    ("agentrl/run/checkpoint.py", "pickle"),  # for the name of an error
+    ("tools/_sandbox/kernel.py", "marshal"),
+    ("tools/_sandbox/process.py", "marshal"),
+}
 KNOWN = {
+    ("agentrl/_gymnasium.py", "exec_module"),
     ("agentrl/_gymnasium.py", "import_module"),
     ("agentrl/catalogue.py", "import_module"),
     ("agentrl/cli/__init__.py", "import_module"),
@@ -50,6 +61,7 @@ KNOWN = {
     ("agentrl/tool_env/setup.py", "import_module"),
     ("agentrl/trainer/__init__.py", "import_module"),
     ("envs/alfworld/textworld_backend.py", "eval"),
+    ("envs/alfworld/wheel.py", "run_path"),
     ("envs/code_math/problems.py", "eval"),
     ("envs/code_repair/programs.py", "eval"),
     ("envs/code_repair/programs.py", "import_module"),
@@ -82,6 +94,16 @@ def calls() -> list[tuple[str, str, ast.Call]]:
 
 def test_whatever_evaluates_unpickles_or_imports_is_on_the_list_above():
     assert {(path, name) for path, name, _ in calls() if name in RISKY} - KNOWN == set()
+
+
+def test_whatever_imports_a_reader_of_pickles_is_on_the_list_above():
+    found = set()
+    for path in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found |= {(str(path.relative_to(ROOT)), name) for name in names if name.split(".")[0] in UNPICKLERS}
+    assert found == IMPORTERS
 
 
 @pytest.mark.parametrize(

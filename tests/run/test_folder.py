@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from agentrl.run import Metrics, RunFolder, read_metrics
+from agentrl.run import Metrics, Run, RunFolder, read_metrics
+from agentrl.run.checkpoint import RunState
 
 CONFIG = {"run": {"seed": 0, "iterations": 10}, "credit": {"name": "gigpo", "gamma": 0.95}}
 
@@ -209,3 +211,37 @@ def test_remnants_of_killed_writers_are_removed_when_the_run_is_opened(folder):
     assert left == {names[3], "000000.safetensors", ".x.part"}  # of a living writer, and what no writer left
     assert not (folder.path / "evaluations" / names[0]).exists() and not (folder.path / names[0]).exists()
     process.communicate(b"\n")
+
+
+def test_a_checkpoint_and_the_metrics_that_it_counts_are_on_the_disk_before_it_has_its_name(folder, monkeypatch):
+    events: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        events.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), folder.path))
+        sync(descriptor)
+
+    def renamed(source: object, target: object) -> None:
+        events.append(f"{os.path.relpath(source, folder.path)} -> {os.path.relpath(target, folder.path)}")
+        replace(source, target)
+
+    metrics = Metrics(folder)
+    metrics.log("train", 0, {"loss": 1.0})
+    metrics.time("train", 0, {"s": 1.0})
+    stateless = SimpleNamespace(state_dict=dict, learners={})
+    run = Run(
+        settings=SimpleNamespace(tables=SimpleNamespace(run=SimpleNamespace(keep=2))),
+        folder=folder,
+        state=RunState(stage="train", step=1),
+        metrics=metrics,
+        progress=SimpleNamespace(),
+        rollouts=stateless,
+        policies=stateless,
+    )
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    run.save()
+    named = events.index("checkpoints/.part -> checkpoints/000001")
+    part = [f"checkpoints/.part/{name}" for name in ("progress.json", "state.pt")]
+    assert {*part, "checkpoints/.part", "metrics.jsonl", "timings.jsonl", "."} <= set(events[:named])
+    assert events[named + 1 :] == ["checkpoints"]

@@ -28,6 +28,7 @@ RECIPE = {
     "limits": {"turns": 2, "turn_tokens": 4},
     "batch": {"tasks": 2, "copies": 2},
     "credit": {"name": "grpo"},
+    "log": {"tensorboard": True},
 }
 
 
@@ -39,6 +40,7 @@ def words(path: Path, *more: str) -> list[str]:
 def test_no_planted_secret_is_stored_or_printed(tmp_path, capsys, monkeypatch):
     pytest.importorskip("mcp")
     pytest.importorskip("openai")
+    pytest.importorskip("tensorboardX")
     monkeypatch.setenv("PLANTED_TOKEN", OF_ENVIRONMENT)
     monkeypatch.setenv("OPENAI_API_KEY", HEADER)
     recipe, actions = tmp_path / "r.toml", tmp_path / "actions.json"
@@ -72,7 +74,8 @@ def test_no_planted_secret_is_stored_or_printed(tmp_path, capsys, monkeypatch):
     run(2, "eval", "tests.toys.walk", "--policy", endpoint, "--tasks", "1", "limits.retries=0", "limits.nope=1")
     said.append(again(words(recipe, *given, f"env.tools.mcp.env.TOKEN={PLAIN}")))
     stored = {p: p.read_bytes().decode("latin-1") for p in (tmp_path / "runs").rglob("*") if p.is_file()}
-    assert any(path.name == "config.toml" for path in stored) and any("calls" in path.name for path in stored)
+    kinds = ("config.toml", "calls.json", "report.json", "metrics.jsonl", "events.out.tfevents", "000000.safetensors")
+    assert [kind for kind in kinds if not any(kind in path.name for path in stored)] == []
     for secret in PLANTED:
         assert [path for path, text in stored.items() if secret in text] == []
         assert [text for text in said if secret in text] == []

@@ -1,11 +1,13 @@
 """Episodes of different agents are never compared: a group is the episodes of one agent on copies of one task."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from agentrl.credit import assign
+from agentrl.cli import main
+from agentrl.credit import assign, rescore, resolve_rewards, reward_metrics
 from agentrl.graph import StepGraph
 from tests.algorithms.credit.steps import Row, advantage, assigned, chain, credit_of, forest, graph_of
 from tests.algorithms.credit.test_catalogue import METHODS
@@ -100,3 +102,48 @@ def test_one_agent_of_any_name_changes_nothing():
     for method in ("gigpo", "tree_grpo", "graft", "salt"):
         a, b = (assign(credit_method(method), each).advantage for each in (graph, renamed))
         np.testing.assert_array_equal(a, b)
+
+
+def values(agent: str, seed: int, scale: float) -> list[Row]:
+    """Two episodes of three turns of an agent, with values per turn and token."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        row for e in "ab" for row in chain("g", f"{agent}{e}", (scale * rng.normal(size=3)).tolist(), agent=[agent] * 3)
+    ]
+    for row in rows:
+        row |= {"value": float(rng.normal()), "value_high": float(rng.normal()), "segment_start": row["turn"] != 1}
+        row |= {"n_tokens": 2, "token_value": rng.normal(size=2).tolist()}
+        row |= {"terminated": row["turn"] == 2}
+    return rows
+
+
+@pytest.mark.parametrize("method", ["whiten", "turn_ppo", "hiper", "token_gae", "bilevel_gae"])
+def test_each_agent_is_whitened_by_itself(method):
+    options = {} if method == "whiten" else {"whiten": True}
+    planner, searcher = values("planner", 0, 1.0), values("searcher", 1, 50.0)
+    together = credit_of(method, [*planner, *searcher], **options)
+    alone = [credit_of(method, rows, **options) for rows in (planner, searcher)]
+    for part in alone[0]:
+        assert together[part] == [*alone[0][part], *alone[1][part]], part
+
+
+def test_a_sum_of_signals_is_whitened_agent_by_agent():
+    graph = graph_of(TEAM)
+    table = graph.with_columns(**{"signal/won": graph.reward})
+    entries = resolve_rewards({"name": "group_normalised", "weights": {"won": 1.0}, "batch": True, "std": "none"})
+    # [0.5, -0.5] and [-5, 5] have sample std 1 / sqrt(2) and 10 / sqrt(2)
+    np.testing.assert_allclose(rescore(table, entries).reward, np.array([1, -1, -1, 1]) * 0.5**0.5, rtol=1e-6)
+
+
+def test_metrics_of_signals_are_those_of_each_agent():
+    graph = graph_of(TEAM)
+    found = reward_metrics(graph.with_columns(**{"signal/won": graph.reward}))
+    assert found == {"signal_won_planner": 0.5, "signal_won_searcher": 15.0}
+
+
+def test_the_table_of_a_credit_method_averages_no_two_agents(tmp_path, capsys):
+    path = tmp_path / "steps.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in TEAM))
+    assert main(["credit", "grpo", "--steps", str(path)]) == 0
+    told = {line.split()[1]: line.split()[4] for line in capsys.readouterr().out.split("\n") if line.startswith("g ")}
+    assert told == {"planner": "0.5000", "searcher": "15.0000"}

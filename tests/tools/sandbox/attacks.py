@@ -22,6 +22,7 @@ from agentrl.tool import CodeResult
 from agentrl.tools._sandbox.launch import Limits
 from agentrl.tools._sandbox.session import LocalSession
 from tests.tools.sandbox.attacks_on_limits import ATTACKS_ON_LIMITS, HARMFUL_TO_LIMITS
+from tests.tools.sandbox.attacks_on_machine import ATTACKS_ON_MACHINE, HARMFUL_TO_MACHINE
 
 HEADER = """
 import os, sys, socket, ctypes, time
@@ -264,12 +265,14 @@ ATTACKS = {
         threading.Thread(target=thief, daemon=True).start()
     """,
     **ATTACKS_ON_LIMITS,
+    **ATTACKS_ON_MACHINE,
 }  # fmt: skip
 HARMFUL = (  # not tried where there are no walls: they would really do it to this machine
     "explode in forks", "kill a process of the host", "write system folders", "mount and chroot", "fill the disk",
     "write another process's memory", "make 200000 files", "take 2 GB in many processes",
     "take memory outside a process", "become root", "type into a terminal",
     "outlive its time", "outlive a finished cell", *HARMFUL_TO_LIMITS,
+    *HARMFUL_TO_MACHINE,
 )  # fmt: skip
 LATE = ("explode in forks", "outlive its time", "keep the reply channel full", "send a reply without an end")
 ENDS_S = 8.0  # within which a cell must end after its time, on a busy machine

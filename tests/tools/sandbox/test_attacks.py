@@ -9,6 +9,7 @@ from agentrl.tools._sandbox import bpf
 from agentrl.tools._sandbox.probe import check
 from tests.tools.sandbox.attacks import ATTACKS, HARMFUL, attack
 from tests.tools.sandbox.attacks_on_limits import HARMLESS
+from tests.tools.sandbox.attacks_on_machine import MAY_BE_ABSENT
 from tests.tools.sandbox.users import NOBODY, as_user
 
 NO_CONTROL = (  # no harm without walls either
@@ -67,7 +68,10 @@ def test_without_walls_the_attack_succeeds(name):
     # Otherwise an attack that is merely broken would count as one that is stopped.
     if os.getuid() != 0:
         pytest.skip("some of these need root even without walls")
-    assert attack("unsafe-host", name, timeout_s=30.0) != ""  # 800 MB take seconds on a busy machine
+    outcome = attack("unsafe-host", name, timeout_s=30.0)  # 800 MB take seconds on a busy machine
+    if not outcome and name in MAY_BE_ABSENT:
+        pytest.skip("this machine has nothing that the attack could reach")
+    assert outcome
 
 
 @pytest.mark.parametrize("backend", ["bwrap", "unshare", "landlock"])
