@@ -14,6 +14,9 @@ from agentrl.chat import build_word_tokenizer
 from agentrl.model import adapters
 from agentrl.model.sections import SHAPE, ModelConfig, NewModel
 
+# What transformers adds to a tokenizer's options when it reads a folder: saved again, a resumed run would differ.
+HOW_IT_WAS_LOADED = ("is_local", "local_files_only")
+
 
 class Loaded(NamedTuple):
     """A model, in evaluation mode, and its tokenizer."""
@@ -215,6 +218,8 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
         ) from error
     own_memory(model)
     _check_finite(model, path)
+    for name in HOW_IT_WAS_LOADED:
+        tokenizer.init_kwargs.pop(name, None)
     return model, tokenizer
 
 
