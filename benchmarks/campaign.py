@@ -1,12 +1,12 @@
 """Attacks the program for some minutes and says what broke: kills, faults, hostile actions, load, memory over time.
 
-    python benchmarks/campaign.py kill --minutes 30      # SIGKILL, SIGTERM, SIGINT at random moments; --resume; compare bytes
+    python benchmarks/campaign.py kill --minutes 30      # at random moments, in writes; --resume; bytes compared
     python benchmarks/campaign.py fault --minutes 20     # environments that fail at every tenth step; hostile actions
     python benchmarks/campaign.py load --minutes 5       # up to 10,000 episodes at once in one process
     python benchmarks/campaign.py soak --minutes 15      # memory, descriptors, threads and temporary files over time
 
-Each prints a report, writes it as JSON with --out, repeats its choices with the same --seed, cleans up after itself, and
-ends with exit code 1 if anything was lost. What was found is in docs/results/reliability.md.
+Each prints a report, writes it as JSON with --out, repeats its choices with the same --seed, cleans up after itself,
+and ends with exit code 1 if anything was lost. What was found is in docs/results/reliability.md.
 """
 
 import argparse

@@ -1,11 +1,13 @@
 """A process that runs `agentrl train` and tells the campaign where it is, or kills itself at a chosen file operation."""
 
+import json
 import mmap
 import os
 import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -20,8 +22,8 @@ class Aim(NamedTuple):
     """When a process is to be killed.
 
     Attributes:
-        what: `start` (while it opens the run), `time` (after it has begun to roll out), or a kind of file: `checkpoint`,
-            `graph`, `metrics` or `evaluation`.
+        what: `start` (while it opens the run), `time` (after it has begun to roll out), or a kind of file:
+            `checkpoint`, `graph`, `metrics` or `evaluation`.
         after_s: seconds after the start, after the first rollout began, or after the file operation; at 0 the process
             kills itself right before the operation.
         number: of the operation on this kind of file, from 1.
@@ -70,7 +72,8 @@ class Watch:
 
     def __init__(self, folder: Path, marker: Path, aim: Aim, campaign: Connection) -> None:
         self._folder, self._aim, self._campaign = f"{folder}/", aim, campaign
-        self._left, self._began = aim.number, False
+        self._began = False
+        self.operations: Counter[str] = Counter()
         with marker.open("r+b") as file:
             self._marker = mmap.mmap(file.fileno(), WIDTH)
 
@@ -87,10 +90,9 @@ class Watch:
         if not kind:
             return
         self.mark(f"write {kind}")
-        if kind == self._aim.what and self._left:
-            self._left -= 1
-            if self._left == 0:
-                self._strike()
+        self.operations[kind] += 1
+        if (kind, self.operations[kind]) == (self._aim.what, self._aim.number):
+            self._strike()
 
     def _strike(self) -> None:
         if self._aim.after_s == 0:
@@ -112,6 +114,8 @@ class Watch:
 
 def train(words: Sequence[str], folder: Path, work: Path, aim: Aim, campaign: Connection) -> None:
     """Run `agentrl train WORDS` as a process of its own session, watched; its output goes to `work/log`.
+
+    A process that ends by itself leaves the number of file operations of each kind in `work/operations.json`.
 
     Args:
         words: of the command line, after `train`.
@@ -143,6 +147,7 @@ def train(words: Sequence[str], folder: Path, work: Path, aim: Aim, campaign: Co
     sys.argv = ["agentrl", "train", *words]
     code = main()
     watch.mark("end")
+    (work / "operations.json").write_text(json.dumps(watch.operations))
     sys.exit(code)
 
 

@@ -78,7 +78,9 @@ def _first(a: Any, b: Any, place: str = "") -> str:
     if isinstance(a, list | tuple):
         if len(a) != len(b):
             return f"{place}: {len(a)} and {len(b)} entries"
-        return next((why for i, (x, y) in enumerate(zip(a, b, strict=True)) if (why := _first(x, y, f"{place}/{i}"))), "")
+        return next(
+            (why for i, (x, y) in enumerate(zip(a, b, strict=True)) if (why := _first(x, y, f"{place}/{i}"))), ""
+        )
     same = a == b or (isinstance(a, float) and np.isnan(a) and np.isnan(b))
     return "" if same else f"{place}: {a!r:.80} and {b!r:.80}"
 

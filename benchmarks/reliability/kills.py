@@ -6,6 +6,7 @@ started again with --resume, is killed again, until it ends; then its folder is 
 recipe and seed that nobody disturbed.
 """
 
+import json
 import multiprocessing
 import os
 import shutil
@@ -13,7 +14,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -33,11 +34,10 @@ PRELOADED = [
     "transformers.models.qwen3.modeling_qwen3",
 ]
 HANGS_S = 300.0  # a run that is this old hangs
-MOST_KILLS = 14  # of one run, so that it ends
+MOST_KILLS = 20  # of one run, so that it ends
+SOON = 5  # a process lives for about this part of a run, so that a run is killed several times
 FRESH = 12  # every so many starts a fresh interpreter
 SIGNALS = {signal.SIGKILL: 0.8, signal.SIGTERM: 0.1, signal.SIGINT: 0.1}
-# File operations of one process on each kind of file, about: an aim is drawn among them.
-OPERATIONS = {"checkpoint": 60, "graph": 8, "metrics": 10, "evaluation": 6}
 AIMS = {"start": 0.08, "time": 0.42, "checkpoint": 0.2, "graph": 0.12, "metrics": 0.12, "evaluation": 0.06}
 
 
@@ -123,10 +123,11 @@ class Campaign:
             self.lose(name, number, f"the undisturbed run ended with code {death.code}: {self.last_words()}")
             return
         usual = {*os.listdir(self.work / "temporary")}  # torch keeps a folder of the user's there
-        mean_s = max(0.3, (time.monotonic() - begun) / 5)
+        mean_s = (time.monotonic() - begun) / SOON
+        operations = json.loads((self.work / "operations.json").read_text())
         before, kills = len(self.tally.lost), 0
         while True:
-            aim = self.draw(mean_s) if kills < MOST_KILLS else Aim()
+            aim = self.draw(mean_s, operations) if kills < MOST_KILLS else Aim()
             self._starts += 1
             fresh = self._starts % FRESH == 0
             death = self.live(path, cut, aim, fresh=fresh)
@@ -146,17 +147,19 @@ class Campaign:
         if len(self.tally.lost) > before:
             shutil.copytree(self.work / "runs", self.work / f"lost-{name}-{number}", dirs_exist_ok=True)
             shutil.copy(self.work / "log", self.work / f"lost-{name}-{number}")
-        self.say(f"{name} {number}: {kills} kills, {len(self.tally.lost) - before} lost; {self.tally.kills.total()} kills")
+        self.say(
+            f"{name} {number}: {kills} kills, {len(self.tally.lost) - before} lost; {self.tally.kills.total()} kills"
+        )
 
-    def draw(self, mean_s: float) -> Aim:
-        """When the next process dies."""
+    def draw(self, mean_s: float, operations: Mapping[str, int]) -> Aim:
+        """When the next process dies, after about `mean_s` seconds or a like part of a run's file operations."""
         what = str(self.rng.choice(list(AIMS), p=list(AIMS.values())))
         if what == "start":
             return Aim(what, float(self.rng.uniform(0, 2.0)))
         if what == "time":
             return Aim(what, float(self.rng.exponential(mean_s)))
         late = float(self.rng.uniform(0, 0.02)) if self.rng.random() < 0.5 else 0.0
-        return Aim(what, late, 1 + int(self.rng.integers(OPERATIONS[what])))
+        return Aim(what, late, 1 + int(self.rng.integers(1 + 2 * operations[what] // SOON)))
 
     def live(self, path: Path, folder: Path, aim: Aim, *, fresh: bool) -> Death:
         """Start (or resume) the run; kill it as aimed."""

@@ -11,12 +11,12 @@ from agentrl.config import merge
 
 MODEL = {"layers": 1, "hidden": 32, "heads": 2, "kv_heads": 1, "intermediate": 64, "max_positions": 512}
 TINY: Mapping[str, Any] = {
-    "run": {"iterations": 6, "checkpoint_every": 2, "graphs_every": 1, "keep": 2},
+    "run": {"iterations": 10, "checkpoint_every": 2, "graphs_every": 1, "keep": 2},
     "model": {"new": MODEL},
     "engine": {"actions": "admissible", "max_slots": 32, "max_context": 512},
     "optim": {"lr": 1e-3, "schedule": "cosine"},
-    "warmup": {"updates": 2, "episodes": 4},
-    "eval": {"every": 3, "tasks": 2},
+    "warmup": {"updates": 3, "episodes": 4},
+    "eval": {"every": 5, "tasks": 2},
     "batch": {"tasks": 2, "copies": 3},
     "update": {"minibatches": 2},
 }
@@ -87,7 +87,7 @@ CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {
             "sampler": {"name": "dynamic", "max_tries": 2},
             "credit": {"name": "gigpo", "gamma": 0.95},
             "update": {"kl_coef": 0.1, "kl_in": "reward", "kl_form": "abs", "epochs": 2},
-            "run": {"tokens": 1200},
+            "run": {"tokens": 3000},
         },
     ),
     "stream": merge(ALFWORLD, {"credit": {"name": "single_stream"}, "batch": {"tasks": 5, "copies": 1}}),
