@@ -72,7 +72,7 @@ class Attack:
         after = int(self.rng.integers(3)) if self.rng.random() < 0.1 else 0
         for _ in range(TURNS):
             seen, over = self.act(seen)
-            if over and after == 0 or self.actions >= most:
+            if (over and after == 0) or self.actions >= most:
                 break
             after -= over
 
@@ -137,8 +137,6 @@ def attack(name: str, seed: int, actions: int, until: float, say: Callable[[str]
     finally:
         one.slot.close()
     report = one.report()
-    say(
-        f"{name}: {report['actions']} actions in {report['episodes']} episodes, {report['cpu_us_per_action']} CPU us each, "
-        f"slowest {report['slowest_action_cpu_ms']} ms, {len(one.lost)} lost"
-    )
+    each, slowest = report["cpu_us_per_action"], report["slowest_action_cpu_ms"]
+    say(f"{name}: {one.actions} actions, {each} CPU us each, slowest {slowest} CPU ms, {len(one.lost)} lost")
     return report

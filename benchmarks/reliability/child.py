@@ -1,4 +1,4 @@
-"""A process that runs `agentrl train` and tells the campaign where it is, or kills itself at a chosen file operation."""
+"""A process that runs `agentrl train`, tells the campaign where it is, and may kill itself at a file operation."""
 
 import json
 import mmap

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from agentrl.tool import random_action
 from agentrl.types import Observation
 
 LONG, ENORMOUS = 2_000, 200_000  # characters
@@ -84,7 +85,9 @@ def length(rng: np.random.Generator) -> int:
 
 
 def listed(rng: np.random.Generator, seen: Observation) -> str:
-    """An action that the environment offers, so that episodes get somewhere."""
+    """An action that the environment lists, or a call of its tools, so that episodes get somewhere."""
+    if seen.tools and not seen.actions:
+        return random_action(seen, rng)
     return pick(rng, seen.actions) if seen.actions else pick(rng, seen.text.split() or [""])
 
 
