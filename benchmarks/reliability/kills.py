@@ -35,7 +35,7 @@ PRELOADED = [
 ]
 HANGS_S = 300.0  # a run that is this old hangs
 MOST_KILLS = 20  # of one run, so that it ends
-SOON = 5  # a process lives for about this part of a run, so that a run is killed several times
+SOON = 8  # a process lives for about this part of a run, so that a run is killed several times
 FRESH = 12  # every so many starts a fresh interpreter
 SIGNALS = {signal.SIGKILL: 0.8, signal.SIGTERM: 0.1, signal.SIGINT: 0.1}
 AIMS = {"start": 0.08, "time": 0.42, "checkpoint": 0.2, "graph": 0.12, "metrics": 0.12, "evaluation": 0.06}
@@ -117,13 +117,12 @@ class Campaign:
             shutil.rmtree(self.work / place, ignore_errors=True)
         (self.work / "temporary").mkdir()
         (self.work / "log").write_bytes(b"")
-        begun = time.monotonic()
         death = self.live(path, whole, Aim(), fresh=number == 0)
         if death.code != 0:
             self.lose(name, number, f"the undisturbed run ended with code {death.code}: {self.last_words()}")
             return
         usual = {*os.listdir(self.work / "temporary")}  # torch keeps a folder of the user's there
-        mean_s = (time.monotonic() - begun) / SOON
+        mean_s = spent(whole) / SOON
         operations = json.loads((self.work / "operations.json").read_text())
         before, kills = len(self.tally.lost), 0
         while True:
@@ -234,6 +233,12 @@ class Campaign:
         """Note a defect."""
         self.tally.lost.append(f"{name}, seed {self.seed * 1000 + number}: {why}")
         self.say(f"LOST {self.tally.lost[-1]}")
+
+
+def spent(folder: Path) -> float:
+    """Wall-clock seconds of all phases of a run."""
+    rows = [json.loads(line) for line in (folder / "timings.jsonl").read_text().splitlines()]
+    return sum(value for row in rows for name, value in row.items() if name.endswith("_s") and "_cpu_" not in name)
 
 
 def kill(
