@@ -31,16 +31,22 @@ ROOT = Path(__file__).parents[2]
 TASKS, COPIES = 12, 4
 # A step takes microseconds; the limits are long enough that a loaded machine breaks none by itself.
 LIMITS = {"turns": faulty.LENGTH, "turn_tokens": 8, "call_seconds": 4.0, "retries": 1, "fault_share": 0.9}
+MAKER = [
+    "env.share=0",
+    "eval.env.share=0",
+    "run.iterations=0",
+    f"model={{new={{{', '.join(f'{k}={v}' for k, v in MODEL.items())}}}}}",
+]
 
 
 def recipe(place: str, folder: Path, seed: int, iterations: int) -> str:
-    """The run: no cloning, so that training and evaluation alone play; each has a journal of its own."""
+    """A run without cloning of a model that exists: training and evaluation alone play, each with its journal."""
     env = {"name": "benchmarks.reliability.faulty", "place": place, "seed": seed}
     tables: Mapping[str, Any] = {
         "run": {"name": place, "folder": str(folder), "iterations": iterations, "checkpoint_every": 0, "seed": seed},
         "env": {**env, "journal": str(folder / "train"), "count": 50_000},
         "eval": {"tasks": 8, "env": {"journal": str(folder / "eval"), "first": 50_000, "count": 8}},
-        "model": {"new": MODEL},
+        "model": {"path": str(folder / "maker" / "checkpoints" / "000000" / "policy")},
         "engine": {"actions": "admissible", "max_context": 256},
         "limits": LIMITS,
         "pool": {"kind": place, "workers": 2},
@@ -58,32 +64,40 @@ def run(place: str, seed: int, iterations: int, limit_s: float, say: Callable[[s
         (folder / "recipe.toml").write_text(recipe(place, folder, seed, iterations))
         lost: list[str] = []
         began = time.monotonic()
-        words = [sys.executable, "-m", "agentrl", "train", str(folder / "recipe.toml")]
-        process = subprocess.Popen(
-            words,
-            stdout=subprocess.DEVNULL,
-            stderr=(folder / "log").open("wb"),
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            code = process.wait()
-            lost.append(f"{place}: the run did not end in {limit_s:g} s")
-        if code:
-            said = (folder / "log").read_text("utf-8", "replace").strip().splitlines()
-            lost.append(f"{place}: the run ended with code {code}: {' / '.join(said[-3:])}")
-        for member in left_in_session(process.pid):
-            lost.append(f"{place}: process {member} is left")
-            os.kill(member, signal.SIGKILL)
+        for name, more in (("maker", MAKER), (place, [])):  # the first run makes the model, and nothing fails there
+            code, left = train([str(folder / "recipe.toml"), f"run.name={name}", *more], folder / "log", limit_s)
+            lost += [f"{place}: {why}" for why in ([code] if code else []) + left]
         report = {"seconds": round(time.monotonic() - began, 1), **accounts(place, folder, lost), "lost": lost}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     say(f"{place}: {report['faults']} faults, {report['counted']} counted, {len(lost)} lost")
     return report
+
+
+def train(words: list[str], log: Path, limit_s: float) -> tuple[str, list[str]]:
+    """Run `agentrl train`; what was wrong with its end, and a sentence for each process that it left."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentrl", "train", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=log.open("wb"),
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+    why = ""
+    try:
+        if code := process.wait(limit_s):
+            said = log.read_text("utf-8", "replace").strip().splitlines()
+            why = f"the run ended with code {code}: {' / '.join(said[-3:])}"
+    except subprocess.TimeoutExpired:
+        why = f"the run did not end in {limit_s:g} s"
+    finally:
+        process.kill()
+        process.wait()
+    left = left_in_session(process.pid)
+    for member in left:
+        os.kill(member, signal.SIGKILL)
+    return why, [f"process {member} is left" for member in left]
 
 
 def accounts(place: str, folder: Path, lost: list[str]) -> dict[str, Any]:
