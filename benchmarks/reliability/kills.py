@@ -170,13 +170,15 @@ class Campaign:
         process.start()
         theirs.close()
         number = signal.Signals(int(self.rng.choice(list(SIGNALS), p=list(SIGNALS.values()))))
-        sent = self._hunt(process, ours, aim, number)
-        process.join(HANGS_S)
-        if process.is_alive():
+        try:
+            sent = self._hunt(process, ours, aim, number)
+            process.join(HANGS_S)
+            if process.is_alive():
+                self.tally.lost.append(f"{path.stem}: it did not end {HANGS_S:g} s after {number.name}")
+        finally:  # also where the campaign itself is stopped
             process.kill()
             process.join()
-            self.tally.lost.append(f"{path.stem}: it did not end {HANGS_S:g} s after {number.name}")
-        ours.close()
+            ours.close()
         stage = (self.work / "marker").read_bytes().strip().decode()
         assert process.pid is not None and process.exitcode is not None
         for member in left_in_session(process.pid):
