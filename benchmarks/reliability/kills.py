@@ -36,6 +36,7 @@ PRELOADED = [
 HANGS_S = 300.0  # a run that is this old hangs
 MOST_KILLS = 20  # of one run, so that it ends
 SOON = 8  # a process lives for about this part of a run, so that a run is killed several times
+TORCHS = "torchinductor_"  # beginning of a folder that torch keeps for each user among the temporary files
 FRESH = 12  # every so many starts a fresh interpreter
 SIGNALS = {signal.SIGKILL: 0.8, signal.SIGTERM: 0.1, signal.SIGINT: 0.1}
 AIMS = {"start": 0.08, "time": 0.42, "checkpoint": 0.2, "graph": 0.12, "metrics": 0.12, "evaluation": 0.06}
@@ -121,7 +122,6 @@ class Campaign:
         if death.code != 0:
             self.lose(name, number, f"the undisturbed run ended with code {death.code}: {self.last_words()}")
             return
-        usual = {*os.listdir(self.work / "temporary")}  # torch keeps a folder of the user's there
         mean_s = spent(whole) / SOON
         operations = json.loads((self.work / "operations.json").read_text())
         before, kills = len(self.tally.lost), 0
@@ -141,8 +141,9 @@ class Campaign:
             self.tally.compared[name] += 1
             for why in differences(whole, cut):
                 self.lose(name, number, f"after {kills} kills {why}")
-        for left in {*os.listdir(self.work / "temporary")} - usual:
-            self.lose(name, number, f"{left} is left in the temporary folder")
+        for left in os.listdir(self.work / "temporary"):
+            if not left.startswith(TORCHS):
+                self.lose(name, number, f"{left} is left in the temporary folder")
         if len(self.tally.lost) > before:
             shutil.copytree(self.work / "runs", self.work / f"lost-{name}-{number}", dirs_exist_ok=True)
             shutil.copy(self.work / "log", self.work / f"lost-{name}-{number}")
