@@ -1,9 +1,9 @@
 """Trains in an environment that fails at a tenth of its steps and asks whether every failure was counted.
 
 With one retry, an episode that failed once is in the metric `retried`; one that failed twice is there too and in
-`env_error_share`. Together they are the number of failures, which the environment itself has written down. (A failure
-in a worker process whose answer is lost because the process dies of another episode's failure strikes again when the
-episode is played again in a new process: there the metrics may count fewer.)
+`env_error_share`. Together they are the number of failures, which the environment itself has written down. (Among
+worker processes that die, `deaths`, the metrics may count fewer: where a process dies of another episode's failure
+before it has sent a failure's answer, the episode is played again in a new process, and there it may fail or not.)
 """
 
 import json
@@ -49,7 +49,7 @@ def recipe(place: str, folder: Path, seed: int, iterations: int) -> str:
         "model": {"path": str(folder / "maker" / "checkpoints" / "000000" / "policy")},
         "engine": {"actions": "admissible", "max_context": 256},
         "limits": LIMITS,
-        "pool": {"kind": place, "workers": 2},
+        "pool": {"kind": "processes" if place == "deaths" else place, "workers": 2},
         "batch": {"tasks": TASKS, "copies": COPIES},
         "credit": {"name": "grpo"},
         "optim": {"lr": 1e-3},
@@ -108,7 +108,7 @@ def accounts(place: str, folder: Path, lost: list[str]) -> dict[str, Any]:
     given_up = sum(round(row["env_error_share"] * TASKS * COPIES) for row in trained)
     retried = sum(row["retried"] for row in trained)
     counted, faults = given_up + retried, struck.total()
-    if counted < faults and place != "processes":
+    if counted < faults and place != "deaths":
         lost.append(f"{place}: {faults} failures, {counted} counted in metrics")
     silent = sum(scored_in_silence(path, lost) for path in sorted((folder / place / "graphs").glob("*.safetensors")))
     return {

@@ -26,11 +26,12 @@ HANG_S = 20.0  # longer than any limit of the campaign; then the thread or proce
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """share: of steps that fail. place: where the environment runs, which decides how it may fail. journal: the file of
-    its failures. seed: of the failures. first, count: numbers of the tasks."""
+    """share: of steps that fail. place: where the environment runs, which decides how it may fail; `deaths` are worker
+    processes that also die, hang outside Python and answer what cannot be pickled. journal: the file of its failures.
+    seed: of the failures. first, count: numbers of the tasks."""
 
     share: float = Field(0.1, ge=0, le=1)
-    place: Literal["inline", "threads", "processes"] = "inline"
+    place: Literal["inline", "threads", "processes", "deaths"] = "inline"
     journal: str
     seed: int = 0
     first: int = 0
@@ -98,7 +99,8 @@ FATAL: Mapping[str, Callable[[Observation], Any]] = {
 FAULTS: Mapping[str, Mapping[str, Callable[[Observation], Any]]] = {
     "inline": {**GARBAGE, **RAISED},
     "threads": {**GARBAGE, **RAISED, "hang": hang},
-    "processes": {**GARBAGE, **RAISED, "hang": hang, **FATAL},
+    "processes": {**GARBAGE, **RAISED, "hang": hang},
+    "deaths": {**GARBAGE, **RAISED, "hang": hang, **FATAL},
 }
 begun: Counter[int] = Counter()  # resets of each task in this process
 
