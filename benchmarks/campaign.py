@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     load = verbs.add_parser("load", parents=[shared])
     load.add_argument("--only", nargs="*", default=[], help="alfworld, sokoban, toy")
     soak = verbs.add_parser("soak", parents=[shared])
-    soak.add_argument("--only", default="stream", help="a configuration, see reliability/recipes.py")
+    soak.add_argument("--only", default="toy", help="a configuration, see reliability/recipes.py")
     return whole
 
 

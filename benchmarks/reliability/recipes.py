@@ -94,8 +94,16 @@ CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {
     "workers": merge(SOKOBAN, {"pool": {"kind": "processes", "workers": 1}, "credit": {"name": "grpo"}}),
 }
 
+# Four texts and two actions: every cache is full at once, so that what still grows is no cache.
+TOY: Mapping[str, Any] = {
+    "env": {"name": "benchmarks.reliability.faulty", "share": 0.0, "journal": "unused", "count": 1000},
+    "eval": {"env": {"first": 1000}},
+    "limits": {"turns": 4, "turn_tokens": 8},
+    "credit": {"name": "gigpo"},
+}
+
 
 def recipe(name: str, seed: int, **sections: Mapping[str, Any]) -> str:
-    """The TOML text of a configuration; `sections` replace or add options."""
-    tables = merge(merge(TINY, CONFIGURATIONS[name]), {"run": {"seed": seed}})
+    """The TOML text of a configuration, or of `toy`; `sections` replace or add options."""
+    tables = merge(merge(TINY, {**CONFIGURATIONS, "toy": TOY}[name]), {"run": {"seed": seed}})
     return tomli_w.dumps(merge(tables, sections))

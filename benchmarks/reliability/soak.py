@@ -24,12 +24,8 @@ EVERY_S = 2.0
 WARM = 1 / 3  # share of the samples in which caches fill and allocators settle
 BOUND_MB = 0.5  # growth per 100 iterations that counts as flat, beyond twice its standard error
 ITERATIONS = 1_000_000  # more than any soak reaches
-# Few games and steps, so that the caches of games, of chat turns and of tries of choices are soon full of all there is.
-# They are bounded, but by 512 games and some 50 MB, which a tiny run would take thousands of iterations to fill.
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "run": {"iterations": ITERATIONS, "checkpoint_every": 50, "graphs_every": 0, "keep": 1},
-    "env": {"size": 4, "max_steps": 3},
-    "limits": {"turns": 3},
     "eval": {"every": 100, "tasks": 2},
     "batch": {"tasks": 2, "copies": 2},
     "credit": {"name": "gigpo"},
@@ -88,16 +84,14 @@ def soak(
     Args:
         minutes: of training.
         seed: of the run.
-        configuration: a name in `recipes.CONFIGURATIONS`.
+        configuration: `toy`, whose caches are full at once; or a name in `recipes.CONFIGURATIONS`, whose caches (of
+            games, chat turns, tries of choices) take thousands of iterations to fill, and look like growth till then.
         save: called with the report so far, about once a minute.
         every_s: seconds between two samples.
     """
     work = Path(tempfile.mkdtemp(prefix="agentrl-campaign-"))
     (work / "temporary").mkdir()
-    sections = {name: {**options} for name, options in SECTIONS.items()}
-    if configuration not in ("trees", "stream"):
-        del sections["env"], sections["limits"]
-    (work / "soak.toml").write_text(recipes.recipe(configuration, seed, **sections))
+    (work / "soak.toml").write_text(recipes.recipe(configuration, seed, **SECTIONS))
     samples: list[Sample] = []
     lost: list[str] = []
     process = start(work)
