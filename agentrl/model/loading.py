@@ -16,6 +16,8 @@ from agentrl.model.sections import SHAPE, ModelConfig, NewModel
 
 # What the libraries raise for damaged files of a model or a tokenizer.
 DAMAGED = (OSError, ValueError, LookupError, RuntimeError, TypeError, AttributeError)
+# What transformers adds to a tokenizer's options when it reads a folder: saved again, a resumed run would differ.
+HOW_IT_WAS_LOADED = ("is_local", "local_files_only")
 
 
 class Loaded(NamedTuple):
@@ -234,6 +236,8 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
         )
     own_memory(model)
     _check_finite(model, path)
+    for name in HOW_IT_WAS_LOADED:
+        tokenizer.init_kwargs.pop(name, None)
     return model, tokenizer
 
 

@@ -13,6 +13,8 @@ from agentrl.tool import action as tool_action
 from agentrl.tool_env import Listed, RowTasks, environment, read_rows
 from agentrl.types import Observation, Status
 
+CACHED_ACTIONS, CACHED_CHARS = 200_000, 200  # longer actions are a model's own: listed ones are short, and return
+
 hooks = environment(Calculator, rows=[], config=Config, snapshots=True, module=__name__)
 make = hooks.make  # bound here, where a pickled instance looks for it
 
@@ -47,7 +49,7 @@ class Compact:
 
     def answer(self, action: str) -> str:
         """The action in words."""
-        return _in_words(action)
+        return (_kept_words if len(action) <= CACHED_CHARS else _in_words)(action)
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Any expression and any answer may be given in these words."""
@@ -61,7 +63,6 @@ class Compact:
         return Parsed(text.strip(), False, Status.PARSE_ERROR)
 
 
-@functools.lru_cache(maxsize=200_000)
 def _in_words(action: str) -> str:
     turn = tool_action.read(action)
     if turn.answer is not None:
@@ -69,6 +70,9 @@ def _in_words(action: str) -> str:
     if action == NEXT:
         return "next"
     return f"calc {getattr(turn.items[0], 'arguments', {}).get('expression', '')}"
+
+
+_kept_words = functools.lru_cache(maxsize=CACHED_ACTIONS)(_in_words)
 
 
 def prompt(config: Config) -> Prompt:

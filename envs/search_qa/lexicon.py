@@ -15,6 +15,7 @@ from agentrl.envs.search_qa.encyclopaedia import world
 from agentrl.tool import Passage
 
 K1, B, TITLE = 0.9, 0.4, 3
+CACHED_QUERIES, CACHED_CHARS = 50_000, 200  # longer queries, as a model may write, are not kept
 _WORD = re.compile(r"\w+")
 
 
@@ -36,11 +37,11 @@ class Lexicon:
             tf = np.array([counts[row][word] for row in where], float)  # [P]
             norm = K1 * (1 - B + B * np.array([lengths[row] for row in where]) / mean)  # [P]
             self._postings[word] = np.array(where), idf * tf / (tf + norm)
-        self._one = lru_cache(maxsize=50_000)(self._search)
+        self._one = lru_cache(maxsize=CACHED_QUERIES)(self._search)
 
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
         """See `agentrl.tool.retrieval.Retriever`; ties in corpus order."""
-        return [list(self._one(query, k)) for query in queries]
+        return [list((self._one if len(query) <= CACHED_CHARS else self._search)(query, k)) for query in queries]
 
     def _search(self, query: str, k: int) -> tuple[Passage, ...]:
         scores = np.zeros(len(self.passages))  # [N]

@@ -60,6 +60,9 @@ _ASCII_RUN = "(?:[0-9](?:(?:_*|[,;.'])[0-9])*|[A-Za-z](?:(?:_*|[:.'])[A-Za-z])*)
 _ASCII_WORD = re.compile(f"(?<!_)_*{_ASCII_RUN}(?:_+{_ASCII_RUN})*_*")
 
 
+MOST_CLASSES = 1 << 16  # code points whose class is kept; a model's search may hold any of a million
+
+
 class _Classes(dict[int, str]):
     """Code point to class letter for `str.translate`, filled as characters turn up; no class gives a blank."""
 
@@ -77,8 +80,10 @@ class _Classes(dict[int, str]):
     def __missing__(self, code: int) -> str:
         at = bisect_right(self._spans, code, key=itemgetter(0)) - 1
         inside = at >= 0 and code <= self._spans[at][1]
-        self[code] = self._spans[at][2] if inside else " "
-        return self[code]
+        letter = self._spans[at][2] if inside else " "
+        if len(self) < MOST_CLASSES:
+            self[code] = letter
+        return letter
 
 
 _classes = cache(_Classes)

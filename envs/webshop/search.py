@@ -12,7 +12,8 @@ from agentrl.envs.webshop import bm25
 from agentrl.envs.webshop.catalogue import Catalogue
 
 RETURNED = 50
-CACHED_QUERIES = 8192  # a few megabytes; the rollouts of a group repeat each other's queries
+# A few megabytes; the rollouts of a group repeat each other's queries. Longer ones, as a model may write, are not kept.
+CACHED_QUERIES, CACHED_CHARS = 8192, 200
 
 Ranker = Callable[[str], np.ndarray]
 
@@ -32,7 +33,8 @@ class Search:
 
     def __init__(self, catalogue: Catalogue, *, strict: bool = True, ranker: Ranker | None = None) -> None:
         self._catalogue, self._strict = catalogue, strict
-        self._ranked = lru_cache(maxsize=CACHED_QUERIES)(ranker or self._native)
+        self._rank = ranker or self._native
+        self._ranked = lru_cache(maxsize=CACHED_QUERIES)(self._rank)
 
     def _native(self, query: str) -> np.ndarray:
         hits = bm25.search(self._catalogue.postings, query, RETURNED)
@@ -59,7 +61,8 @@ class Search:
             if self._strict:
                 raise Refused("search by attribute crashes the original: search without <a>, or set strict=false")
             return self._catalogue.with_attribute(rest)
-        return self._ranked(" ".join(keywords))
+        query = " ".join(keywords)
+        return self._ranked(query) if len(query) <= CACHED_CHARS else self._rank(query)
 
     def _random(self, rng: random.Random) -> Sequence[int]:
         stock = len(self._catalogue.products)

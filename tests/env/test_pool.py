@@ -32,6 +32,20 @@ def test_whatever_an_environment_does_wrong_is_a_fault(fault, at):
     assert str(caught.value)
 
 
+class Echo(walk.Walk):
+    def step(self, action: str) -> StepResult:
+        return StepResult(Observation(text=f"You say {action}"), 0.0, False, False, {})
+
+
+@pytest.mark.parametrize(
+    ("action", "heard"), [("a\ud800b", "a?b"), ("\udfff\ud800", "??"), ("é🙂", "é🙂"), ("go", "go")]
+)
+def test_an_action_with_half_of_a_surrogate_pair_is_no_fault_of_an_environment_that_repeats_it(action, heard):
+    one = Slot(lambda: Echo(walk.Config()), None, 5.0)
+    one.reset(walk.tasks(walk.Config())[0])
+    assert one.step(action).observation.text == f"You say {heard}"
+
+
 @pytest.mark.fault
 def test_a_hang_in_python_is_cut_off_even_if_the_environment_swallows_exceptions():
     one = slot(timeout_s=0.1)

@@ -181,6 +181,15 @@ def test_saved_model_loads_through_transformers(tmp_path):
     assert again.model.dtype == torch.float32
 
 
+def test_a_model_that_was_loaded_is_saved_in_the_same_bytes(tmp_path):
+    save_model(small(), tmp_path / "a")
+    save_model(load_model(ModelConfig(path=str(tmp_path / "a"), device="cpu"), 0), tmp_path / "b")
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "b").iterdir())
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+
+
 def test_saving_replaces_at_once_or_not_at_all(tmp_path, monkeypatch):
     first, second = small(0), small(1)
     save_model(first, tmp_path / "m")

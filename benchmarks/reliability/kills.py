@@ -1,0 +1,274 @@
+"""Kills training runs at random moments and at their file operations, resumes them, and compares every byte they leave.
+
+A run is a real process. Most are forked from a process that has imported torch (`multiprocessing`'s fork server), which
+spares some five CPU seconds per start; every twelfth is a fresh interpreter. It dies by SIGKILL, SIGTERM or SIGINT, is
+started again with --resume, is killed again, until it ends; then its folder is compared with that of a run of the same
+recipe and seed that nobody disturbed.
+"""
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.reliability.child import BEGAN, WIDTH, Aim, left_in_session, train
+from benchmarks.reliability.folders import differences
+from benchmarks.reliability.recipes import CONFIGURATIONS, recipe
+
+PRELOADED = [
+    "benchmarks.reliability.child",
+    "agentrl.run.training",
+    "agentrl.cli.train",
+    "agentrl.report",
+    "transformers.models.qwen3.modeling_qwen3",
+]
+HANGS_S = 300.0  # a run that is this old hangs
+MOST_KILLS = 20  # of one run, so that it ends
+SOON = 8  # a process lives for about this part of a run, so that a run is killed several times
+TORCHS = "torchinductor_"  # beginning of a folder that torch keeps for each user among the temporary files
+FRESH = 12  # every so many starts a fresh interpreter
+SIGNALS = {signal.SIGKILL: 0.8, signal.SIGTERM: 0.1, signal.SIGINT: 0.1}
+AIMS = {"start": 0.08, "time": 0.42, "checkpoint": 0.2, "graph": 0.12, "metrics": 0.12, "evaluation": 0.06}
+
+
+class Death(NamedTuple):
+    """How a process ended.
+
+    Attributes:
+        code: its exit code, negative for a signal.
+        sent: the signal that the campaign sent, or the process itself; 0 if it ended by itself.
+        stage: what it was doing.
+    """
+
+    code: int
+    sent: int
+    stage: str
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What happened so far; the report.
+
+    Attributes:
+        kills: by stage. signals, aims, configurations: kills by signal, by aim and by configuration.
+        resumed: starts with --resume after a kill. fresh: kills of processes that were not forked.
+        compared: runs that reached their end and were compared.
+        lost: sentences about whatever differs, is left over or did not go on; empty is the aim.
+    """
+
+    kills: Counter[str] = field(default_factory=Counter)
+    signals: Counter[str] = field(default_factory=Counter)
+    aims: Counter[str] = field(default_factory=Counter)
+    configurations: Counter[str] = field(default_factory=Counter)
+    resumed: int = 0
+    fresh: int = 0
+    compared: Counter[str] = field(default_factory=Counter)
+    lost: list[str] = field(default_factory=list)
+
+    def report(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "kills": self.kills.total(),
+            "kills_by_stage": dict(self.kills.most_common()),
+            "kills_by_signal": dict(self.signals.most_common()),
+            "kills_by_aim": dict(self.aims.most_common()),
+            "kills_by_configuration": dict(self.configurations.most_common()),
+            "kills_of_fresh_interpreters": self.fresh,
+            "resumed": self.resumed,
+            "runs_compared": self.compared.total(),
+            "runs_compared_by_configuration": dict(self.compared.most_common()),
+            "lost": self.lost,
+        }
+
+
+class Campaign:
+    """Runs that are killed until the time is over.
+
+    Args:
+        work: an empty folder.
+        seed: of recipes, moments and signals.
+        say: prints a line.
+    """
+
+    def __init__(self, work: Path, seed: int, say: Callable[[str], None]) -> None:
+        self.work, self.rng, self.say, self.seed = work, np.random.default_rng(seed), say, seed
+        self.tally = Tally()
+        self._starts = 0
+        self._forks = multiprocessing.get_context("forkserver")
+        self._forks.set_forkserver_preload(PRELOADED)
+        (work / "marker").write_bytes(b" " * WIDTH)
+
+    def round(self, name: str, number: int) -> None:
+        """One configuration: the undisturbed run, then one that is killed, compared."""
+        path = self.work / f"{name}.toml"
+        path.write_text(recipe(name, self.seed * 1000 + number))
+        whole, cut = self.work / "runs" / "whole", self.work / "runs" / "cut"
+        for place in ("runs", "temporary"):
+            shutil.rmtree(self.work / place, ignore_errors=True)
+        (self.work / "temporary").mkdir()
+        (self.work / "log").write_bytes(b"")
+        death = self.live(path, whole, Aim(), fresh=number == 0)
+        if death.code != 0:
+            self.lose(name, number, f"the undisturbed run ended with code {death.code}: {self.last_words()}")
+            return
+        mean_s = spent(whole) / SOON
+        operations = json.loads((self.work / "operations.json").read_text())
+        before, kills = len(self.tally.lost), 0
+        while True:
+            aim = self.draw(mean_s, operations) if kills < MOST_KILLS else Aim()
+            self._starts += 1
+            fresh = self._starts % FRESH == 0
+            death = self.live(path, cut, aim, fresh=fresh)
+            if not death.sent:
+                break
+            kills += 1
+            self.count(name, cut, aim, death, fresh)
+            self.tally.resumed += 1
+        if death.code != 0:
+            self.lose(name, number, f"after {kills} kills it ended with code {death.code}: {self.last_words()}")
+        else:
+            self.tally.compared[name] += 1
+            for why in differences(whole, cut):
+                self.lose(name, number, f"after {kills} kills {why}")
+        for left in os.listdir(self.work / "temporary"):
+            if not left.startswith(TORCHS):
+                self.lose(name, number, f"{left} is left in the temporary folder")
+        if len(self.tally.lost) > before:
+            shutil.copytree(self.work / "runs", self.work / f"lost-{name}-{number}", dirs_exist_ok=True)
+            shutil.copy(self.work / "log", self.work / f"lost-{name}-{number}")
+        self.say(
+            f"{name} {number}: {kills} kills, {len(self.tally.lost) - before} lost; {self.tally.kills.total()} kills"
+        )
+
+    def draw(self, mean_s: float, operations: Mapping[str, int]) -> Aim:
+        """When the next process dies, after about `mean_s` seconds or a like part of a run's file operations."""
+        what = str(self.rng.choice(list(AIMS), p=list(AIMS.values())))
+        if what == "start":
+            return Aim(what, float(self.rng.uniform(0, 2.0)))
+        if what == "time":
+            return Aim(what, float(self.rng.exponential(mean_s)))
+        late = float(self.rng.uniform(0, 0.02)) if self.rng.random() < 0.5 else 0.0
+        return Aim(what, late, 1 + int(self.rng.integers(1 + 2 * operations[what] // SOON)))
+
+    def live(self, path: Path, folder: Path, aim: Aim, *, fresh: bool) -> Death:
+        """Start (or resume) the run; kill it as aimed."""
+        words = [str(path), f"run.folder={folder.parent}", f"run.name={folder.name}", "--resume"]
+        context = multiprocessing.get_context("spawn") if fresh else self._forks
+        ours, theirs = context.Pipe(duplex=False)
+        (self.work / "marker").write_bytes(b" " * WIDTH)
+        process = context.Process(target=train, args=(words, folder, self.work, aim, theirs))
+        process.start()
+        theirs.close()
+        number = signal.Signals(int(self.rng.choice(list(SIGNALS), p=list(SIGNALS.values()))))
+        try:
+            sent = self._hunt(process, ours, aim, number)
+            process.join(HANGS_S)
+            if process.is_alive():
+                self.tally.lost.append(f"{path.stem}: it did not end {HANGS_S:g} s after {number.name}")
+        finally:  # also where the campaign itself is stopped
+            process.kill()
+            process.join()
+            ours.close()
+        stage = (self.work / "marker").read_bytes().strip().decode()
+        assert process.pid is not None and process.exitcode is not None
+        for member in left_in_session(process.pid):
+            self.tally.lost.append(f"{path.stem}: process {member} is left in stage {stage!r}")
+            os.kill(member, signal.SIGKILL)
+        if process.exitcode == -signal.SIGKILL:
+            return Death(process.exitcode, signal.SIGKILL, stage)
+        stopped = process.exitcode in (128 + number, -number) and sent
+        if stopped and process.exitcode > 0 and "agentrl: stopped" not in self.last_words():
+            self.tally.lost.append(f"{path.stem}: it was stopped without saying so: {self.last_words()}")
+        return Death(process.exitcode, number if stopped else 0, stage)
+
+    def _hunt(self, process: Any, messages: Any, aim: Aim, number: signal.Signals) -> bool:
+        """Wait for the moment and send the signal; False if the process ended before."""
+        ends = time.monotonic() + (aim.after_s if aim.what == "start" else HANGS_S)
+        while True:
+            ready = wait([messages, process.sentinel], max(0.0, ends - time.monotonic()))
+            if not ready:
+                break
+            if process.sentinel in ready:
+                return False
+            try:
+                message = messages.recv_bytes()
+            except EOFError:
+                process.join(HANGS_S)
+                return False
+            if (message == BEGAN) != (aim.what == "time"):
+                continue
+            ends = time.monotonic() + aim.after_s
+        if not process.is_alive():
+            return False
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number) if os.getpgid(process.pid) == process.pid else os.kill(process.pid, number)
+        else:
+            os.kill(process.pid, number)
+        return True
+
+    def count(self, name: str, folder: Path, aim: Aim, death: Death, fresh: bool) -> None:
+        """Add a kill to the tally."""
+        learns = any(p.name.isdecimal() for p in (folder / "checkpoints").glob("*"))
+        half = "start" if death.stage in ("", "start") else "RL" if learns else "cloning"
+        self.tally.kills[f"{half}: {death.stage}" if half != "start" else half] += 1
+        self.tally.signals[signal.Signals(death.sent).name] += 1
+        self.tally.aims[aim.what] += 1
+        self.tally.configurations[name] += 1
+        self.tally.fresh += fresh
+
+    def last_words(self) -> str:
+        """The last line that a process has printed."""
+        lines = (self.work / "log").read_text("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def lose(self, name: str, number: int, why: str) -> None:
+        """Note a defect."""
+        self.tally.lost.append(f"{name}, seed {self.seed * 1000 + number}: {why}")
+        self.say(f"LOST {self.tally.lost[-1]}")
+
+
+def spent(folder: Path) -> float:
+    """Wall-clock seconds of all phases of a run."""
+    rows = [json.loads(line) for line in (folder / "timings.jsonl").read_text().splitlines()]
+    return sum(value for row in rows for name, value in row.items() if name.endswith("_s") and "_cpu_" not in name)
+
+
+def kill(
+    minutes: float, seed: int, save: Callable[[dict[str, Any]], None], names: Sequence[str] = (), work: str = ""
+) -> dict[str, Any]:
+    """Kill and resume for some minutes; the report, which `save` gets after each run.
+
+    Args:
+        minutes: the time after which no further run is begun.
+        seed: see `Campaign`.
+        save: called with the report so far.
+        names: configurations; all of them by default.
+        work: a folder in which the runs lie; default: a temporary one, removed unless something was lost.
+    """
+    folder = Path(work or tempfile.mkdtemp(prefix="agentrl-campaign-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    campaign = Campaign(folder, seed, lambda line: print(line, flush=True))
+    ends, number = time.monotonic() + 60 * minutes, 0
+    while time.monotonic() < ends:
+        for name in names or CONFIGURATIONS:
+            if time.monotonic() >= ends and number:
+                break
+            campaign.round(name, number)
+            save(campaign.tally.report())
+        number += 1
+    if campaign.tally.lost:
+        print(f"the folders of what was lost are kept in {folder}")
+    elif not work:
+        shutil.rmtree(folder, ignore_errors=True)
+    return campaign.tally.report()

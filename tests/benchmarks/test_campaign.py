@@ -1,0 +1,266 @@
+"""The reliability campaign finds what is planted: another byte, a file too many, a fault, a slope, a slow action."""
+
+import json
+import multiprocessing
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from agentrl.types import Observation
+from benchmarks import campaign
+from benchmarks.reliability import actions, faults, folders, hostile, load, recipes, soak
+from benchmarks.reliability.child import Aim, train
+
+SEEN = Observation(text="a room", actions=("go north", "look"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run folder in small."""
+    folder = tmp_path / "whole"
+    for place in ("checkpoints/000002/policy", "graphs", "evaluations"):
+        (folder / place).mkdir(parents=True)
+    (folder / "config.toml").write_text('[run]\nname = "whole"\nfolder = "x"\nseed = 1\n')
+    (folder / "metrics.jsonl").write_text('{"stage": "train", "step": 0, "loss": 0.5}\n')
+    (folder / "timings.jsonl").write_text('{"stage": "train", "step": 0, "rollout_s": 0.5}\n')
+    for number in range(2):
+        (folder / "graphs" / f"00000{number}.safetensors").write_bytes(b"graph")
+    (folder / "evaluations" / "end-greedy.json").write_text(json.dumps({"success_rate": 0.5, "seconds": 1.0}))
+    torch.save({"step": 3, "moments": [torch.arange(4.0)]}, folder / "checkpoints/000002/policy.optimiser.pt")
+    (folder / "checkpoints/000002/policy/model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+def changed(run: Path, name: str, data: bytes | None) -> list[str]:
+    """The differences of a copy in which a file has other bytes, or is gone."""
+    copy = run.with_name("cut")
+    shutil.copytree(run, copy)
+    (copy / name).parent.mkdir(parents=True, exist_ok=True)
+    (copy / name).unlink(missing_ok=True) if data is None else (copy / name).write_bytes(data)
+    return folders.differences(run, copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("metrics.jsonl", b'{"stage": "train", "step": 0, "loss": 0.6}\n'),
+        ("metrics.jsonl", b'{"stage": "train", "step": 0, "loss": 0.5}'),
+        ("timings.jsonl", b'{"stage": "train", "step": 1, "rollout_s": 0.5}\n'),
+        ("timings.jsonl", b""),
+        ("graphs/000000.safetensors", b"grapH"),
+        ("graphs/000000.safetensors", None),
+        ("graphs/.000000.safetensors.12.part", b"left"),
+        ("checkpoints/.part/x", b"left"),
+        ("checkpoints/000002/policy/model.safetensors", b"weighty"),
+        ("config.toml", b'[run]\nname = "cut"\nfolder = "x"\nseed = 2\n'),
+        ("evaluations/end-greedy.json", b'{"success_rate": 0.6, "seconds": 1.0}'),
+    ],
+)
+def test_every_planted_difference_is_found(run, name, data):
+    (found,) = changed(run, name, data)
+    assert found.startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("timings.jsonl", b'{"stage": "train", "step": 0, "rollout_s": 9.5}\n'),
+        ("config.toml", b'[run]\nname = "cut"\nfolder = "y"\nseed = 1\n'),
+        ("evaluations/end-greedy.json", b'{"success_rate": 0.5, "seconds": 2.0}'),
+        (".lock", b""),
+    ],
+)
+def test_times_and_names_may_differ(run, name, data):
+    assert changed(run, name, data) == []
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"step": 3, "moments": [torch.tensor([0.0, 1.0, 2.0, np.nextafter(np.float32(3), np.float32(4))])]},
+        {"step": 3, "moments": [torch.tensor([-0.0, 1.0, 2.0, 3.0])]},  # equal numbers, other bits
+        {"step": 3, "moments": [torch.arange(4)]},
+        {"step": 4, "moments": [torch.arange(4.0)]},
+        {"moments": [torch.arange(4.0)], "step": 3},
+    ],
+)
+def test_every_planted_difference_of_an_optimiser_is_found(run, state):
+    name = "checkpoints/000002/policy.optimiser.pt"
+    torch.save(state, run.parent / "other.pt")
+    (found,) = changed(run, name, (run.parent / "other.pt").read_bytes())
+    assert found.startswith(name)
+
+
+def test_the_same_state_packed_in_another_way_is_the_same(run):
+    base = torch.arange(8.0)
+    torch.save({"step": 3, "moments": [base[:4]]}, run.parent / "other.pt")  # with the storage of all eight
+    assert changed(run, "checkpoints/000002/policy.optimiser.pt", (run.parent / "other.pt").read_bytes()) == []
+
+
+def test_every_configuration_is_a_recipe():
+    import tomllib
+
+    from agentrl.config import override
+    from agentrl.settings import Settings
+
+    for name in recipes.CONFIGURATIONS:
+        assert Settings(override(tomllib.loads(recipes.recipe(name, 5)), [])).tables.run.seed == 5
+
+
+WRITER = """
+import sys
+from multiprocessing import Pipe
+from pathlib import Path
+from benchmarks.reliability.child import Aim, Watch
+
+folder = Path(sys.argv[1])
+ours, theirs = Pipe()
+watch = Watch(folder / "run", folder / "marker", Aim("graph", 0.0, 2), theirs)
+sys.addaudithook(watch.audit)
+for number in range(3):
+    (folder / "run" / "graphs" / str(number)).write_bytes(b"x")
+    (folder / "other" / "graphs" / str(number)).write_bytes(b"x")
+    with (folder / "run" / "metrics.jsonl").open("a") as file:
+        file.write("line")
+"""
+
+
+def test_a_process_dies_right_before_the_file_operation_that_is_aimed_at(tmp_path):
+    for place in ("run", "other"):
+        (tmp_path / place / "graphs").mkdir(parents=True)
+    (tmp_path / "marker").write_bytes(b" " * 32)
+    ended = subprocess.run([sys.executable, "-c", WRITER, str(tmp_path)], cwd=Path(__file__).parents[2], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert (tmp_path / "marker").read_bytes().strip() == b"write graph"
+    assert [p.name for p in (tmp_path / "run" / "graphs").iterdir()] == ["0"]
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == "line"
+
+
+@pytest.mark.slow
+def test_a_run_dies_at_the_file_operation_that_is_aimed_at_and_goes_on(tmp_path):
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "marker").write_bytes(b" " * 32)
+    (tmp_path / "tiny.toml").write_text(recipes.recipe("contexts", 0, run={"iterations": 0}, warmup={"updates": 0}))
+    context = multiprocessing.get_context("spawn")
+
+    def live(aim: Aim) -> tuple[int | None, str]:
+        _, theirs = context.Pipe(duplex=False)
+        words = [str(tmp_path / "tiny.toml"), f"run.folder={tmp_path}", "run.name=cut", "--resume"]
+        process = context.Process(target=train, args=(words, tmp_path / "cut", tmp_path, aim, theirs))
+        process.start()
+        process.join()
+        return process.exitcode, (tmp_path / "marker").read_bytes().strip().decode()
+
+    assert live(Aim("checkpoint", 0.0, 5)) == (-signal.SIGKILL, "write checkpoint")
+    assert [p.name for p in (tmp_path / "cut" / "checkpoints").iterdir()] == [".part"]
+    assert live(Aim()) == (0, "end")
+    operations = json.loads((tmp_path / "operations.json").read_text())
+    assert operations["checkpoint"] > 5 and operations["metrics"] > 5
+    assert [p.name for p in (tmp_path / "cut" / "checkpoints").iterdir()] == ["000000"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_few_kills_lose_nothing(tmp_path):
+    words = ["kill", "--minutes", "0.01", "--only", "contexts", "--out", str(tmp_path / "report.json")]
+    assert campaign.main(words) == 0
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["kills"] > 0 and report["runs_compared"] == 1 and report["lost"] == []
+
+
+def test_hostile_actions_repeat_with_their_seed_and_are_of_every_kind():
+    first, again, other = (
+        [hostile.draw(rng, SEEN) for _ in range(400)] for rng in map(np.random.default_rng, (1, 1, 2))
+    )
+    assert first == again and first != other
+    assert {kind for kind, _ in first} == set(hostile.KINDS)
+    longest = max(len(text) for _, text in first)
+    assert longest > 10_000 and any(not text.isprintable() for _, text in first)
+
+
+def test_hostile_actions_do_sokoban_no_harm():
+    report = actions.attack("sokoban", 0, 300, float("inf"), lambda line: None)
+    assert report["actions"] == 300 and report["lost"] == [] and report["slowest_action_cpu_ms"] > 0
+
+
+def test_an_environment_that_breaks_or_dawdles_is_found(tmp_path, monkeypatch):
+    broken = {"name": "benchmarks.reliability.faulty", "share": 0.5, "journal": str(tmp_path / "journal"), "count": 10}
+    monkeypatch.setitem(actions.ENVIRONMENTS, "broken", broken)
+    report = actions.attack("broken", 0, 60, float("inf"), lambda line: None)
+    struck = len((tmp_path / "journal").read_text().splitlines())
+    assert struck > 5 and len(report["lost"]) == min(struck, actions.MOST_TOLD)
+    monkeypatch.setattr(actions, "BOUND_S", 0.0)
+    monkeypatch.setitem(actions.ENVIRONMENTS, "broken", {**broken, "share": 0.0})
+    assert "the bound is 0" in actions.attack("broken", 0, 5, float("inf"), lambda line: None)["lost"][0]
+
+
+def failing_run(folder: Path, faults_struck: int, retried: int, given_up: float) -> dict[str, Any]:
+    """Metrics of one iteration, and a journal."""
+    (folder / "threads").mkdir()
+    (folder / "train").write_text("NaN\n" * faults_struck)
+    row = {"stage": "train", "env_error_share": given_up, "retried": retried, "episodes": 40}
+    (folder / "threads" / "metrics.jsonl").write_text(json.dumps(row))
+    lost: list[str] = []
+    return {**faults.accounts("threads", folder, lost), "lost": lost}
+
+
+def test_a_fault_that_is_not_counted_is_found(tmp_path):
+    for name, struck, lost in (("fair", 5, 0), ("silent", 6, 1)):
+        (tmp_path / name).mkdir()
+        report = failing_run(tmp_path / name, struck, 4, 1 / 48)
+        assert report["counted"] == 5 and len(report["lost"]) == lost
+        assert report["faults_by_kind"] == {"NaN": struck} == dict(Counter({"NaN": struck}))
+
+
+def samples(growth_mb: float, files: int = 0) -> list[soak.Sample]:
+    rng = np.random.default_rng(0)
+    return [
+        soak.Sample(2.0 * i, 10 * i, 400 + growth_mb * i / 10 + rng.normal(), 12, 3, files * i // 100)
+        for i in range(120)
+    ]
+
+
+def test_memory_that_grows_and_files_that_stay_are_found():
+    assert soak.report("stream", samples(0.0), [])["lost"] == []
+    (grows,) = soak.report("stream", samples(2.0), [])["lost"]
+    assert "memory grows by 2.0" in grows or "memory grows by 1.9" in grows
+    assert soak.report("stream", samples(0.0, files=4), [])["lost"] == ["files grew from 2 to 4"]
+    assert "too few samples" in soak.report("stream", samples(0.0)[:9], [])["lost"][0]
+
+
+def test_the_slope_by_hand():
+    # y = 2 x + 1 with residuals 1, -2, 1: slope (−1·0 + 1·6)/2... = (y2 − y0) / 2 = (6 − 2) / 2
+    found = soak.slope(np.array([0.0, 1.0, 2.0]), np.array([2.0, 1.0, 6.0]))
+    assert found.slope == pytest.approx(2.0)
+    assert found.error == pytest.approx((6 / 1 / 2) ** 0.5)  # residuals 1, -2, 1: 6, one degree of freedom, spread 2
+
+
+def row(episodes: int, cpu: float, kb: float, at_once: int = 0) -> dict[str, float]:
+    return {
+        "episodes": episodes,
+        "open_at_once": at_once or episodes,
+        "cpu_ms_per_episode": cpu,
+        "kb_per_episode": kb,
+    }
+
+
+def test_a_load_that_grows_faster_than_its_episodes_is_found():
+    assert load.faults([row(100, 1, 9), row(1000, 1, 5), row(10_000, 1.4, 5)]) == []
+    assert "cpu_ms" in load.faults([row(100, 1, 9), row(1000, 1, 5), row(10_000, 1.6, 5)])[0]
+    assert "kb_per" in load.faults([row(100, 1, 9), row(1000, 1, 5), row(10_000, 1, 8)])[0]
+    assert "only 7" in load.faults([row(100, 1, 9), row(1000, 1, 5, 7), row(10_000, 1, 5)])[0]
+    assert load.faults([{"episodes": 5, "error": "gone"}]) == ["5 episodes: gone"]
+
+
+def test_every_episode_of_a_load_is_open_at_once():
+    world = load.WORLDS["toy"]
+    report = load.measure(world["env"], world["turns"], 40, "inline")
+    assert report["episodes"] == report["open_at_once"] == 40 and report["steps"] == 160

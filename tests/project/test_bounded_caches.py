@@ -1,0 +1,72 @@
+"""What a model writes does not stay in memory: caches keyed by its texts leave out long ones, or hold few."""
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from agentrl.env import tasks_of
+from agentrl.envs.calculator.environment import Compact
+from agentrl.envs.search_qa.lexicon import lexicon
+from agentrl.envs.webshop import analysis
+from agentrl.envs.webshop.market import open_catalogue
+from agentrl.envs.webshop.search import Search
+from agentrl.tool import action as tool_action
+from tests.rollout.playing import entry
+
+TEXTS, CHARS, MOST = 40, 10_000, 100_000  # 400 kB of texts; 100 kB may stay
+
+
+def search_the_encyclopaedia() -> Callable[[str], object]:
+    index = lexicon("tiny", 0)
+    return lambda text: index.search([text], 3)
+
+
+def search_the_shop() -> Callable[[str], object]:
+    finder = Search(open_catalogue("", 50, 0, True))
+    return lambda text: finder.find(text.split(), lambda: None)
+
+
+def calculate() -> Callable[[str], object]:
+    prompt = Compact()
+    return lambda text: prompt.answer(tool_action.call("calculator", expression=text))
+
+
+def play_games() -> Callable[[str], object]:
+    """Every text goes to the same game, as a command."""
+    game = entry("alfworld")
+    env = game.hooks.make(game.config)
+    env.reset(tasks_of(game)[0])
+    return lambda text: env.step(text)
+
+
+@pytest.mark.parametrize("make", [search_the_encyclopaedia, search_the_shop, calculate, play_games])
+def test_long_texts_are_not_kept(make):
+    use = make()
+    use("a warm start")
+    tracemalloc.start()
+    try:
+        for number in range(TEXTS):
+            use(f"{'word' * 20}{number} " * (CHARS // 80))
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < MOST
+
+
+def test_short_texts_are_kept():
+    finder = Search(open_catalogue("", 50, 0, True))
+    for _ in range(2):
+        finder.find(["red", "shoes"], lambda: None)
+    assert finder._ranked.cache_info().hits == 1
+
+
+def test_classes_of_any_characters_are_bounded(monkeypatch):
+    monkeypatch.setattr(analysis, "MOST_CLASSES", 100)
+    classes = analysis._Classes()
+    own = analysis._classes()
+    codes = [*range(0x4E00, 0x4F00), *range(0x41, 0x5B)]
+    assert [classes[code] for code in codes] == [own[code] for code in codes]
+    assert len(classes) == 100
