@@ -7,16 +7,23 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 GPU := $(shell command -v nvidia-smi 2>/dev/null)
-EXTRAS := dev,alfworld,textworld,lora,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
+EXTRAS := dev,alfworld,textworld,lora,gguf,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test check bench bench-credit install sandbox clean
+.PHONY: demo test pretrained check bench bench-credit install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train benchmarks/recipes/alfworld-cpu.toml --resume
 
 test: check
-	$(PYTEST) -n 2 -m "not gpu and not slow"
+	$(PYTEST) -n 2 -m "not gpu and not slow and not pretrained"
+
+# Tests with a real language model (SmolLM2-135M-Instruct), which is fetched first.
+pretrained: models/smollm2
+	$(PYTEST) -m pretrained
+
+models/smollm2: | install
+	$(BIN)/agentrl model fetch smollm2
 
 check: install
 	$(BIN)/ruff check .
