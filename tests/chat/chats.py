@@ -24,6 +24,9 @@ TEMPLATES = {
     "thinking": "{% for m in messages %}<|im_start|>{{ m.role }}\n"
     "{% if m.role == 'assistant' and not loop.last %}{{ m.content.split('</think>')[-1] }}"
     "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}" + OPEN,
+    # messages of tools have a role of their own, which stands in a user turn (Qwen2.5)
+    "tool_role": "{% for m in messages %}<|im_start|>{% if m.role == 'tool' %}user\n<tool_response>\n{{ m.content }}\n"
+    "</tool_response>{% else %}{{ m.role }}\n{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}" + OPEN,
     # the assistant turn is opened with an empty thought, which the history does not repeat
     "empty_thought": "{% for m in messages %}<|im_start|>{{ m.role }}\n"
     "{{ m.content }}<|im_end|>\n{% endfor %}"
