@@ -54,7 +54,8 @@ class Network:
     def logits(self, hidden: Tensor) -> Tensor:
         """[k, V] logits from hidden states [k, d], with the scale or cap that some architectures apply to logits."""
         model: Any = self.model
-        logits: Tensor = model.get_output_embeddings()(hidden)
+        head = model.get_output_embeddings()
+        logits: Tensor = head(hidden.to(head.weight.dtype))  # the last norm of Mamba gives float32 in any type
         for name, divides in (("logits_scaling", True), ("logit_scale", False)):  # Granite; Cohere
             factor = getattr(self.config, name, None)
             if factor:
