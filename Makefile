@@ -15,19 +15,26 @@ SET = $(if $(filter uv,$(INSTALLER)),$(UV),$(PIP))
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 GPU := $(shell command -v nvidia-smi 2>/dev/null)
 PINS := $(if $(GPU),,-r requirements-cpu.txt)
-EXTRAS := dev,lora,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
+EXTRAS := dev,lora,gguf,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test slow check browser bench bench-credit install sandbox clean
+.PHONY: demo test slow pretrained check browser bench bench-credit install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
 
 test: check .venv/reference
-	$(PYTEST) -n 2 -m "not gpu and not slow and not browser"
+	$(PYTEST) -n 2 -m "not gpu and not slow and not browser and not pretrained"
 
 slow: install .venv/reference
 	$(PYTEST) -n 2 -m "slow and not gpu"
+
+# Tests with a real language model (SmolLM2-135M-Instruct), which is fetched first.
+pretrained: models/smollm2
+	$(PYTEST) -m pretrained
+
+models/smollm2: | install
+	$(BIN)/agentrl model fetch smollm2
 
 check: install
 	$(BIN)/ruff check .

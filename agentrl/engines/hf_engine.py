@@ -119,8 +119,10 @@ class HfEngine:
     def describe(self) -> dict[str, object]:
         """Description of the policy for reports."""
         wrapped = hasattr(self.model, "get_base_model")
+        origin = getattr(base_config(self.model), "origin", None)
         return {
             "engine": self.name,
+            **({"origin": origin} if origin else {}),  # of weights that were converted or fetched
             "model": type(self.model.get_base_model() if wrapped else self.model).__name__,
             "adapters": wrapped,
             "parameters": sum(p.numel() for p in self.model.parameters()),

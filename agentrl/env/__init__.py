@@ -20,7 +20,7 @@ from agentrl.env.panels import panel_hash, panel_tasks, read_panel
 from agentrl.env.places import make_pool, pool_within
 from agentrl.env.players import random_share
 from agentrl.env.pool import Handle, Pool, Slot
-from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, continues, native, stops
+from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, action_line, continues, native, stops
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
 from agentrl.env.published import PublishedFile, published_report
 from agentrl.env.threads import ThreadPool
@@ -59,6 +59,7 @@ __all__ = [
     "ThreadPool",
     "Verdict",
     "Writes",
+    "action_line",
     "benchmark_of",
     "check_expert",
     "checked_observation",

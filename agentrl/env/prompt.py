@@ -89,6 +89,20 @@ def stops(prompt: Prompt) -> tuple[str, ...]:
     return tuple(getattr(prompt, "stop", ()))
 
 
+def action_line(text: str) -> str:
+    """The first line of an answer without what language models like to write around an action.
+
+    Left out are a leading ">", "-", "*" or "Action:", quotation marks around the line, and a full stop at its end.
+    """
+    line = text.strip().partition("\n")[0].lstrip(">-* ")
+    if line[: len(_ACTION)].lower() == _ACTION:
+        line = line[len(_ACTION) :]
+    return line.strip("`'\" ").removesuffix(".").rstrip("`'\" ")
+
+
+_ACTION = "action:"
+
+
 class Plain:
     """Observation as the user message, the stripped answer as the action."""
 

@@ -4,11 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrl.model.forward import Network, network
+    from agentrl.model.fetching import fetch_model
+    from agentrl.model.forward import Network
+    from agentrl.model.gguf import convert_gguf
     from agentrl.model.layout import unshared
     from agentrl.model.loading import Loaded, check_shape, load_model, load_tokenizer, restore_model, save_model
     from agentrl.model.logprobs import EntropyMode, TokenStats, token_stats
     from agentrl.model.packing import Batch, Sharing, microbatches, pack
+    from agentrl.model.probing import network
     from agentrl.model.sections import Lora, ModelConfig, NewModel
     from agentrl.model.weights import Weights
 
@@ -24,6 +27,8 @@ __all__ = [
     "TokenStats",
     "Weights",
     "check_shape",
+    "convert_gguf",
+    "fetch_model",
     "load_model",
     "load_tokenizer",
     "microbatches",
@@ -47,10 +52,12 @@ _HOME = {
     "TokenStats": "agentrl.model.logprobs",
     "Weights": "agentrl.model.weights",
     "check_shape": "agentrl.model.loading",
+    "convert_gguf": "agentrl.model.gguf",
+    "fetch_model": "agentrl.model.fetching",
     "load_model": "agentrl.model.loading",
     "load_tokenizer": "agentrl.model.loading",
     "microbatches": "agentrl.model.packing",
-    "network": "agentrl.model.forward",
+    "network": "agentrl.model.probing",
     "pack": "agentrl.model.packing",
     "restore_model": "agentrl.model.loading",
     "save_model": "agentrl.model.loading",

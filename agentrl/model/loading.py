@@ -73,13 +73,21 @@ def save_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
     Raises:
         OSError: the files could not be written. The partial folder is removed, and an older `folder` is unchanged.
     """
-    target = Path(folder)
+    with appearing(Path(folder)) as partial, quietly():
+        _write(loaded, partial)
+
+
+@contextmanager
+def appearing(target: Path) -> Iterator[Path]:
+    """A path to write a folder to, which becomes `target`, or replaces it, when the block ends.
+
+    If the block fails, the partial folder is removed, and an older `target` is unchanged.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial, previous = target.with_name(f".{target.name}.partial"), target.with_name(f".{target.name}.previous")
     shutil.rmtree(partial, ignore_errors=True)
     try:
-        with _quietly():
-            _write(loaded, partial)
+        yield partial
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         if "(os error " in str(error):  # tokenizers and safetensors report a full disk so
@@ -115,7 +123,7 @@ def restore_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Hide the progress bars of transformers, as checkpoints every few iterations would bury the run's own progress,
     and its tables of missing weights, which are an error here."""
     from transformers.utils import logging
@@ -212,7 +220,7 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
         _check_folder(folder)
         path = str(folder)
     try:
-        with _quietly():
+        with quietly():
             # Without the option, transformers asks on the terminal whether it may run code of the folder.
             model, found = AutoModelForCausalLM.from_pretrained(
                 path, dtype=dtype, trust_remote_code=False, output_loading_info=True

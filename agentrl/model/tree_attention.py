@@ -7,7 +7,7 @@ rest of the model works on the flat tokens, without padding.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,14 +213,19 @@ def _flex() -> Callable[..., Tensor]:
 AttentionInterface.register(NAME, tree_attention)
 
 
-@contextmanager
-def attending_over_trees(model: nn.Module) -> Iterator[None]:
+def attending_over_trees(model: nn.Module) -> AbstractContextManager[None]:
     """Inside this context a transformers model uses `tree_attention`; afterwards it attends as before."""
+    return attending_by(NAME, model)
+
+
+@contextmanager
+def attending_by(implementation: str, model: nn.Module) -> Iterator[None]:
+    """Inside this context a transformers model uses an attention implementation; afterwards it attends as before."""
     configs: dict[int, Any] = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
     before = {i: c._attn_implementation for i, c in configs.items() if hasattr(c, "_attn_implementation")}
     try:
         for i in before:
-            configs[i]._attn_implementation_internal = NAME
+            configs[i]._attn_implementation_internal = implementation
         yield
     finally:
         for i, name in before.items():

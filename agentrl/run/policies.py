@@ -108,7 +108,7 @@ class Policies:
 
     def notes(self) -> list[str]:
         """What a user should know of the models."""
-        return [learner.note for learner in self.learners.values() if learner.note]
+        return [learner.note for learner in self.learners.values()]
 
     def state_dict(self) -> dict[str, Any]:
         """State of fillers and regularizers; a learner's own state is stored beside its weights."""

@@ -13,6 +13,7 @@ import torch
 from agentrl.chat import Chat
 from agentrl.graph import PROBE, Columns, Filler, StepGraph, Tokens, decisions, token_rows
 from agentrl.model import Network, microbatches, pack, token_stats
+from agentrl.trainer.float32_masters import HALF
 from agentrl.trainer.learner import Learner
 from agentrl.trainer.sections import UpdateConfig
 
@@ -85,7 +86,8 @@ def annotate(
         columns["old_logprob"] = old
         counted = decisions(graph.tokens) & np.isin(token_rows(graph.tokens), rows)  # [S]
         metrics = mismatch(behaviour[counted], old[counted])
-        if config.importance_cap and metrics["mismatch_max"] > config.mismatch_tolerance:
+        tolerance = config.tolerance(half=learner.network.model.dtype in HALF)
+        if config.importance_cap and metrics["mismatch_max"] > tolerance:
             columns["importance"] = np.where(counted, np.minimum(np.exp(old - behaviour), config.importance_cap), 1.0)
             metrics["importance_mean"] = float(columns["importance"][counted].mean())
             metrics["importance_capped"] = float((columns["importance"][counted] == config.importance_cap).mean())

@@ -80,7 +80,7 @@ def descend(
                 _minibatch(learner, work, rows, config, meter)
     learner.network.model.eval()
     learner.updates += 1
-    return {**meter.means(), "lr_scale": rate}
+    return {**meter.means(), "lr_scale": rate, "tree_packing": float(learner.network.sharing == "tree")}
 
 
 @contextmanager

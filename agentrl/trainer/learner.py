@@ -70,8 +70,10 @@ class Learner:
 
     @property
     def note(self) -> str:
-        """A note for reports: why batches are packed one path per row; empty if they are packed as trees."""
-        return f"every path is packed as a row of its own: {self.network.reason}" if self.network.reason else ""
+        """A note for reports: how batches are packed, and why one path per row if they are not packed as trees."""
+        if self.network.reason:
+            return f"every path is packed as a row of its own: {self.network.reason}"
+        return "batches are packed as trees: what several steps share is computed once"
 
     @property
     def has_reference(self) -> bool:

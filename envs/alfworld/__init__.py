@@ -10,7 +10,7 @@ from agentrl.env import Env, Expert
 from agentrl.envs.alfworld.check import check
 from agentrl.envs.alfworld.env import AlfworldEnv
 from agentrl.envs.alfworld.experts import EXPERTS, make_expert
-from agentrl.envs.alfworld.prompts import Compact, Terse, VerlAgent
+from agentrl.envs.alfworld.prompts import Compact, Instruct, InstructListed, Terse, VerlAgent
 from agentrl.envs.alfworld.tasks import Config, Opener, benchmark, entities, find, kind, played, tasks
 from agentrl.envs.alfworld.verbs import about, write
 
@@ -35,7 +35,13 @@ __all__ = [
 
 # The native engine takes microseconds a step: episodes stay in the process.
 HEAVY = False
-PROMPTS: Mapping[str, type[VerlAgent] | type[Compact]] = {"verl_agent": VerlAgent, "compact": Compact, "terse": Terse}
+PROMPTS: Mapping[str, type[VerlAgent] | type[Compact]] = {
+    "verl_agent": VerlAgent,
+    "instruct": Instruct,
+    "instruct_listed": InstructListed,
+    "compact": Compact,
+    "terse": Terse,
+}
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 HELD_OUT_OPTIONS: Mapping[str, Any] = {"split": "valid_unseen"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/ALFWorld-v0": {}}

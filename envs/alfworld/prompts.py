@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from agentrl.env import Parsed, Past
+from agentrl.env import Parsed, Past, action_line
 from agentrl.envs.alfworld.words import TASK, WELCOME
 from agentrl.types import Observation, Status
 
@@ -139,6 +139,50 @@ class Terse(Compact):
     def say(self, text: str) -> str:
         """Without filler words, and with single blanks."""
         return " ".join(_FILLER.sub(" ", text).split())
+
+
+class Instruct(Compact):
+    """For language models, in few words: a system message with role, format and actions; then observation and task.
+
+    Args:
+        require_admissible: also call an answer invalid if its action is not admissible.
+        lists: list the admissible actions in every message.
+    """
+
+    system = (
+        "You act in a house, step by step, to do a task. Reply with one action only. Actions: go to X, open X, close "
+        "X, take X from Y, move X to Y, clean X with Y, heat X with Y, cool X with Y, slice X with Y, use X, examine "
+        "X, inventory, look. X and Y are names with numbers, for example: go to shelf 1"
+    )
+
+    def __init__(self, require_admissible: bool = False, lists: bool = False) -> None:
+        super().__init__(require_admissible)
+        self.lists = lists
+
+    def first(self, observation: Observation) -> str:
+        """The room, the task, and the actions if they are listed."""
+        return self._with_task(room_of(observation), observation)
+
+    def turn(self, observation: Observation) -> str:
+        """The observation, the task, and the actions if they are listed."""
+        return self._with_task(observation.text, observation)
+
+    def _with_task(self, text: str, observation: Observation) -> str:
+        actions = [action for action in observation.actions if action != "help"]
+        listed = f"\nPossible actions: {', '.join(actions)}" if self.lists else ""
+        return f"{text}{listed}\nTask: {observation.task}"
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The first line, in small letters; valid unless empty."""
+        action = action_line(text).lower()
+        return _judged(action, bool(action), self.require_admissible, observation)
+
+
+class InstructListed(Instruct):
+    """`Instruct` with the admissible actions in every message, for answers that are written freely."""
+
+    def __init__(self, require_admissible: bool = False) -> None:
+        super().__init__(require_admissible, lists=True)
 
 
 def _now(lead: str, observation: Observation) -> str:

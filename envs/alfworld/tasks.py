@@ -55,7 +55,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
             Python expressions that stand in a file's grammar: such a file runs code as the user. Only for files whose
             makers you trust.
         state_key: what tells two states apart: `facts`, `observation` or `feedback`; see `env.AlfworldEnv`.
-        prompt: `verl_agent` for language models, `compact` for small ones, `terse` for those that never read English.
+        prompt: `verl_agent` (published), `instruct` (few tokens) or `instruct_listed` (with the admissible actions)
+            for language models, `compact` for small ones, `terse` for those that never read English.
         require_admissible: an answer whose action is not admissible is invalid.
         max_steps: steps until an episode is truncated; None: no limit.
         success_reward: reward of winning; published work uses 10.
@@ -75,7 +76,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     engine: EngineName = "auto"
     trust: bool = False
     state_key: StateKey = "facts"
-    prompt: Literal["verl_agent", "compact", "terse"] = "verl_agent"
+    prompt: Literal["verl_agent", "instruct", "instruct_listed", "compact", "terse"] = "verl_agent"
     require_admissible: bool = False
     max_steps: int | None = Field(default=50, ge=1)
     success_reward: float = 1.0

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl.env import Parsed, Past, Prompt
+from agentrl.env import Parsed, Past, Prompt, action_line
 from agentrl.envs.calculator import notebook
 from agentrl.envs.calculator.problem import NEXT, Calculator, Config
 from agentrl.envs.calculator.stories import PARTS, ROOM, Part, write
@@ -25,7 +25,7 @@ class Problems(Listed):
     def __init__(self, config: Config) -> None:
         self.config = config
         chosen = notebook.hooks if config.told == "lines" else hooks
-        super().__init__(chosen.make(config), lists=config.prompt == "compact")  # type: ignore[arg-type]
+        super().__init__(chosen.make(config), lists=config.prompt != "chat")  # type: ignore[arg-type]
 
 
 class Compact:
@@ -63,6 +63,25 @@ class Compact:
         return Parsed(text.strip(), False, Status.PARSE_ERROR)
 
 
+class Instruct(Compact):
+    """`Compact` for language models: a system message says what may be written.
+
+    Args:
+        lines: the story is told line by line.
+    """
+
+    def __init__(self, lines: bool = False) -> None:
+        more = ", `next` to read the next line of the problem," if lines else ""
+        self.system = (
+            "You solve a problem with a calculator. Reply with one line only: `calc A + B` to work out one operation "
+            f"(+ - *){more} or `answer N` when you know the final number."
+        )
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The first line."""
+        return super().parse(action_line(text), observation)
+
+
 def _in_words(action: str) -> str:
     turn = tool_action.read(action)
     if turn.answer is not None:
@@ -77,8 +96,8 @@ _kept_words = functools.lru_cache(maxsize=CACHED_ACTIONS)(_in_words)
 
 def prompt(config: Config) -> Prompt:
     """How it speaks to a model."""
-    if config.prompt == "compact":
-        return Compact()
+    if config.prompt != "chat":
+        return Compact() if config.prompt == "compact" else Instruct(config.told == "lines")
     return (notebook.hooks if config.told == "lines" else hooks).prompt(config)
 
 

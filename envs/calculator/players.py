@@ -32,7 +32,7 @@ def make_expert(env: Env, name: str, seed: int) -> "Player":
     if base not in EXPERTS or (colon and base not in ("hasty", "careless")):
         raise ValueError(f"calculator has no expert {name!r}: known are {', '.join(EXPERTS)}")
     assert isinstance(env, Problems)
-    compact = env.config.prompt == "compact"
+    compact = env.config.prompt != "chat"
     try:
         share = float(given) if colon else SHARES.get(base, 0.0)
     except ValueError:
@@ -83,7 +83,7 @@ class Player:
             if instance._lines and line > instance._line:
                 return Move(NEXT)
             self._plan.pop(0)
-            text = ordered(*step, instance._known) if self._env.config.prompt == "compact" else str(step)
+            text = ordered(*step, instance._known) if self._env.config.prompt != "chat" else str(step)
             if text not in instance._made:  # a slip may have asked for it already
                 return Move(tool_action.call("calculator", expression=text))
         return Move(NEXT if instance._lines else self._final())

@@ -21,13 +21,14 @@ ASK = " Answer with the number alone."
 
 class Config(ToolConfig, frozen=True):
     """events: of a story, which make it hard. fewest: stories have from so many events to `events`; 0: all have
-    `events`. noise: sentences whose numbers do not matter. largest: number of a story. count: stories of each number
-    of events and each part. first: seed of the first. split: train, valid, test (which share no story's numbers and no
-    order of events) or all. brief: stories in few words, one wording an event. told: the whole story at once, or line
-    by line, as a second tool asks for them. prompt: chat (tool calls), or compact (few words; listed are every
-    operation on two numbers seen whose result the display can show, and every one of them as the answer). display:
-    digits the calculator shows, larger results are an error; 0: any number. rows: a file of problems instead, with
-    columns story and target, split by their keys.
+    `events`. noise: sentences whose numbers do not matter. largest: number of a story. count: stories of each
+    number of events and each part. first: seed of the first. split: train, valid, test (which share no story's
+    numbers and no order of events) or all. brief: stories in few words, one wording an event. told: the whole story
+    at once, or line by line, as a second tool asks for them. prompt: chat (tool calls), compact (few words; listed
+    are every operation on two numbers seen whose result the display can show, and every one of them as the answer),
+    or instruct (compact with a system message, for language models). display: digits the calculator shows, larger
+    results are an error; 0: any number. rows: a file of problems instead, with columns story and target, split by
+    their keys.
     """
 
     events: int = Field(2, ge=1, le=8)
@@ -37,7 +38,7 @@ class Config(ToolConfig, frozen=True):
     count: int = Field(1000, ge=1)
     first: int = Field(0, ge=0)
     split: Literal["all", "train", "valid", "test"] = "all"  # type: ignore[assignment]
-    prompt: Literal["chat", "compact"] = "chat"
+    prompt: Literal["chat", "instruct", "compact"] = "chat"
     display: int = Field(0, ge=0, le=12)
     brief: bool = False
     told: Literal["whole", "lines"] = "whole"
@@ -71,7 +72,7 @@ class Calculator:
         self._known, self._made, self._lines = [], [], self._cut(story)
         told, self._line = self._lines.pop(0), 0
         self._note(told)
-        return told if self._config.prompt == "compact" else f"{told}{ASK}"
+        return f"{told}{ASK}" if self._config.prompt == "chat" else told
 
     def _cut(self, story: str) -> list[str]:
         """What is told at once."""

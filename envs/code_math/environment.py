@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Bare, Env, Move, Parsed, Past, Prompt
+from agentrl.env import Bare, Env, Move, Parsed, Past, Prompt, action_line
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
 from agentrl.tool import action as tool_action
@@ -36,7 +36,7 @@ class CodeMath(Listed):
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox holds on this machine."""
         told = {"sandbox": runner_of(config).backend}
-        super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
+        super().__init__(hooks.make(config), lists=config.prompt != "chat", info=told)  # type: ignore[arg-type]
         self.config = config
 
 
@@ -66,9 +66,23 @@ class Compact(Bare):
         return Parsed(text.strip(), False, Status.PARSE_ERROR)
 
 
+class Instruct(Compact):
+    """`Compact` for language models: a system message says what may be written."""
+
+    system = (
+        "You solve a problem with Python. Reply with one line only: `run CODE` to run one line of Python, for example "
+        "`run 12 * 7`, or `answer N` when you know the final number."
+    )
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The first line."""
+        return super().parse(action_line(text), observation)
+
+
 def prompt(config: Config) -> Prompt:
     """How it speaks to a model."""
-    return Compact() if config.prompt == "compact" else hooks.prompt(config)
+    short = {"compact": Compact, "instruct": Instruct}
+    return short[config.prompt]() if config.prompt in short else hooks.prompt(config)
 
 
 def tasks(config: Config) -> RowTasks:
@@ -163,7 +177,7 @@ class Solver:
         """Plan the calls."""
         expression = str(task.params.get("expression", ""))
         whole = [f"print({expression})"] if self._config.convention != "plain" else [expression]
-        self._left = list(operations(expression)) if self._config.prompt == "compact" else whole
+        self._left = list(operations(expression)) if self._config.prompt != "chat" else whole
         self._left, self._task = self._left if expression else [], task
 
     def act(self, observation: Observation) -> Move:
@@ -171,7 +185,7 @@ class Solver:
         if self._left:
             return Move(tool_action.call("code_interpreter", code=self._left.pop(0)))
         target = str(self._task.params["target"])
-        return Move(tool_action.answer(target if self._config.prompt == "compact" else f"\\boxed{{{target}}}"))
+        return Move(tool_action.answer(target if self._config.prompt != "chat" else f"\\boxed{{{target}}}"))
 
 
 class Chance:

@@ -35,7 +35,8 @@ class Config(ToolConfig, frozen=True):
     boxed answers alone; torl +1/-1, and -0.5 if code was run and none ran well. strict: only a boxed answer counts.
     units: agree, two different units make an answer wrong, or ignore, as MATH's scorers do (see `answers`).
     stateful: keep variables between calls. print_last: ReTool's rewrite of the last line. max_calls: runs of code in
-    an episode, 0 for any number. prompt: chat, or compact (few words; single operations and answers are listed).
+    an episode, 0 for any number. prompt: chat, compact (few words; single operations and answers are listed), or
+    instruct (compact with a system message, for language models).
     sandbox: the tool that runs code. timeout_s: of one run.
     """
 
@@ -49,7 +50,7 @@ class Config(ToolConfig, frozen=True):
     stateful: bool = False
     print_last: bool = False
     max_calls: int = Field(0, ge=0)
-    prompt: Literal["chat", "compact"] = "chat"
+    prompt: Literal["chat", "instruct", "compact"] = "chat"
     sandbox: dict[str, Any] = Field(default_factory=lambda: {"name": "python_sandbox"})
     timeout_s: float = Field(10.0, gt=0)
 

@@ -25,8 +25,9 @@ class Config(BaseModel, frozen=True, extra="forbid"):
             for the world's own index.
         topk: passages of a search.
         max_turns: searches and invalid answers; then one last answer, in which a search is not carried out.
-        prompt: search_r1 (the published words; results go on in the running answer), or compact (small models).
-        results: how passages are written; auto is brief for compact, else search_r1.
+        prompt: search_r1 (the published words; results go on in the running answer), instruct (language models, in few
+            words), or compact (small models).
+        results: how passages are written; auto is search_r1 for that prompt, else brief.
         reward: signal -> weight, added up at the end; every signal is reported. em: exact match. sub_em: a right answer
             is part of the answer, so that an answer which lists many names is paid: a measure rather than a reward. f1:
             of words. em_format: exact match with the format's share (scores below). retrieved: a right answer stood in
@@ -45,7 +46,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     retriever: dict[str, Any] = Field(default_factory=dict)
     topk: int = Field(3, ge=1)
     max_turns: int = Field(4, ge=1)
-    prompt: Literal["search_r1", "compact"] = "search_r1"
+    prompt: Literal["search_r1", "instruct", "compact"] = "search_r1"
     results: Literal["auto"] | Form = "auto"
     reward: dict[Signal, float] = Field(default_factory=lambda: {**EXACT})
     structure_score: float = 0.2
@@ -90,7 +91,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         """How passages are written."""
         if self.results != "auto":
             return self.results
-        return "brief" if self.prompt == "compact" else "search_r1"
+        return "search_r1" if self.prompt == "search_r1" else "brief"
 
     @property
     def whole(self) -> bool:

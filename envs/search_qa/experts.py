@@ -55,7 +55,7 @@ class Reader:
         if observation.actions and self._rng.random() < self._slips:
             return Move(self._rng.choice(observation.actions))
         action = self._think(observation.task)
-        if self._env.config.prompt == "compact" and observation.actions and action not in observation.actions:
+        if self._env.config.prompt != "search_r1" and observation.actions and action not in observation.actions:
             # A small model is kept to the listed actions, and so is who shows it what to do: it gives up.
             action = next(one for one in reversed(observation.actions) if one.startswith("<answer>"))
         return Move(action)

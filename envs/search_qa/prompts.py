@@ -6,7 +6,7 @@ An action is what stands in the tags: `<search>query</search>` or `<answer>words
 from collections.abc import Sequence
 
 from agentrl.chat import first_tagged
-from agentrl.env import Parsed, Past, Prompt
+from agentrl.env import Parsed, Past, Prompt, action_line
 from agentrl.envs.search_qa.config import Config
 from agentrl.types import Observation, Status
 
@@ -43,7 +43,8 @@ def carried_out(text: str) -> str:
 
 def choose(config: Config) -> Prompt:
     """The prompt a configuration names."""
-    return Compact() if config.prompt == "compact" else SearchR1(whole=config.whole)
+    short = {"compact": Compact, "instruct": Instruct}
+    return short[config.prompt]() if config.prompt in short else SearchR1(whole=config.whole)
 
 
 class SearchR1:
@@ -120,3 +121,22 @@ class Compact:
         if name not in ("search", "answer"):
             return Parsed(text, False, Status.PARSE_ERROR)
         return Parsed(f"<{name}>{content.strip()}</{name}>", True, Status.OK)
+
+
+class Instruct(Compact):
+    """For language models, in few words: a system message with role and format; then as `Compact`."""
+
+    system = (
+        "You answer a question by looking things up. Reply with one line only: `search NAME` to read about a person, "
+        "place or thing, or `answer NAME` when you know the answer."
+    )
+
+    def first(self, observation: Observation) -> str:
+        """The question."""
+        return f"Question: {observation.task}"
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The first line, in which the first word says which."""
+        line = action_line(text)
+        name, _, content = line.partition(" ")
+        return super().parse(f"{name.lower().removesuffix(':')} {content}", observation)

@@ -15,7 +15,7 @@ from agentrl.envs.sokoban.env import Reward, SokobanEnv
 from agentrl.envs.sokoban.experts import EXPERTS, make_expert
 from agentrl.envs.sokoban.files import read_levels
 from agentrl.envs.sokoban.generate import BENCHMARK, ENDLESS, Keys, Level, make_level, parse, shape_of, task_of
-from agentrl.envs.sokoban.prompts import Compact, VerlAgent
+from agentrl.envs.sokoban.prompts import Compact, Instruct, VerlAgent
 from agentrl.types import Task
 
 __all__ = ["EXPERTS", "GYMNASIUM_IDS", "MEASURES", "Config", "benchmark", "expert", "find", "kind", "make", "prompt"]
@@ -41,7 +41,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         moves_per_turn: most moves one answer may hold.
         end_when_lost: end an episode once a box is stuck for good.
         border: draw the walls around the room; without them a small model reads half as much.
-        prompt: `verl_agent` for language models, `compact` for small ones.
+        prompt: `verl_agent` (published) or `instruct` (few tokens) for language models, `compact` for small ones.
     """
 
     level: str = "easy"
@@ -55,7 +55,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     moves_per_turn: int = Field(1, ge=1)
     end_when_lost: bool = False
     border: bool = True
-    prompt: Literal["verl_agent", "compact"] = "verl_agent"
+    prompt: Literal["verl_agent", "instruct", "compact"] = "verl_agent"
 
 
 def make(config: Config) -> SokobanEnv:
@@ -126,7 +126,9 @@ def benchmark(config: Config) -> str:
 
 def prompt(config: Config) -> VerlAgent | Compact:
     """How it speaks to a model."""
-    return VerlAgent(config.moves_per_turn) if config.prompt == "verl_agent" else Compact()
+    if config.prompt == "compact":
+        return Compact()
+    return (VerlAgent if config.prompt == "verl_agent" else Instruct)(config.moves_per_turn)
 
 
 def expert(env: Env, name: str, seed: int) -> Expert:

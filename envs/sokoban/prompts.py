@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentrl.env import Bare, Parsed, Past
+from agentrl.env import Bare, Parsed, Past, action_line
 from agentrl.envs.sokoban.rules import ACTIONS, LEGEND, MOVES
 from agentrl.types import Observation, Status
 
@@ -90,3 +90,21 @@ class Compact(Bare):
         words = [word.strip().lower() for word in text.split(",")]
         known = all(word in ACTIONS for word in words)
         return Parsed(",".join(words), known, Status.OK if known else Status.PARSE_ERROR)
+
+
+class Instruct(Compact):
+    """`Compact` for language models: a system message with rules, symbols and format.
+
+    Args:
+        moves_per_turn: most moves an answer may hold.
+    """
+
+    def __init__(self, moves_per_turn: int = 1) -> None:
+        most = "one move" if moves_per_turn == 1 else f"one to {moves_per_turn} moves, separated by commas,"
+        self.system = (
+            f"You play Sokoban: push every box onto a target. {_RULES} Reply with {most} of {', '.join(MOVES)} only."
+        )
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The first line."""
+        return super().parse(action_line(text), observation)

@@ -42,7 +42,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         observation: form of the pages (brief: a short one for small models). show_attributes: offer the attribute page.
         state: what counts as the same state: page and selected options, or the text itself.
         queries: search actions listed on the index page, made from the instruction's words.
-        prompt: how it speaks to a model.
+        prompt: how it speaks to a model: published forms, `instruct` (language models, in few words; `instruct_listed`
+            with the actions), or `compact` (small models).
         reward: the score, or `success_reward` for a full score and else nothing.
         success_reward: see `reward`.
         max_steps: the episode is truncated there; None never. end_on_invalid: an action without effect ends it.
@@ -68,7 +69,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     show_attributes: bool = False
     state: Literal["page", "text"] = "page"
     queries: int = Field(4, ge=0)
-    prompt: Literal["plain", "compact", "verl_agent", "gem"] = "plain"
+    prompt: Literal["plain", "compact", "instruct", "instruct_listed", "verl_agent", "gem"] = "plain"
     reward: Literal["score", "success"] = "score"
     success_reward: float = 10.0
     max_steps: int | None = Field(15, ge=1)

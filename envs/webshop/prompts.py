@@ -7,7 +7,7 @@ the sentences are ours.
 import re
 from collections.abc import Sequence
 
-from agentrl.env import Parsed, Past, Plain, Prompt
+from agentrl.env import Parsed, Past, Plain, Prompt, action_line
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.views import SEPARATOR
 from agentrl.types import Observation, Status
@@ -23,6 +23,8 @@ def choose(config: Config) -> Prompt:
     prompts: dict[str, Prompt] = {
         "plain": ShopPlain(),
         "compact": Compact(),
+        "instruct": Instruct(),
+        "instruct_listed": Instruct(lists=True),
         "verl_agent": VerlAgent(),
         "gem": Gem(),
     }
@@ -79,6 +81,41 @@ class Compact(Plain):
         if found and "[" not in name:
             written = f"{name}[{rest}]"
         return super().parse(written, observation)
+
+
+class Instruct(Plain):
+    """For language models, in few words: a system message with role, format and actions; then task and page.
+
+    Args:
+        lists: list the admissible actions in every message.
+    """
+
+    system = (
+        "You buy a product in a web shop. Reply with one action only: search[words] on the search page, or click[name] "
+        "on a page, where name is a product, an option or a button. Choose each option that the task names, then "
+        "click[buy now]."
+    )
+
+    def __init__(self, lists: bool = False) -> None:
+        self.lists = lists
+
+    def first(self, observation: Observation) -> str:
+        """Task, page, and the actions if they are listed; a page that shows the task says it once."""
+        told = "" if observation.task in observation.text else f"Task: {observation.task}\n"
+        return told + self.turn(observation)
+
+    def turn(self, observation: Observation) -> str:
+        """The page, and the actions if they are listed."""
+        listed = f"\nPossible actions: {', '.join(observation.actions)}" if self.lists else ""
+        return f"{observation.text}{listed}"
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """Task, the last actions, the page."""
+        return "\n".join([f"Task: {first.task}", *(f"> {p.action}" for p in past), self.turn(observation)])
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The first line; valid unless empty."""
+        return super().parse(action_line(text), observation)
 
 
 class VerlAgent:

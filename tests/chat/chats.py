@@ -12,6 +12,11 @@ OPEN = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 TEMPLATES = {
     # ChatML, append-only
     "plain": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}" + OPEN,
+    # SmolLM2: a system message of its own where the chat has none
+    "default_system": "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+    "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}"
+    "{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
     # no newline after the end token, and content is trimmed
     "tight": "{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}<|im_end|>{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}",
@@ -19,6 +24,9 @@ TEMPLATES = {
     "thinking": "{% for m in messages %}<|im_start|>{{ m.role }}\n"
     "{% if m.role == 'assistant' and not loop.last %}{{ m.content.split('</think>')[-1] }}"
     "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}" + OPEN,
+    # messages of tools have a role of their own, which stands in a user turn (Qwen2.5)
+    "tool_role": "{% for m in messages %}<|im_start|>{% if m.role == 'tool' %}user\n<tool_response>\n{{ m.content }}\n"
+    "</tool_response>{% else %}{{ m.role }}\n{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}" + OPEN,
     # the assistant turn is opened with an empty thought, which the history does not repeat
     "empty_thought": "{% for m in messages %}<|im_start|>{{ m.role }}\n"
     "{{ m.content }}<|im_end|>\n{% endfor %}"

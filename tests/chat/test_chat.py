@@ -30,7 +30,7 @@ def continued(words: Chat, system: str = "") -> tuple[np.ndarray, str]:
     return path, words.render(messages, reply=False)
 
 
-@pytest.mark.parametrize("name", ["plain", "tight", "thinking"])
+@pytest.mark.parametrize("name", ["plain", "default_system", "tight", "thinking"])
 @pytest.mark.parametrize("system", ["", "Be brief."])
 def test_a_continued_chat_is_the_rendered_chat_token_by_token(name, system):
     words = chat(name)

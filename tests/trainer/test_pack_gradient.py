@@ -6,10 +6,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import Gemma3TextConfig, LlamaConfig, MambaConfig, MistralConfig
+from transformers import (
+    Gemma3TextConfig,
+    LlamaConfig,
+    MambaConfig,
+    MistralConfig,
+    Qwen3MoeConfig,
+    Qwen3NextConfig,
+)
 
 from agentrl.credit import Credit
 from agentrl.graph import Paths, StepGraph, decisions, path_lengths, paths
+from agentrl.model import network
 from agentrl.trainer import Learner, annotate, clone, update
 from agentrl.trainer.sections import OptimConfig, UpdateConfig
 from tests.graph.graphs import (
@@ -251,32 +259,64 @@ def test_what_an_observation_says_next_is_never_trained():
     assert (head[trained].abs().sum(1) > 0).all()
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        MistralConfig(**SMALL, **HEADS, sliding_window=4, initializer_range=0.3),
+MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "norm_topk_prob": True}
+FAMILIES = {  # an architecture of each family, and how its batches are packed
+    "plain, tied (Llama)": ("tree", LlamaConfig(**SMALL, **HEADS, tie_word_embeddings=True, initializer_range=0.3)),
+    "mixture of experts (Qwen3-MoE)": ("tree", Qwen3MoeConfig(**SMALL, **HEADS, **MOE, initializer_range=0.3)),
+    "sliding window (Mistral)": ("paths", MistralConfig(**SMALL, **HEADS, sliding_window=4, initializer_range=0.3)),
+    "sliding and full (Gemma 3)": (
+        "paths",
         Gemma3TextConfig(
+            **SMALL, **HEADS, sliding_window=4, layer_types=["sliding_attention", "full_attention"], pad_token_id=0
+        ),
+    ),
+    "state space (Mamba)": (
+        "paths",
+        MambaConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=2, state_size=4),
+    ),
+    "linear and full attention (Qwen3-Next)": (
+        "paths",
+        Qwen3NextConfig(
             **SMALL,
             **HEADS,
-            sliding_window=4,
-            layer_types=["sliding_attention", "full_attention"],
-            pad_token_id=0,
+            **MOE,
+            shared_expert_intermediate_size=16,
+            layer_types=["linear_attention", "full_attention"],
+            linear_num_key_heads=2,
+            linear_num_value_heads=2,
+            linear_key_head_dim=4,
+            linear_value_head_dim=4,
+            initializer_range=0.3,
         ),
-        MambaConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=2, state_size=4),
-    ],
-    ids=["mistral", "gemma3", "mamba"],
-)
-def test_layers_that_a_trie_cannot_serve_get_one_path_a_row(config):
+    ),
+}
+
+
+for _, _config in FAMILIES.values():
+    _config._experts_implementation = "eager"  # the grouped kernels have no float64
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_gets_its_packing_and_the_gradient_is_the_unpacked_one(family):
+    packing, config = FAMILIES[family]
     graph = noisy(trees(2, size=4), 2)
     model = tiny_model(config=config)
     learner = Learner(loaded(model), OptimConfig())
-    assert learner.network.sharing == "paths" and config.model_type in learner.note
+    assert learner.network.sharing == packing
+    assert (config.model_type in learner.note) == (packing == "paths")
     advantage = np.random.default_rng(2).normal(size=len(graph))
     rows = np.arange(len(graph))
     share = [1 / sum(counted(graph, row) for row in rows)] * len(rows)
     metrics, packed, slow, plain = both(model, graph, Credit.of(advantage), rows, advantage, share)
     assert metrics["loss"] == pytest.approx(slow.item(), rel=1e-5)
     torch.testing.assert_close(packed, plain, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_packing_of_a_family_is_the_same_in_bfloat16(family):
+    packing, config = FAMILIES[family]
+    found = network(tiny_model(config=config).to(torch.bfloat16))
+    assert (found.sharing, bool(found.reason)) == (packing, packing == "paths")
 
 
 def test_annotated_logprobs_make_the_first_ratio_one():

@@ -1,0 +1,185 @@
+"""Convert a GGUF file, the format of llama.cpp, to a model folder in the HF layout."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from agentrl.model.loading import Loaded, appearing, quietly
+
+MAGIC = b"GGUF"
+ORIGIN = "origin"  # key of config.json: where the weights come from, which reports repeat
+
+
+class Card(NamedTuple):
+    """What the card of a converted model says beside the types that it was dequantised from.
+
+    Attributes:
+        name: of the model.
+        about: a text for people.
+        head: further lines of the card's YAML header, such as the licence.
+    """
+
+    name: str
+    about: str
+    head: str = ""
+
+
+def convert_gguf(
+    file: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    dtype: Literal["float32", "bfloat16"] = "float32",
+    card: Card | None = None,
+) -> str:
+    """Dequantise a GGUF file of an architecture that transformers reads, and write it as a model folder.
+
+    The folder holds weights, tokenizer with chat template, and a card. `origin` in its `config.json` says where the
+    weights come from; reports repeat it.
+
+    Args:
+        file: the GGUF file.
+        folder: must not exist; it appears when everything is written.
+        dtype: type of the stored weights. float32 stores the dequantised values unrounded.
+        card: what the card says; None names the file.
+
+    Returns:
+        The origin, such as "SmolLM2-135M-Instruct, dequantised from Q4_1".
+
+    Raises:
+        ValueError: the package gguf is missing; `file` is no GGUF file, is damaged, or holds an architecture that
+            transformers does not read; `folder` exists or cannot be written.
+    """
+    source, target = Path(file), Path(folder)
+    refuse_existing(target)
+    _check_file(source)
+    import_gguf()
+    card = card or Card(source.name, f"Converted from the GGUF file `{source.name}`.")
+    origin = f"{card.name}, dequantised from {_main_type(source)}"
+    loaded = _dequantised(source, dtype)
+    setattr(loaded.model.config, ORIGIN, origin)
+    text = f"---\nlibrary_name: transformers\n{card.head}---\n# {origin}\n\n{card.about}\n"
+    with writing(target) as partial, quietly():
+        loaded.tokenizer.save_pretrained(partial)
+        loaded.model.save_pretrained(partial)
+        (partial / "README.md").write_text(text, "utf-8")
+    return origin
+
+
+def import_gguf() -> None:
+    """Raises ValueError, which names the extra, if the package gguf is missing."""
+    try:
+        import gguf  # noqa: F401
+    except ImportError:
+        raise ValueError("reading GGUF files needs the package gguf: pip install 'agentrl-stepgraph[gguf]'") from None
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raises ValueError if a file or folder of this name exists: a model is never written over."""
+    if folder.exists() or folder.is_symlink():
+        raise ValueError(f"{folder} exists: choose another folder, or remove this one")
+
+
+@contextmanager
+def temporary_beside(folder: Path) -> Iterator[Path]:
+    """An empty folder on the disk of `folder`, removed when the block ends.
+
+    Raises:
+        ValueError: the disk is full, or the folder cannot be written.
+    """
+    with _writable(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
+            yield Path(scratch)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[Path]:
+    """A path to write to, which becomes `folder` when the block ends without an error.
+
+    Raises:
+        ValueError: the disk is full, or the folder cannot be written.
+    """
+    with _writable(folder), appearing(folder) as partial:
+        yield partial
+
+
+@contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    """Raises ValueError if the block runs out of disk, or may not write."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno == errno.ENOSPC or "(os error 28)" in str(error)
+        reason = os.strerror(errno.ENOSPC) if full else error.strerror or str(error)
+        raise ValueError(f"cannot write {folder}: {reason}; free some space or choose another folder") from error
+
+
+def _check_file(file: Path) -> None:
+    if not file.is_file():
+        what = "is a folder: name the GGUF file in it" if file.is_dir() else "does not exist: check the path"
+        raise ValueError(f"{file} {what}")
+    with file.open("rb") as opened:
+        beginning = opened.read(len(MAGIC))
+    if beginning != MAGIC:
+        raise ValueError(f"{file} is not a GGUF file: it begins with {beginning!r} instead of {MAGIC!r}")
+
+
+def _main_type(file: Path) -> str:
+    """The type in which most of a GGUF file's weights are stored, such as "Q4_1"."""
+    from gguf import GGUFReader
+
+    sizes: dict[str, int] = {}
+    with _readable(file):
+        for tensor in GGUFReader(file).tensors:
+            kind = tensor.tensor_type.name
+            sizes[kind] = sizes.get(kind, 0) + int(tensor.n_elements)
+        if not sizes:
+            raise ValueError("it holds no weights")
+    return max(sizes, key=lambda kind: sizes[kind])
+
+
+def _dequantised(file: Path, dtype: str) -> Loaded:
+    """Model and tokenizer of a GGUF file, as transformers reads them."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder, name = str(file.resolve().parent), file.name
+    with _readable(file), quietly():
+        tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name, trust_remote_code=False)
+        read = AutoModelForCausalLM.from_pretrained(
+            folder, gguf_file=name, dtype=getattr(torch, dtype), trust_remote_code=False
+        )
+        return Loaded(_unquantised(read), tokenizer)
+
+
+def _unquantised(read: Any) -> Any:
+    """The same weights in a model that may be saved: transformers marks what it read from GGUF as quantised."""
+    import torch
+
+    settings = read.config.to_dict()
+    for key in ("quantization_config", "_model_name_or_path"):
+        settings.pop(key, None)
+    with torch.device("meta"):
+        model = type(read)(type(read.config)(**settings))
+    model.load_state_dict(read.state_dict(), assign=True)
+    model.tie_weights()
+    model.generation_config = read.generation_config
+    return model
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    """Raises ValueError for whatever gguf and transformers raise at a file that they cannot read."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise
+        why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+        raise ValueError(
+            f"{file} cannot be converted ({why}): take a GGUF file of an architecture that transformers reads"
+        ) from error

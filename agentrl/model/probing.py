@@ -1,0 +1,196 @@
+"""Finds out how a model may be called: what its configuration says, and what a small tree gives.
+
+The structure of a model is judged in float32. In half precision the rounding of two correct evaluations of the same
+text may differ by more than a structural error would: pretrained models answer some tokens with huge activations. A
+model in half precision is therefore probed twice: a copy of its architecture with few layers and random weights in
+float32, which must give the same hidden states over a tree and over its paths; and the model itself, whose tree must
+differ from its paths by no more than its own noise.
+
+Letters: T packed tokens, L tokens of a path, d width.
+"""
+
+import copy
+import math
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from agentrl.model.forward import Network
+from agentrl.model.layout import Layout
+from agentrl.model.packing import Batch, Sharing
+from agentrl.model.tree_attention import attending_by
+
+TOLERANCE = 1e-3  # relative; a probe in float32 or wider that differs by more is not rounding
+NOISE_FACTOR = 4.0  # in half precision, times the difference between two plain evaluations of the same paths
+PROBED_LAYERS, PROBED_WIDTH, PROBED_VOCABULARY = 2, 64, 64  # of the copy in float32
+WIDE = (torch.float32, torch.float64)
+PATHS = ([0, 1, 2, 3, 4], [0, 1, 2, 5, 6, 7])  # packed indices of the small tree's two paths
+
+
+def network(model: nn.Module, sharing: Sharing | None = None) -> Network:
+    """Find out how a model may be called: read its configuration, then run it on a small tree.
+
+    Args:
+        model: a transformers causal language model, or a peft model around one.
+        sharing: how to call the model; None finds out.
+
+    Raises:
+        ValueError: the model's log-probabilities cannot be computed from its hidden states, or it uses prompt tuning.
+    """
+    outer: Any = model
+    inner = outer.get_base_model() if hasattr(outer, "get_base_model") else outer
+    if getattr(getattr(outer, "active_peft_config", None), "is_prompt_learning", False):
+        raise ValueError("prompt-tuning adapters add tokens of their own, which packing cannot place: use LoRA")
+    training = inner.training
+    inner.eval()
+    try:
+        with torch.no_grad():
+            _check_head(Network(model=inner, sharing="paths"))
+            reason = "" if sharing == "tree" else _why_paths(inner)
+    finally:
+        inner.train(training)
+    if sharing == "paths" and not reason:
+        reason = "asked for"
+    return Network(model=inner, sharing="paths" if reason else "tree", reason=reason)
+
+
+def _why_paths(model: Any) -> str:
+    """Why this model cannot take a packed trie; empty if it can."""
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"]) - {"full_attention"}
+    if kinds:
+        return f"{config.model_type} has layers of kind {', '.join(sorted(map(str, kinds)))}"
+    for name in ("sliding_window", "attention_chunk_size"):
+        if getattr(config, name, None) and getattr(config, f"use_{name}", True):
+            return f"{config.model_type} has {name}={getattr(config, name)}"
+    if getattr(model, "_is_stateful", False):
+        return f"{config.model_type} carries a state from token to token"
+    if not getattr(model, "_supports_attention_backend", False):
+        return f"{config.model_type} does not call transformers' attention interface"
+    if model.dtype in WIDE:
+        return _probe_structure(model)
+    try:
+        small = _shallow_copy(model)
+    except Exception as error:  # noqa: BLE001  the constructor of any architecture
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        return f"{config.model_type} cannot be made in float32 with {PROBED_LAYERS} layers, to be probed ({why})"
+    return _probe_structure(small) or _probe_noise(model)
+
+
+def _shallow_copy(model: Any) -> Any:
+    """A model of the same class on the CPU with random float32 weights, fewer layers, and narrower layers between the
+    attention layers."""
+    config = copy.deepcopy(model.config)
+    text = config.get_text_config()
+    layers = int(text.num_hidden_layers)
+    for name, value in list(vars(text).items()):
+        if isinstance(value, list | tuple) and len(value) == layers:  # one value per layer
+            setattr(text, name, value[:PROBED_LAYERS])
+        elif name.endswith("intermediate_size") and isinstance(value, int):
+            setattr(text, name, min(value, PROBED_WIDTH))
+    text.num_hidden_layers = min(layers, PROBED_LAYERS)
+    text.vocab_size, text.pad_token_id = min(text.vocab_size, PROBED_VOCABULARY), None
+    config._attn_implementation = "eager"  # what the model itself uses may not run on the CPU
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.manual_seed(0)
+        return type(model)(config).float().eval()
+
+
+def _probe_structure(model: Any) -> str:
+    """Why a tree gives other hidden states than its two paths alone, in float32; empty if it gives the same."""
+    probe, kind = _Probe(model, np.arange(1, 9)), model.config.model_type
+    try:
+        worst = probe.apart(probe.packed(), probe.plain())
+    except (ValueError, TypeError, RuntimeError, AttributeError) as error:
+        return f"{kind}: {error}"
+    return "" if worst < TOLERANCE else f"{kind} gives other hidden states over a tree (by {worst:.1e})"
+
+
+def _probe_noise(model: Any) -> str:
+    """Why a model in half precision is off over a tree by more than its own noise; empty if it is not.
+
+    The noise is what two plain evaluations of the same paths differ by, whose attention rounds differently.
+    """
+    vocabulary = model.config.get_text_config().vocab_size
+    probe = _Probe(model, (2 * np.arange(8) + 1) * vocabulary // 16)  # ordinary tokens from all over the vocabulary
+    plain = probe.plain()
+    try:
+        worst = probe.apart(probe.packed(), plain)
+    except (ValueError, TypeError, RuntimeError, AttributeError) as error:
+        return f"{model.config.model_type}: {error}"
+    noise = max(probe.apart(probe.plain(other_attention=True), plain), torch.finfo(model.dtype).eps)
+    if worst <= NOISE_FACTOR * noise:
+        return ""
+    kind = str(model.dtype).removeprefix("torch.")
+    return (
+        f"{model.config.model_type} gives other hidden states over a tree in {kind} (by {worst:.1e}, its own noise is "
+        f"{noise:.1e})"
+    )
+
+
+class _Probe:
+    """A small tree of eight tokens, and its two paths."""
+
+    tree = Layout(
+        source=np.arange(8),
+        position=np.array([0, 1, 2, 3, 4, 3, 4, 5]),
+        predictor=np.array([-1, 0, 1, 2, 3, 2, 5, 6]),
+        subtree_end=np.array([8, 8, 8, 5, 5, 8, 8, 8]),
+    )
+
+    def __init__(self, model: Any, ids: np.ndarray) -> None:
+        self.ids = ids % model.config.get_text_config().vocab_size  # [8]
+        self.network = Network(model=model, sharing="tree")
+
+    def packed(self) -> list[Tensor]:
+        """[L, d] hidden states of each path over the tree; raises what a model raises that cannot attend over trees."""
+        with self.network.attending():
+            hidden = self.network.hidden(_batch_of(self.tree, self.ids, "tree"))  # [8, d]
+        return [hidden[path] for path in PATHS]
+
+    def plain(self, *, other_attention: bool = False) -> list[Tensor]:
+        """[L, d] hidden states of each path alone, from the attention that the model uses, or from another one."""
+        used = self.network.config._attn_implementation
+        other = "sdpa" if used == "eager" else "eager"
+        with attending_by(other, self.network.model) if other_attention else nullcontext():
+            ids = (torch.from_numpy(self.ids[path]).to(self.network.device) for path in PATHS)
+            return [self.network.decoder(path[None])[0] for path in ids]
+
+    @staticmethod
+    def apart(found: list[Tensor], wanted: list[Tensor]) -> float:
+        """The largest difference, relative to the largest value wanted in the path; infinite if a value is NaN."""
+        worst = [float((a - b).abs().max() / b.abs().max()) for a, b in zip(found, wanted, strict=True)]
+        return max(worst) if all(map(math.isfinite, worst)) else math.inf
+
+
+def _check_head(network: Network) -> None:
+    """Raises ValueError unless `Network.logits` of the hidden states equals the logits that the model returns."""
+    model: Any = network.model
+    ids = torch.arange(1, 5, device=network.device)[None] % network.config.vocab_size
+    ours = network.logits(network.decoder(ids))[0].float()
+    theirs = model(input_ids=ids, use_cache=False).logits[0].float()
+    if not torch.allclose(ours, theirs, rtol=1e-2, atol=1e-2 * float(theirs.abs().max())):
+        raise ValueError(
+            f"{network.config.model_type} post-processes its logits in a way that the trainer does not reproduce: "
+            "add it to agentrl.model.Network.logits"
+        )
+
+
+def _batch_of(layout: Layout, ids: np.ndarray, sharing: Sharing) -> Batch:
+    """A batch without targets, to compute hidden states only."""
+    none = np.zeros(0, np.int64)
+    return Batch(
+        layout=layout,
+        ids=ids,
+        sharing=sharing,
+        target=none,
+        at=none,
+        source=none,
+        row=none,
+        weight=np.zeros(0),
+        allowed_offsets=np.zeros(1, np.int64),
+        allowed_ids=none,
+    )
