@@ -33,7 +33,7 @@ __all__ = [
 
 # The native engine takes microseconds a step: episodes stay in the process.
 HEAVY = False
-PROMPTS: Mapping[str, type[VerlAgent] | type[Compact]] = {"verl_agent": VerlAgent, "compact": Compact, "terse": Terse}
+SMALL_PROMPTS: Mapping[str, type[Compact]] = {"compact": Compact, "terse": Terse}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/ALFWorld-v0": {}}
 commands: Mapping[str, Callable[[Sequence[str]], int]] = {"": about, "write": write}
 
@@ -52,7 +52,9 @@ def make(config: Config) -> AlfworldEnv:
 
 def prompt(config: Config) -> VerlAgent | Compact:
     """How it speaks to a model."""
-    return PROMPTS[config.prompt](config.require_admissible)
+    if config.prompt == "verl_agent":
+        return VerlAgent(config.require_admissible)
+    return SMALL_PROMPTS[config.prompt](config.require_admissible, config.answers == "object_first")
 
 
 def expert(env: Env, name: str, seed: int) -> Expert:
