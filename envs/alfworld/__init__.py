@@ -11,6 +11,7 @@ from agentrl.envs.alfworld.check import check
 from agentrl.envs.alfworld.env import AlfworldEnv
 from agentrl.envs.alfworld.experts import EXPERTS, make_expert
 from agentrl.envs.alfworld.prompts import Compact, Terse, VerlAgent
+from agentrl.envs.alfworld.situation import situation
 from agentrl.envs.alfworld.tasks import Config, Opener, benchmark, entities, find, kind, tasks
 from agentrl.envs.alfworld.verbs import about, write
 
@@ -28,6 +29,7 @@ __all__ = [
     "kind",
     "make",
     "prompt",
+    "situation",
     "tasks",
 ]
 

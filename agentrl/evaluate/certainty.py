@@ -1,0 +1,79 @@
+"""The health rule for decisions that became certain too early: no copy tries anything else, so no return can tell."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agentrl.evaluate.decisions import SituationRow, pooled
+
+RECENT = 10  # iterations that are looked at, and iterations that they are compared with
+ENOUGH_GROUPS = 20  # groups that can tell, in each of the two
+ENOUGH_EPISODES = 0.05  # share of episodes with the decision, in the recent iterations
+CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most now, and at least at first
+SOLVED = 0.9  # success from which on nothing is wrong
+WORSE = 0.05  # by how much success with the decision is below success without it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a rule found: the rule's name, how bad it is, one sentence for the user, and the last iteration it read."""
+
+    rule: str
+    severity: Literal["note", "warning", "error"]
+    sentence: str
+    iteration: int
+
+
+def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
+    """The kinds of decisions that have become certain while success has not.
+
+    A decision counts if, over the last `RECENT` iterations, at most `CERTAIN` of the groups that can tell still vary in
+    it, after at least `OPEN` of them varied in the run's first `RECENT` iterations; and if its episodes succeed less
+    often than `SOLVED` and less often, by `WORSE`, than the episodes without it (or there are none without it). A
+    decision that all copies take because nothing else is possible never varied, so it never counts.
+
+    Args:
+        rows: of the iterations from the run's start to now, each with its own iteration, in any order.
+
+    Returns:
+        The findings, the most frequent decision first; none while fewer than 2 * RECENT iterations are known.
+    """
+    iterations = sorted({row.iteration for row in rows})
+    if len(iterations) < 2 * RECENT:
+        return []
+    start, now = set(iterations[:RECENT]), set(iterations[-RECENT:])
+    early = {row.situation: row for row in pooled(row for row in rows if row.iteration in start)}
+    late = pooled(row for row in rows if row.iteration in now)
+    return [
+        Finding(
+            rule="certain_too_early",
+            severity="warning",
+            sentence=_sentence(row, early[row.situation]),
+            iteration=max(now),
+        )
+        for row in late
+        if row.situation in early and _became_certain(row, early[row.situation]) and _costs(row)
+    ]
+
+
+def _became_certain(late: SituationRow, early: SituationRow) -> bool:
+    enough = min(late.groups, early.groups) >= ENOUGH_GROUPS
+    return enough and late.varied <= CERTAIN * late.groups and early.varied >= OPEN * early.groups
+
+
+def _costs(row: SituationRow) -> bool:
+    if row.episodes < ENOUGH_EPISODES * (row.episodes + row.others):
+        return False
+    success = row.won / row.episodes
+    return success < SOLVED and (not row.others or success < row.others_won / row.others - WORSE)
+
+
+def _sentence(late: SituationRow, early: SituationRow) -> str:
+    without = f", without it in {late.others_won / late.others:.0%}" if late.others else ""
+    return (
+        f'the decision "{late.situation}" has become certain: copies that had the same choice differed in '
+        f"{late.varied / late.groups:.0%} of groups, {early.varied / early.groups:.0%} at the start, and episodes with "
+        f"it succeed in {late.won / late.episodes:.0%}{without}; nobody tries otherwise any more, so no return tells: "
+        "let the prompt or the order of the answer's words show what this decision depends on, begin from a quieter "
+        "clone, or keep it open at first (lower optim.lr, update.entropy_coef above 0)"
+    )
