@@ -7,6 +7,7 @@ file), else it is the kind of action. Columns:
   success     of the episodes with such a decision, and of the others
   entropy     nats per decision
   varies      of the groups whose copies decided in the same state, the share in which they decided differently
+  if, else    where copies differed: success of the episodes that decided so, and of those that decided otherwise
   back        share of decisions that led to a state in which the episode had been before
 Below the table stands each decision that has become certain while success has not.
 """
@@ -92,7 +93,7 @@ def as_text(shown: Sequence[int], table: Sequence[SituationRow], findings: Seque
     episodes, won = (first.episodes + first.others, first.won + first.others_won) if first else (0, 0)
     width = max([9, *(len(row.situation) for row in table[:most])])
     lines = [f"iterations {min(shown)} to {max(shown)}: {episodes} episodes, {share(won, episodes)} succeeded"]
-    lines.append(f"{'situation':{width}} n/episode episodes success  others entropy  varies    back")
+    lines.append(f"{'situation':{width}} n/episode episodes success  others entropy  varies      if    else    back")
     for row in table[:most]:
         cells = [
             f"{row.decisions / episodes:9.2f}",
@@ -101,6 +102,8 @@ def as_text(shown: Sequence[int], table: Sequence[SituationRow], findings: Seque
             f"{share(row.others_won, row.others):>7}",
             f"{'-' if math.isnan(row.entropy) else format(row.entropy, '.2f'):>7}",
             f"{share(row.varied, row.groups):>7}",
+            f"{share(row.chosen_won, row.chosen):>7}",
+            f"{share(row.instead_won, row.instead):>7}",
             f"{share(row.revisits, row.decisions):>7}",
         ]
         lines.append(f"{row.situation:{width}} {' '.join(cells)}")

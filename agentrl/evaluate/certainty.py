@@ -8,10 +8,9 @@ from agentrl.evaluate.decisions import SituationRow, pooled
 
 RECENT = 10  # iterations that are looked at, and iterations that they are compared with
 ENOUGH_GROUPS = 20  # groups that can tell, in each of the two
-ENOUGH_EPISODES = 0.05  # share of episodes with the decision, in the recent iterations
+ENOUGH_DECISIONS = 20  # decisions of each side, where copies differed at the start
 CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most now, and at least at first
 SOLVED = 0.9  # success from which on nothing is wrong
-WORSE = 0.05  # by how much success with the decision is below success without it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +27,11 @@ def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
     """The kinds of decisions that have become certain while success has not.
 
     A decision counts if, over the last `RECENT` iterations, at most `CERTAIN` of the groups that can tell still vary in
-    it, after at least `OPEN` of them varied in the run's first `RECENT` iterations; and if its episodes succeed less
-    often than `SOLVED` and less often, by `WORSE`, than the episodes without it (or there are none without it). A
-    decision that all copies take because nothing else is possible never varied, so it never counts.
+    it, after at least `OPEN` of them varied in the run's first `RECENT` iterations; if its episodes now succeed less
+    often than `SOLVED`; and if it did no better than the alternatives while it varied: in the states where the copies
+    differed, its episodes succeeded no more often than the others'. A decision that all copies take because nothing
+    else is possible never varied, and one that is certain because it is right did better while it varied: neither
+    counts.
 
     Args:
         rows: of the iterations from the run's start to now, each with its own iteration, in any order.
@@ -52,7 +53,7 @@ def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
             iteration=max(now),
         )
         for row in late
-        if row.situation in early and _became_certain(row, early[row.situation]) and _costs(row)
+        if row.situation in early and _became_certain(row, early[row.situation]) and _fails(row, early[row.situation])
     ]
 
 
@@ -61,19 +62,19 @@ def _became_certain(late: SituationRow, early: SituationRow) -> bool:
     return enough and late.varied <= CERTAIN * late.groups and early.varied >= OPEN * early.groups
 
 
-def _costs(row: SituationRow) -> bool:
-    if row.episodes < ENOUGH_EPISODES * (row.episodes + row.others):
+def _fails(late: SituationRow, early: SituationRow) -> bool:
+    if min(early.chosen, early.instead) < ENOUGH_DECISIONS or late.won >= SOLVED * late.episodes:
         return False
-    success = row.won / row.episodes
-    return success < SOLVED and (not row.others or success < row.others_won / row.others - WORSE)
+    return early.chosen_won / early.chosen <= early.instead_won / early.instead
 
 
 def _sentence(late: SituationRow, early: SituationRow) -> str:
-    without = f", without it in {late.others_won / late.others:.0%}" if late.others else ""
+    varied = f"{early.varied / early.groups:.0%} of groups at the start and in {late.varied / late.groups:.0%} now"
+    chosen, instead = early.chosen_won / early.chosen, early.instead_won / early.instead
     return (
-        f'the decision "{late.situation}" has become certain: copies that had the same choice differed in '
-        f"{late.varied / late.groups:.0%} of groups, {early.varied / early.groups:.0%} at the start, and episodes with "
-        f"it succeed in {late.won / late.episodes:.0%}{without}; nobody tries otherwise any more, so no return tells: "
-        "let the prompt or the order of the answer's words show what this decision depends on, begin from a quieter "
-        "clone, or keep it open at first (lower optim.lr, update.entropy_coef above 0)"
+        f'the decision "{late.situation}" has become certain: copies that had the same choice differed in {varied}. '
+        f"Episodes with it succeed in {late.won / late.episodes:.0%}; where copies differed at the start, it succeeded in "
+        f"{chosen:.0%} and its alternatives in {instead:.0%}. Nobody tries otherwise any more, so no return tells: let "
+        "the prompt or the order of the answer's words show what this decision depends on, begin from a quieter clone, "
+        "or keep it open at first (lower optim.lr, update.entropy_coef above 0)"
     )

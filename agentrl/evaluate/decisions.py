@@ -3,11 +3,11 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from agentrl.graph import PLAYED, StepGraph, keys, token_rows
+from agentrl.graph import PLAYED, StepGraph, keys, revisits, token_rows
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation
 
@@ -31,6 +31,9 @@ class SituationRow:
             least twice.
         varied: number of these groups in which, in such a state, another situation's decision was made too: the copies
             had the same choice and did not all choose the same.
+        chosen, chosen_won: in the states where the copies differed, number of these decisions, and of those whose
+            episode succeeded.
+        instead, instead_won: in the same states, number of the other decisions, and of those whose episode succeeded.
         revisits: number of steps that led to a state in which the episode had been before, or left the state unchanged.
     """
 
@@ -44,6 +47,10 @@ class SituationRow:
     others_won: int
     groups: int
     varied: int
+    chosen: int
+    chosen_won: int
+    instead: int
+    instead_won: int
     revisits: int
 
 
@@ -78,16 +85,18 @@ def situation_rows(graph: StepGraph, iteration: int, situation: Situation | None
     told = np.bincount(choice)[choice] >= 2  # [R]
     pairs = np.unique(np.stack([choice, label]), axis=1)[0]  # one entry per choice and situation
     differs = np.bincount(pairs)[choice] >= 2  # [R]
-    entropy, revisits = _entropy(graph)[rows], _revisits(graph)[rows]  # [R]
+    entropy, back = _entropy(graph)[rows], revisits(graph.state, graph.next_state, graph.parent)[rows]  # [R]
     episode, group, agent = graph.episode[rows], graph.group[rows], graph.agent[rows]  # [R]
     first = np.unique(episode, return_index=True)[1]  # [E]
-    won = dict(zip(episode[first].tolist(), graph.succeeded[rows][first].tolist(), strict=True))
+    succeeded = graph.succeeded[rows]  # [R]
+    won = dict(zip(episode[first].tolist(), succeeded[first].tolist(), strict=True))
     by_agent = {a: set(episode[agent == a].tolist()) for a in np.unique(agent).tolist()}
     found = []
     for number, name in enumerate(words.tolist()):
         at = label == number  # [R]
         inside = set(episode[at].tolist())
         outside = by_agent[int(agent[at][0])] - inside
+        instead = np.isin(choice, choice[at & differs]) & ~at  # [R]
         found.append(
             SituationRow(
                 situation=name,
@@ -99,8 +108,12 @@ def situation_rows(graph: StepGraph, iteration: int, situation: Situation | None
                 others=len(outside),
                 others_won=sum(won[e] for e in outside),
                 groups=len(np.unique(group[at & told])),
-                varied=len(np.unique(group[at & told & differs])),
-                revisits=int(revisits[at].sum()),
+                varied=len(np.unique(group[at & differs])),
+                chosen=int((at & differs).sum()),
+                chosen_won=int((at & differs & succeeded).sum()),
+                instead=int(instead.sum()),
+                instead_won=int((instead & succeeded).sum()),
+                revisits=int(back[at].sum()),
             )
         )
     return sorted(found, key=lambda row: (-row.decisions, row.situation))
@@ -123,20 +136,11 @@ def pooled(rows: Iterable[SituationRow]) -> list[SituationRow]:
 
 def _pool(name: str, same: Sequence[SituationRow], episodes: dict[int, tuple[int, int]]) -> SituationRow:
     absent = [counts for iteration, counts in episodes.items() if iteration not in {row.iteration for row in same}]
-    decisions = sum(row.decisions for row in same)
-    return SituationRow(
-        situation=name,
-        iteration=max(row.iteration for row in same),
-        decisions=decisions,
-        entropy=sum(row.entropy * row.decisions for row in same) / decisions,
-        episodes=sum(row.episodes for row in same),
-        won=sum(row.won for row in same),
-        others=sum(row.others for row in same) + sum(count for count, _ in absent),
-        others_won=sum(row.others_won for row in same) + sum(won for _, won in absent),
-        groups=sum(row.groups for row in same),
-        varied=sum(row.varied for row in same),
-        revisits=sum(row.revisits for row in same),
-    )
+    added = {field.name: sum(getattr(row, field.name) for row in same) for field in fields(SituationRow)[2:]}
+    added["others"] += sum(count for count, _ in absent)
+    added["others_won"] += sum(won for _, won in absent)
+    added["entropy"] = sum(row.entropy * row.decisions for row in same) / added["decisions"]
+    return SituationRow(situation=name, iteration=max(row.iteration for row in same), **added)
 
 
 def _named(graph: StepGraph, rows: np.ndarray, situation: Situation | None) -> list[str]:
@@ -167,15 +171,3 @@ def _entropy(graph: StepGraph) -> np.ndarray:
         return np.full(len(graph), np.nan)
     surprise = np.where(graph.tokens.sampled, -graph.tokens.logprobs, 0.0)  # [S]
     return np.bincount(token_rows(graph.tokens), surprise, len(graph))
-
-
-def _revisits(graph: StepGraph) -> np.ndarray:
-    """[N] bool, did the step lead to a state that its path had been in, the state before the step included?"""
-    been: list[frozenset[int]] = []
-    found = np.zeros(len(graph), bool)  # [N]
-    for row, (parent, state, following) in enumerate(
-        zip(graph.parent.tolist(), graph.state.tolist(), graph.next_state.tolist(), strict=True)
-    ):
-        been.append((been[parent] if parent >= 0 else frozenset()) | {state})
-        found[row] = following in been[row]
-    return found
