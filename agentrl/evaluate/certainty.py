@@ -72,9 +72,9 @@ def _sentence(late: SituationRow, early: SituationRow) -> str:
     varied = f"{early.varied / early.groups:.0%} of groups at the start and in {late.varied / late.groups:.0%} now"
     chosen, instead = early.chosen_won / early.chosen, early.instead_won / early.instead
     return (
-        f'the decision "{late.situation}" has become certain: copies that had the same choice differed in {varied}, its '
-        f"episodes succeed in {late.won / late.episodes:.0%}, and where copies differed at the start it succeeded in "
-        f"{chosen:.0%} and its alternatives in {instead:.0%}; nobody tries otherwise any more, so no return tells: let "
+        f'the decision "{late.situation}" has become certain: copies that had the same choice differed in {varied}, '
+        f"its episodes succeed in {late.won / late.episodes:.0%}, and where copies differed at the start it succeeded "
+        f"in {chosen:.0%} and its alternatives in {instead:.0%}; nobody tries otherwise any more, so no return tells: let "
         "the prompt or the order of the answer's words show what this decision depends on, begin from a quieter clone, "
         "or keep it open at first (lower optim.lr, update.entropy_coef above 0)"
     )
