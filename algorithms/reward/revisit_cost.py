@@ -2,9 +2,10 @@
 
 Source: our own; a step penalty restricted to steps that show nothing new. The environment says which states are equal
 (`Observation.state_key`). Returns alone tell little about one superfluous step, because the episode may be won all the
-same; this cost is paid at the step itself. It is no potential, so it changes what is optimal where going back is
-needed: keep it small beside the reward of success, and measure success. Column `back` of `agentrl diagnose` shows how
-many steps pay it. Use it beside the environment's own reward:
+same; this cost is paid at the step itself. It is no potential, so it changes what is optimal: it charges where going
+back is needed, and it pays for changes that only make the state look new, such as picking up anything. Keep it small
+beside the reward of success, and measure success. Column `back` of `agentrl diagnose` shows how many steps pay it. Use
+it beside the environment's own reward:
 
     [[reward]]
     name = "weighted_sum"
