@@ -53,19 +53,25 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
-        """One step with the gradients of the parameters that have one."""
-        assert closure is None, "a step takes the gradients that are there"
+    def step(self, closure: Any = None) -> Any:
+        """One step of the parameters that have a gradient; returns the loss of `closure`, None without one."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         for group in self.param_groups:
-            lr, momentum = group["lr"], group["momentum"]
             for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state = self.state[parameter]
-                if "momentum_buffer" not in state:
-                    state["momentum_buffer"] = torch.zeros_like(parameter.grad)
-                average = state["momentum_buffer"].lerp_(parameter.grad, 1 - momentum)
-                direction = orthogonalise(parameter.grad.lerp(average, momentum))
-                rows, columns = parameter.shape
-                parameter.mul_(1 - lr * group["weight_decay"])
-                parameter.add_(direction, alpha=-lr * math.sqrt(max(1.0, rows / columns)))
+                if parameter.grad is not None:
+                    self._move(parameter, group["lr"], group["weight_decay"], group["momentum"])
+        return loss
+
+    def _move(self, parameter: Tensor, lr: float, weight_decay: float, momentum: float) -> None:
+        gradient, state = parameter.grad, self.state[parameter]
+        assert gradient is not None
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(gradient)
+        average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)  # [m, n]
+        direction = orthogonalise(gradient.lerp(average, momentum))  # [m, n]
+        rows, columns = parameter.shape
+        parameter.mul_(1 - lr * weight_decay)
+        parameter.add_(direction, alpha=-lr * math.sqrt(max(1.0, rows / columns)))
