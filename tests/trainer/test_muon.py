@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from agentrl.trainer import Learner
 from agentrl.trainer.muon import Muon, orthogonalise
+from agentrl.trainer.sections import OptimConfig
+from tests.toys.runs import tiny_model
 
 
 def quintic(x: np.ndarray) -> np.ndarray:
@@ -51,6 +54,12 @@ def test_a_checkpoint_of_torchs_muon_is_continued():
     assert torch.equal(new.state[ours]["momentum_buffer"], old.state[theirs]["momentum_buffer"])
     ours.grad = torch.randn(4, 4)
     new.step()
+
+
+def test_a_learner_steps_its_matrices_with_it():
+    learner = Learner(tiny_model(["a b"]), OptimConfig(name="muon"))
+    (found,) = [one for one in learner.optimisers if isinstance(one, Muon)]
+    assert all(parameter.ndim == 2 for parameter in found.param_groups[0]["params"])
 
 
 def test_on_a_cpu_it_multiplies_in_float32():
