@@ -55,6 +55,7 @@ bench-credit: install
 bench: .venv/reference
 	$(BIN)/python benchmarks/alfworld.py
 	$(BIN)/python benchmarks/credit.py
+	$(BIN)/python benchmarks/muon.py
 	$(BIN)/python benchmarks/rollout.py
 	$(BIN)/python benchmarks/sandbox.py
 	$(BIN)/python benchmarks/search.py

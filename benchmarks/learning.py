@@ -25,6 +25,7 @@ from agentrl.evaluate import paired_bootstrap, wilson
 from agentrl.files import read_toml
 
 MODES = ("sampled", "greedy")
+NO_GRAPHS = "run.graphs_every=0"
 
 
 def main() -> None:
@@ -84,15 +85,14 @@ def one(
         f"run.name={name}",
         f"run.folder={given.folder}",
         f"run.seed={seed}",
-        "run.graphs_every=0",
     ]
-    if rl is None:
-        words.append("run.keep=100")  # the clone's checkpoint is where GRPO starts
+    if rl is None:  # the clone's checkpoint is where GRPO starts, and `agentrl diagnose` reads the graphs
+        words.append("run.keep=100")
     elif kind == "grpo":
         clone = rl / "checkpoints" / "000000" / "policy"
-        words += ['credit={name="grpo", std="none"}', f"model={{path='{clone}'}}", "warmup.updates=0"]
+        words += ['credit={name="grpo", std="none"}', f"model={{path='{clone}'}}", "warmup.updates=0", NO_GRAPHS]
     else:
-        words += [f"warmup.updates={equal_updates(given.recipe, rl)}", "run.iterations=0"]
+        words += [f"warmup.updates={equal_updates(given.recipe, rl)}", "run.iterations=0", NO_GRAPHS]
     command = [sys.executable, "-m", "agentrl", "train", *words, "--resume"]
     with given.gate:
         subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)

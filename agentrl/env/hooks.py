@@ -15,7 +15,7 @@ from agentrl.catalogue import CatalogueFile, hook, nearest
 from agentrl.config import Entry
 from agentrl.env.prompt import Plain, Prompt
 from agentrl.env.protocol import Env
-from agentrl.types import Task
+from agentrl.types import Observation, Task
 
 ENDLESS = 100_000  # from a longer list, tasks are drawn at random; it is never shuffled or searched
 
@@ -65,6 +65,12 @@ class EnvironmentFile(CatalogueFile):
     )
     gold: Callable[[Task], str] | None = hook("", "(task) -> the action that gives the right answer, for credit", None)
     kind: Callable[[Task], str] | None = hook("", "(task) -> label for tables per type", None)
+    situation: Callable[[Observation, str], str] | None = hook(
+        "",
+        "(observation, action) -> label of a decision for `agentrl diagnose`, where the agent stood and what it did. "
+        "Of the observation there are the stored text, its state_key, and as task the text of the episode's first one",
+        None,
+    )
     benchmark: Callable[[Any], str] | None = hook("", "(config) -> the name under which results are reported", None)
     facts: Callable[[Any], Mapping[str, str]] | None = hook(
         "", "(config) -> further facts for reports, such as the sandbox that ran code", None

@@ -1,10 +1,13 @@
 """Evaluation on panels, intervals, paired comparison, replay of stored episodes, continuations from stored steps."""
 
 from agentrl.evaluate.branched_graph import attach_branches, mark_row, with_run_rewards
+from agentrl.evaluate.certainty import certain_too_early
 from agentrl.evaluate.comparison import compare, read_report
 from agentrl.evaluate.continuations import Place, continuation_returns, find_place, play_on
+from agentrl.evaluate.decisions import SituationRow, pooled, situation_rows
 from agentrl.evaluate.episode_files import EpisodeFiles, folder_of, outcome_of, read_episode, stored_episodes
 from agentrl.evaluate.evaluation import Outcome, Report, evaluate
+from agentrl.evaluate.finding import Finding, Severity
 from agentrl.evaluate.monte_carlo import branch_summary
 from agentrl.evaluate.replaying import Replayed, Stage, replay, task_keys
 from agentrl.evaluate.setting import evaluated_entry, header
@@ -12,14 +15,18 @@ from agentrl.evaluate.stats import Interval, mcnemar, paired_bootstrap, wilson
 
 __all__ = [
     "EpisodeFiles",
+    "Finding",
     "Interval",
     "Outcome",
     "Place",
     "Replayed",
     "Report",
+    "Severity",
+    "SituationRow",
     "Stage",
     "attach_branches",
     "branch_summary",
+    "certain_too_early",
     "compare",
     "continuation_returns",
     "evaluate",
@@ -32,9 +39,11 @@ __all__ = [
     "outcome_of",
     "paired_bootstrap",
     "play_on",
+    "pooled",
     "read_episode",
     "read_report",
     "replay",
+    "situation_rows",
     "stored_episodes",
     "task_keys",
     "wilson",

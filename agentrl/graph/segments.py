@@ -258,6 +258,22 @@ def gae(
     return scan(reward + gamma * after - value, gamma * lam, parent)
 
 
+def revisits(state: np.ndarray, next_state: np.ndarray, parent: np.ndarray) -> np.ndarray:
+    """[N] bool, did the step lead to a state in which its path had been, the state before the step included?
+
+    Args:
+        state, next_state: [N] ids of the states before and after each step, equal where the states are equal.
+        parent: [N] the step before, -1 at a root.
+    """
+    been: list[frozenset[int]] = []  # of each row, the states of its path
+    found = np.zeros(len(state), bool)  # [N]
+    rows = zip(parent.tolist(), state.tolist(), next_state.tolist(), strict=True)
+    for row, (above, here, there) in enumerate(rows):
+        been.append((been[above] if above >= 0 else frozenset()) | {here})
+        found[row] = there in been[row]
+    return found
+
+
 def context_key(state: np.ndarray, parent: np.ndarray, k: int) -> np.ndarray:
     """[N] dense id of the last k states of each row, its own included; a shorter history never equals a longer one.
 

@@ -7,10 +7,11 @@ move. `Health` follows a run while it goes, and names each rule once; `findings`
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
+
+from agentrl.evaluate import Finding, Severity
 
 Row = Mapping[str, Any]
-Severity = Literal["error", "warning", "note"]
 WINDOW = 10  # iterations that a rule about a lasting state looks at
 SHORT = 5
 CONSTANT = 0.9  # share of constant groups from which on there is hardly anything to learn from
@@ -31,24 +32,6 @@ LIMITS = {  # ending -> what to change
     "depth_limit": "raise limits.depth",
 }
 PLAY = ("success_rate", "mean_reward", "mean_steps", "invalid_share", "tokens", "endings")  # equal: the same play
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What a rule found.
-
-    Attributes:
-        rule: its name.
-        severity: error (the run is broken), warning (it is likely to learn nothing) or note.
-        text: one sentence with numbers and the next move.
-        stage, iteration: stage and step of the row at which the rule was first broken.
-    """
-
-    rule: str
-    severity: Severity
-    text: str
-    stage: str
-    iteration: int
 
 
 @dataclass(kw_only=True)

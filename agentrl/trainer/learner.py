@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from agentrl.model import Network, Sharing, network
 from agentrl.trainer.critic import Critic
 from agentrl.trainer.float32_masters import Masters
+from agentrl.trainer.muon import Muon
 from agentrl.trainer.sections import OptimConfig
 
 log = logging.getLogger(__name__)
@@ -202,12 +203,8 @@ def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list
     if adamw:
         optimisers.append(torch.optim.AdamW(adamw, betas=config.betas))
     if muon:
-        if not hasattr(torch.optim, "Muon"):
-            raise ValueError(
-                f"optim.name=muon needs torch 2.9 or newer, this is {torch.__version__}: set optim.name=adamw"
-            )
         group = {"params": muon, "lr": config.muon_lr, "base_lr": config.muon_lr}
-        optimisers.append(torch.optim.Muon([group], lr=config.muon_lr, weight_decay=config.weight_decay))
+        optimisers.append(Muon([group], lr=config.muon_lr, weight_decay=config.weight_decay))
     if not optimisers:
         raise ValueError("the model has no parameter that can be trained: check model.path and lora.target_modules")
     return optimisers

@@ -63,7 +63,8 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     steps.
 
     Attributes:
-        name: adamw; or muon for the matrices between embedding and head, with AdamW for the rest.
+        name: adamw; or muon for the matrices between embedding and head (computed in float32 on a CPU, in bfloat16 on
+            a GPU), with AdamW for the rest.
         lr: learning rate of AdamW.
         muon_lr: learning rate of Muon.
         weight_decay: weight decay of tensors with two or more dimensions.

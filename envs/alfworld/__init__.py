@@ -11,6 +11,7 @@ from agentrl.envs.alfworld.check import check
 from agentrl.envs.alfworld.env import AlfworldEnv
 from agentrl.envs.alfworld.experts import EXPERTS, make_expert
 from agentrl.envs.alfworld.prompts import Compact, Instruct, InstructListed, Terse, VerlAgent
+from agentrl.envs.alfworld.situation import situation
 from agentrl.envs.alfworld.tasks import Config, Opener, benchmark, entities, find, kind, played, tasks
 from agentrl.envs.alfworld.verbs import about, write
 
@@ -30,18 +31,18 @@ __all__ = [
     "make",
     "played",
     "prompt",
+    "situation",
     "tasks",
 ]
 
 # The native engine takes microseconds a step: episodes stay in the process.
 HEAVY = False
-PROMPTS: Mapping[str, type[VerlAgent] | type[Compact]] = {
+LANGUAGE_PROMPTS: Mapping[str, type[VerlAgent] | type[Instruct]] = {
     "verl_agent": VerlAgent,
     "instruct": Instruct,
     "instruct_listed": InstructListed,
-    "compact": Compact,
-    "terse": Terse,
 }
+SMALL_PROMPTS: Mapping[str, type[Compact]] = {"compact": Compact, "terse": Terse}
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 HELD_OUT_OPTIONS: Mapping[str, Any] = {"split": "valid_unseen"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/ALFWorld-v0": {}}
@@ -62,7 +63,9 @@ def make(config: Config) -> AlfworldEnv:
 
 def prompt(config: Config) -> VerlAgent | Compact:
     """How it speaks to a model."""
-    return PROMPTS[config.prompt](config.require_admissible)
+    if config.prompt in LANGUAGE_PROMPTS:
+        return LANGUAGE_PROMPTS[config.prompt](config.require_admissible)
+    return SMALL_PROMPTS[config.prompt](config.require_admissible, config.answers == "object_first")
 
 
 def expert(env: Env, name: str, seed: int) -> Expert:

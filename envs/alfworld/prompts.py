@@ -18,6 +18,8 @@ _FORMAT = (
 _FILLER = re.compile(r"Looking quickly around|middle of a room|\b(?:[Yy]ou|[Tt]he|an?|and|is|are|see)\b|[.,]")
 # What the released code sends on of an answer without tags.
 _TAIL = 30
+# Words that stand between the two names of an action, by its verb; the second name is where the object goes.
+_PUTS = {"move": " to ", "put": " in/on "}
 
 
 def task_of(first: Observation) -> str:
@@ -84,6 +86,32 @@ class VerlAgent:
         return _judged(action, valid, self.require_admissible, observation)
 
 
+def name_object_first(action: str) -> str:
+    """An action in the order of words that states first what a `take` or a `move` is about.
+
+    "take book 1 from drawer 3" becomes " book 1 from drawer 3 take", "move book 1 to desk 1" becomes
+    " desk 1 move book 1"; every other action stays as it is. The answer starts with a blank because a new model's
+    tokenizer keeps " book 1" as one token, and "book 1" without the blank is another one.
+    """
+    verb, _, rest = action.partition(" ")
+    if verb == "take" and " from " in rest:
+        return f" {rest} take"
+    item, found, receptacle = rest.partition(_PUTS.get(verb, "\n"))
+    return f" {receptacle} {verb} {item}" if found else action
+
+
+def name_verb_first(text: str) -> str:
+    """The action of an answer that `name_object_first` wrote; any other text without the blanks around it."""
+    text = text.strip()
+    if text.endswith(" take") and " from " in text:
+        return f"take {text.removesuffix(' take')}"
+    for verb, word in _PUTS.items():
+        receptacle, found, item = text.partition(f" {verb} ")
+        if found:
+            return f"{verb} {item}{word}{receptacle}"
+    return text
+
+
 class Compact:
     """As few words as possible, for small models: no banner, no list of actions, the bare action as answer.
 
@@ -92,12 +120,16 @@ class Compact:
 
     Args:
         require_admissible: also call an answer invalid if its action is not admissible.
+        object_first: answers name first what a `take` or a `move` is about, see `name_object_first`. A policy that is
+            kept to the admissible actions decides token by token; with the object first, the mask itself says whether
+            the wanted object is here, and the network need not compare names.
     """
 
     system = ""
 
-    def __init__(self, require_admissible: bool = False) -> None:
+    def __init__(self, require_admissible: bool = False, object_first: bool = False) -> None:
         self.require_admissible = require_admissible
+        self.object_first = object_first
 
     def say(self, text: str) -> str:
         """An observation's text as the model reads it."""
@@ -118,16 +150,17 @@ class Compact:
         lines = []
         for i, turn in enumerate(past):
             opening = done - len(past) + i == 0
-            lines += [self.say(room_of(first) if opening else turn.observation.text), f"> {turn.action}"]
+            said = self.say(room_of(first) if opening else turn.observation.text)
+            lines += [said, f"> {self.answer(turn.action).strip()}"]
         return "\n".join([*lines, self.turn(observation)])
 
     def answer(self, action: str) -> str:
-        """The action itself."""
-        return action
+        """The action itself, or with the object first."""
+        return name_object_first(action) if self.object_first else action
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Valid unless empty."""
-        action = text.strip()
+        action = name_verb_first(text) if self.object_first else text.strip()
         return _judged(action, bool(action), self.require_admissible, observation)
 
 

@@ -57,6 +57,10 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         state_key: what tells two states apart: `facts`, `observation` or `feedback`; see `env.AlfworldEnv`.
         prompt: `verl_agent` (published), `instruct` (few tokens) or `instruct_listed` (with the admissible actions)
             for language models, `compact` for small ones, `terse` for those that never read English.
+        answers: order of the words in an answer of the prompts `compact` and `terse`. `verb_first`: as the game's
+            commands are; `object_first`: a `take` or `move` states first the object or place that it is about ("book 1
+            from drawer 3 take", "desk 1 move book 1"), so that the mask of admissible actions says whether it is here.
+            The game's commands and the stored actions stay the same.
         require_admissible: an answer whose action is not admissible is invalid.
         max_steps: steps until an episode is truncated; None: no limit.
         success_reward: reward of winning; published work uses 10.
@@ -77,6 +81,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     trust: bool = False
     state_key: StateKey = "facts"
     prompt: Literal["verl_agent", "instruct", "instruct_listed", "compact", "terse"] = "verl_agent"
+    answers: Literal["verb_first", "object_first"] = "verb_first"
     require_admissible: bool = False
     max_steps: int | None = Field(default=50, ge=1)
     success_reward: float = 1.0
@@ -100,6 +105,10 @@ class Config(BaseModel, frozen=True, extra="forbid"):
                 )
         if self.source == "games" and not self.games:
             raise ValueError('source = "games" needs games = a game file, a folder or a manifest')
+        if self.answers == "object_first" and self.prompt == "verl_agent":
+            raise ValueError(
+                'answers = "object_first" needs prompt = "compact" or "terse": verl_agent asks for the command'
+            )
         unknown = [one for one in self.task_types if one not in TASK_TYPES]
         if unknown:
             raise ValueError(f"unknown ALFWorld task type {unknown[0]!r}: use {', '.join(TASK_TYPES)}")

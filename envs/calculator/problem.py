@@ -38,7 +38,7 @@ class Config(ToolConfig, frozen=True):
     count: int = Field(1000, ge=1)
     first: int = Field(0, ge=0)
     split: Literal["all", "train", "valid", "test"] = "all"  # type: ignore[assignment]
-    prompt: Literal["chat", "instruct", "compact"] = "chat"
+    prompt: Literal["chat", "instruct", "compact"] = "chat"  # type: ignore[assignment]
     display: int = Field(0, ge=0, le=12)
     brief: bool = False
     told: Literal["whole", "lines"] = "whole"

@@ -50,7 +50,7 @@ class Config(ToolConfig, frozen=True):
     stateful: bool = False
     print_last: bool = False
     max_calls: int = Field(0, ge=0)
-    prompt: Literal["chat", "instruct", "compact"] = "chat"
+    prompt: Literal["chat", "instruct", "compact"] = "chat"  # type: ignore[assignment]
     sandbox: dict[str, Any] = Field(default_factory=lambda: {"name": "python_sandbox"})
     timeout_s: float = Field(10.0, gt=0)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from agentrl.config import validate
+from agentrl.files import read_toml
+from agentrl.settings import Settings
 from benchmarks import comparison, learning
 
 PLAN = {
@@ -125,3 +127,12 @@ def test_a_run_that_fails_is_told_with_its_words(queue, monkeypatch):
 def test_a_plan_that_is_not_fair_is_refused(change, told):
     with pytest.raises(ValueError, match=told):
         validate(comparison.Plan, {**PLAN, **change})
+
+
+@pytest.mark.parametrize("path", sorted(Path("benchmarks/comparisons").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_configuration_of_every_plan_resolves(path):
+    plan = validate(comparison.Plan, read_toml(path))
+    for side in plan.sides.values():
+        for tried in side.tried or [[]]:
+            words = [*plan.set, *side.set, *tried, comparison.ENDLESS, f"run.tokens={plan.tokens}"]
+            assert Settings.load(side.recipe, [word.replace("{clone}", "folder") for word in words]).tables.run.tokens

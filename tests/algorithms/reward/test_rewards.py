@@ -1,14 +1,16 @@
 """Reward transforms, each by hand and by a law."""
 
 import importlib
+import json
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from agentrl import catalogue
-from agentrl.graph import group_norm, keys
+from agentrl.graph import group_norm, keys, revisits, steps_graph
 
 
 def load(name):
@@ -32,6 +34,37 @@ def test_weighted_sum_by_hand():
     assert out.tolist() == [2, 3, 3, 5]
     with pytest.raises(ValidationError):
         module.Config(weights={})
+
+
+def walk(*places):
+    """One episode through these places; its graph."""
+    steps = [
+        {"group": "g", "episode": 0, "turn": t, "state": a, "action": b, "next_state": b, "reward": 0.0}
+        for t, (a, b) in enumerate(pairwise(places))
+    ]
+    return steps_graph([json.dumps(step) for step in steps])
+
+
+def test_revisits_pay_by_hand():
+    # A to B, B to A (back), A to A (nowhere), A to C, C to B (back)
+    module = load("revisit_cost")
+    out = module.reward(walk("A", "B", "A", "A", "C", "B"), module.Config(cost=0.1))
+    np.testing.assert_allclose(out, [0, -0.1, -0.1, 0, -0.1])
+
+
+def test_a_branch_pays_for_the_states_of_its_own_path_alone():
+    # Steps 0 and 1 go A to B to C; step 2 branches off step 0 and goes to D, step 3 from D to C. C is on the other.
+    state, following, parent = np.array([0, 1, 1, 3]), np.array([1, 2, 3, 2]), np.array([-1, 0, 0, 2])
+    assert revisits(state, following, parent).tolist() == [False] * 4
+    assert revisits(state, np.array([1, 2, 3, 0]), parent).tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_walk_pays_for_all_steps_but_those_to_new_places(seed):
+    places = [str(p) for p in np.random.default_rng(seed).integers(5, size=12)]
+    module = load("revisit_cost")
+    out = module.reward(walk(*places), module.Config(cost=0.25))
+    assert out.sum() == pytest.approx(-0.25 * (11 - (len(set(places)) - 1)))
 
 
 def test_each_signal_is_normalised_for_itself():

@@ -37,6 +37,58 @@ def test_the_verl_agent_window_numbers_observations_before_their_actions():
 
 
 @pytest.mark.parametrize(
+    ("action", "answer"),
+    [
+        ("take book 1 from drawer 3", " book 1 from drawer 3 take"),
+        ("move book 1 to desk 1", " desk 1 move book 1"),
+        ("put book 1 in/on desk 1", " desk 1 put book 1"),
+        ("go to drawer 3", "go to drawer 3"),
+        ("heat egg 1 with microwave 1", "heat egg 1 with microwave 1"),
+        ("look", "look"),
+        ("take", "take"),
+        ("move it", "move it"),
+    ],
+)
+@pytest.mark.parametrize("form", [Compact, Terse])
+def test_answers_can_name_their_object_first_and_still_send_the_games_command(form, action, answer):
+    prompt = form(object_first=True)
+    assert prompt.answer(action) == answer
+    assert prompt.parse(answer, DESK)[:3] == (action, True, Status.OK)
+    assert form().answer(action) == action
+
+
+def test_the_window_shows_answers_as_the_model_writes_them():
+    prompt = Compact(object_first=True)
+    assert prompt.window(OPENING, [Past(OPENING, "take mug 1 from bed 1")], 1, DESK) == (
+        "You are in a room.\n> mug 1 from bed 1 take\nYou arrive at desk 1.\nput a mug in desk."
+    )
+
+
+def test_every_admissible_action_of_all_task_types_survives_object_first():
+    config = alfworld.Config(level="medium", prompt="terse", answers="object_first")
+    env, prompt = alfworld.make(config), alfworld.prompt(config)
+    seen = set()
+    for task in alfworld.tasks(config)[:12]:
+        player = alfworld.expert(env, "wander:0.3,0.3", 0)
+        player.reset(task)
+        result, observation = None, env.reset(task)
+        while result is None or not (result.terminated or result.truncated):
+            answers = [prompt.answer(action) for action in observation.actions]
+            assert len(set(answers)) == len(answers)
+            parsed = [prompt.parse(answer, observation).action for answer in answers]
+            assert parsed == list(observation.actions)
+            seen |= {action.partition(" ")[0] for action in observation.actions}
+            result = env.step(player.act(observation).action)
+            observation = result.observation
+    assert {"take", "move", "go", "open", "use", "clean"} <= seen
+
+
+def test_object_first_is_refused_for_the_prompt_that_asks_for_the_games_command():
+    with pytest.raises(ValueError, match='needs prompt = "compact" or "terse"'):
+        alfworld.Config(answers="object_first")
+
+
+@pytest.mark.parametrize(
     ("answer", "action", "valid"),
     [
         ("<think>a</think><action>Go to Desk 1 </action>", "go to desk 1", True),

@@ -1,0 +1,117 @@
+"""`agentrl diagnose RUN [--iterations A:B] [--json]`: what a run decides in which situation, and what comes of it.
+
+It reads the run's stored rollouts. One line per situation: an environment may name situations (`situation` in its
+file), else it is the kind of action. Columns:
+  n/episode   decisions per episode
+  episodes    share of episodes with such a decision
+  success     of the episodes with such a decision, and of the others
+  entropy     nats per decision
+  varies      of the groups whose copies decided in the same state, the share in which they decided differently
+  if, else    where copies differed: success of the episodes that decided so, and of those that decided otherwise
+  back        share of decisions that led to a state in which the episode had been before
+Below the table stands each decision that has become certain while success has not.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agentrl.cli._parser import Parser, positive
+from agentrl.evaluate import Finding, SituationRow, certain_too_early, pooled, situation_rows
+from agentrl.files import read_toml
+from agentrl.graph import read_graph
+from agentrl.settings import Settings
+
+LAST = 10  # iterations that are shown without --iterations
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = Parser("agentrl diagnose", __doc__)
+    parser.add_argument("run", type=Path, help="a run's folder, such as runs/NAME")
+    parser.add_argument("--iterations", type=span, metavar="A:B", help=f"from A to before B; default: the last {LAST}")
+    parser.add_argument("--rows", type=positive, default=25, help="situations to print, the most frequent; default 25")
+    parser.add_argument("--json", action="store_true", help="one JSON object, with every situation")
+    given = parser.parse_args(words)
+    rows, shown = read_rows(given.run, given.iterations)
+    table, findings = pooled(row for row in rows if row.iteration in shown), certain_too_early(rows)
+    if given.json:
+        print(json.dumps(as_json(shown, table, findings), ensure_ascii=False))
+    else:
+        print(as_text(shown, table, findings, given.rows))
+    return 0
+
+
+def span(text: str) -> range:
+    """The iterations of A:B; either side may be left out."""
+    first, colon, end = text.partition(":")
+    numbers = [side for side in (first, end) if side]
+    if not colon or not all(side.isascii() and side.isdecimal() and len(side) < 10 for side in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} is no span of iterations: write A:B, such as 40:60")
+    found = range(int(first or 0), int(end or 10**9))
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} holds no iteration: the second number is the first one left out")
+    return found
+
+
+def read_rows(run: Path, wanted: range | None) -> tuple[list[SituationRow], list[int]]:
+    """The rows of each stored iteration before the end of `wanted`, and the iterations to show.
+
+    Raises:
+        ValueError: no run, no stored graph, or none in `wanted`.
+    """
+    recipe = run / "config.toml"
+    if not recipe.is_file():
+        raise ValueError(f"{run} is no run folder: it has no config.toml")
+    files = {int(file.stem): file for file in sorted((run / "graphs").glob("*.safetensors")) if file.stem.isdecimal()}
+    if not files:
+        raise ValueError(f"{run} has no stored graphs: train with run.graphs_every of 1 or more")
+    shown = [*files][-LAST:] if wanted is None else [iteration for iteration in files if iteration in wanted]
+    if wanted is not None and not shown:
+        raise ValueError(
+            f"{run} has no stored graph in --iterations {wanted.start}:{wanted.stop}: "
+            f"it has {len(files)}, from iteration {min(files)} to {max(files)}"
+        )
+    situation = Settings(read_toml(recipe)).env.hooks.situation
+    before_end = [iteration for iteration in files if iteration <= max(shown)]
+    return [row for i in before_end for row in situation_rows(read_graph(files[i]), i, situation)], shown
+
+
+def as_json(shown: Sequence[int], table: Sequence[SituationRow], findings: Sequence[Finding]) -> dict[str, Any]:
+    """The object that --json prints; an unknown number is null."""
+    rows = [{key: None if value != value else value for key, value in asdict(row).items()} for row in table]
+    return {"iterations": [min(shown), max(shown)], "situations": rows, "findings": [asdict(one) for one in findings]}
+
+
+def as_text(shown: Sequence[int], table: Sequence[SituationRow], findings: Sequence[Finding], most: int) -> str:
+    """The table and the findings."""
+    first = table[0] if table else None
+    episodes, won = (first.episodes + first.others, first.won + first.others_won) if first else (0, 0)
+    width = max([9, *(len(row.situation) for row in table[:most])])
+    lines = [f"iterations {min(shown)} to {max(shown)}: {episodes} episodes, {share(won, episodes)} succeeded"]
+    lines.append(f"{'situation':{width}} n/episode episodes success  others entropy  varies      if    else    back")
+    for row in table[:most]:
+        cells = [
+            f"{row.decisions / episodes:9.2f}",
+            f"{share(row.episodes, episodes):>8}",
+            f"{share(row.won, row.episodes):>7}",
+            f"{share(row.others_won, row.others):>7}",
+            f"{'-' if math.isnan(row.entropy) else format(row.entropy, '.2f'):>7}",
+            f"{share(row.varied, row.groups):>7}",
+            f"{share(row.chosen_won, row.chosen):>7}",
+            f"{share(row.instead_won, row.instead):>7}",
+            f"{share(row.revisits, row.decisions):>7}",
+        ]
+        lines.append(f"{row.situation:{width}} {' '.join(cells)}")
+    if len(table) > most:
+        lines.append(f"and {len(table) - most} more situations: --rows {len(table)} prints them")
+    return "\n".join([*lines, *(f"{one.severity}: {one.text}" for one in findings)])
+
+
+def share(part: int, whole: int) -> str:
+    """Percent; a dash if there is nothing to divide by."""
+    return f"{part / whole:.1%}" if whole else "-"

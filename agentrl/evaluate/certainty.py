@@ -1,0 +1,70 @@
+"""The health rule for decisions that became certain too early: no copy tries anything else, so no return can tell."""
+
+from collections.abc import Sequence
+
+from agentrl.evaluate.decisions import SituationRow, pooled
+from agentrl.evaluate.finding import Finding
+
+RECENT = 10  # iterations that are looked at, and iterations that they are compared with
+ENOUGH_GROUPS = 20  # groups that can tell, in each of the two
+ENOUGH_DECISIONS = 20  # decisions of each side, where copies differed at the start
+CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most now, and at least at first
+SOLVED = 0.9  # success from which on nothing is wrong
+
+
+def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
+    """The kinds of decisions that have become certain while success has not.
+
+    A decision counts if, over the last `RECENT` iterations, at most `CERTAIN` of the groups that can tell still vary in
+    it, after at least `OPEN` of them varied in the run's first `RECENT` iterations; if its episodes now succeed less
+    often than `SOLVED`; and if it did no better than the alternatives while it varied: in the states where the copies
+    differed, its episodes succeeded no more often than the others'. A decision that all copies take because nothing
+    else is possible never varied, and one that is certain because it is right did better while it varied: neither
+    counts.
+
+    Args:
+        rows: of the iterations from the run's start to now, each with its own iteration, in any order.
+
+    Returns:
+        The findings, the most frequent decision first; none while fewer than 2 * RECENT iterations are known.
+    """
+    iterations = sorted({row.iteration for row in rows})
+    if len(iterations) < 2 * RECENT:
+        return []
+    start, now = set(iterations[:RECENT]), set(iterations[-RECENT:])
+    early = {row.situation: row for row in pooled(row for row in rows if row.iteration in start)}
+    late = pooled(row for row in rows if row.iteration in now)
+    return [
+        Finding(
+            rule="certain_too_early",
+            severity="warning",
+            text=_sentence(row, early[row.situation]),
+            stage="train",
+            iteration=max(now),
+        )
+        for row in late
+        if row.situation in early and _became_certain(row, early[row.situation]) and _fails(row, early[row.situation])
+    ]
+
+
+def _became_certain(late: SituationRow, early: SituationRow) -> bool:
+    enough = min(late.groups, early.groups) >= ENOUGH_GROUPS
+    return enough and late.varied <= CERTAIN * late.groups and early.varied >= OPEN * early.groups
+
+
+def _fails(late: SituationRow, early: SituationRow) -> bool:
+    if min(early.chosen, early.instead) < ENOUGH_DECISIONS or late.won >= SOLVED * late.episodes:
+        return False
+    return early.chosen_won / early.chosen <= early.instead_won / early.instead
+
+
+def _sentence(late: SituationRow, early: SituationRow) -> str:
+    varied = f"{early.varied / early.groups:.0%} of groups at the start and in {late.varied / late.groups:.0%} now"
+    chosen, instead = early.chosen_won / early.chosen, early.instead_won / early.instead
+    return (
+        f'the decision "{late.situation}" has become certain: copies that had the same choice differed in {varied}, '
+        f"its episodes succeed in {late.won / late.episodes:.0%}, and where copies differed at the start it succeeded "
+        f"in {chosen:.0%} and its alternatives in {instead:.0%}; nobody tries otherwise any more, so no return tells: "
+        "let the prompt or the order of the answer's words show what this decision depends on, begin from a quieter "
+        "clone, or keep it open at first (lower optim.lr, update.entropy_coef above 0)"
+    )

@@ -1,0 +1,77 @@
+"""The optimiser Muon, in the number format that the device multiplies fast."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Newton-Schulz as in Jordan's implementation and torch.optim.Muon: coefficients, iterations, and the smallest norm.
+A, B, C = 3.4445, -4.7750, 2.0315
+ITERATIONS = 5
+SMALLEST = 1e-7
+
+
+def orthogonalise(matrix: Tensor) -> Tensor:
+    """The matrix with all singular values moved near 1 (0.7 to 1.2), by five quintic Newton-Schulz iterations.
+
+    It is computed in bfloat16 on a GPU, as `torch.optim.Muon` does everywhere, and in float32 on a CPU: many CPUs have
+    no instructions for bfloat16, and there one product takes ten times as long as in float32.
+
+    Source: K. Jordan et al., Muon: an optimizer for hidden layers in neural networks, 2024.
+
+    Args:
+        matrix: [m, n].
+
+    Returns:
+        [m, n], float32 or bfloat16.
+    """
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix  # [m, n] with m <= n
+    x = x.to(torch.float32 if matrix.device.type == "cpu" else torch.bfloat16)
+    x = x / x.norm().clamp(min=SMALLEST)
+    for _ in range(ITERATIONS):
+        gram = x @ x.T  # [m, m]
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=B, alpha=C), x, beta=A)
+    return x.T if tall else x
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum with Nesterov's look-ahead, orthogonalised; the same steps as `torch.optim.Muon`, except for the format.
+
+    Args:
+        params: matrices, or groups of them.
+        lr: learning rate; a matrix [m, n] takes it times sqrt(max(1, m / n)).
+        weight_decay: decoupled, as in AdamW.
+        momentum: share of the old direction.
+    """
+
+    def __init__(
+        self, params: Iterable[Any], lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95
+    ) -> None:
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """One step of the parameters that have a gradient; returns the loss of `closure`, None without one."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._move(parameter, group["lr"], group["weight_decay"], group["momentum"])
+        return loss
+
+    def _move(self, parameter: Tensor, lr: float, weight_decay: float, momentum: float) -> None:
+        gradient, state = parameter.grad, self.state[parameter]
+        assert gradient is not None
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(gradient)
+        average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)  # [m, n]
+        direction = orthogonalise(gradient.lerp(average, momentum))  # [m, n]
+        rows, columns = parameter.shape
+        parameter.mul_(1 - lr * weight_decay)
+        parameter.add_(direction, alpha=-lr * math.sqrt(max(1.0, rows / columns)))
