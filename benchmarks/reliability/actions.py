@@ -21,7 +21,7 @@ from agentrl.env.pool import Slot
 from agentrl.types import Observation
 from benchmarks.reliability import hostile
 
-BOUND_S = 1.0  # CPU seconds of one action of at most `hostile.ENORMOUS` characters
+BOUND_S = 1.0  # CPU seconds of one action; the longest have some six million characters
 TURNS = 40  # of an episode that nothing ends
 MOST_TOLD = 20  # sentences about one environment
 ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {

@@ -61,6 +61,8 @@ def run(place: str, seed: int, iterations: int, limit_s: float, say: Callable[[s
     """The report of one run, its environments in this process, in threads or in worker processes."""
     folder = Path(tempfile.mkdtemp(prefix="agentrl-campaign-"))
     try:
+        for journal in ("train", "eval"):
+            (folder / journal).touch()
         (folder / "recipe.toml").write_text(recipe(place, folder, seed, iterations))
         lost: list[str] = []
         began = time.monotonic()
@@ -102,7 +104,7 @@ def train(words: list[str], log: Path, limit_s: float) -> tuple[str, list[str]]:
 
 def accounts(place: str, folder: Path, lost: list[str]) -> dict[str, Any]:
     """Failures by name, and what the metrics and graphs of the run say of them; adds to `lost` what does not agree."""
-    struck = Counter((folder / "train").read_text().splitlines() if (folder / "train").exists() else ())
+    struck = Counter((folder / "train").read_text().splitlines())
     rows = [json.loads(line) for line in (folder / place / "metrics.jsonl").read_text().splitlines()]
     trained = [row for row in rows if row["stage"] == "train"]
     given_up = sum(round(row["env_error_share"] * TASKS * COPIES) for row in trained)

@@ -115,7 +115,9 @@ class Faulty:
     def reset(self, task: Task) -> Observation:
         """Start counting down."""
         self.left, self.rights = LENGTH, 0
-        self.rng = np.random.default_rng((self.config.seed, task.seed, begun[task.seed]))
+        # A new process has begun no task: without the journal's size it would fail as the one before it did.
+        struck = os.path.getsize(self.config.journal) if self.config.place == "deaths" else 0
+        self.rng = np.random.default_rng((self.config.seed, task.seed, begun[task.seed], struck))
         begun[task.seed] += 1
         return self.observe()
 
