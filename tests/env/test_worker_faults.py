@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -120,7 +121,7 @@ from agentrl.cli import _stop, doctor
 
 def play_on(words):
     pool = WorkerPool(functools.partial(faulty.make, ON.config), timeout_s=60, workers=2)
-    tasks = [faulty.task(i, sys.argv[1]) for i in range(40)]
+    tasks = [faulty.task(i, sys.argv[1], marker=sys.argv[2]) for i in range(40)]
     try:
         with Loop() as loop:
             player_ = player(ON, pool, limits=Limits(turns=4, retries=1000, fault_share=1))
@@ -136,11 +137,11 @@ if __name__ == "__main__":
 """
 
 
-def started(tmp_path, fault: str) -> tuple[subprocess.Popen, list[int]]:
+def started(tmp_path, fault: str, marker: str = "") -> tuple[subprocess.Popen, list[int]]:
     """A program whose environments fail again and again, and the ids of its first workers."""
     (tmp_path / "program.py").write_text(PROGRAM)
     process = subprocess.Popen(
-        [sys.executable, tmp_path / "program.py", fault],
+        [sys.executable, tmp_path / "program.py", fault, marker],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -149,19 +150,24 @@ def started(tmp_path, fault: str) -> tuple[subprocess.Popen, list[int]]:
     return process, list(map(int, process.stdout.readline().strip("[]\n").split(",")))
 
 
-def gone(pids: list[int]) -> bool:
-    until = time.monotonic() + 20
+def eventually(holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 30
     while time.monotonic() < until:
-        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
+        if holds():
             return True
         time.sleep(0.05)
     return False
 
 
+def gone(pids: list[int]) -> bool:
+    return eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
 @pytest.mark.fault
 def test_sigterm_while_workers_are_lost_prints_one_word_and_leaves_no_process(tmp_path):
-    process, _ = started(tmp_path, "die")
-    time.sleep(2.0)  # workers die and are replaced all the time
+    process, pids = started(tmp_path, "die")
+    assert gone(pids)
+    time.sleep(0.5)  # workers die and are replaced all the time
     process.terminate()
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (143, "agentrl: stopped\n")
@@ -171,8 +177,8 @@ def test_sigterm_while_workers_are_lost_prints_one_word_and_leaves_no_process(tm
 @pytest.mark.fault
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone kills the children of a killed process")
 def test_workers_that_hang_end_with_a_killed_trainer(tmp_path):
-    process, pids = started(tmp_path, "hang_in_c")
-    time.sleep(2.0)
+    process, pids = started(tmp_path, "hang_in_c", str(tmp_path / "hangs"))
+    assert eventually((tmp_path / "hangs").exists)
     process.kill()
     process.communicate(timeout=60)
     assert gone(pids)
