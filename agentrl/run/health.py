@@ -170,7 +170,7 @@ def unknown_words(past: Past) -> str:
     if share < UNKNOWN:
         return ""
     return (
-        f"{share:.0%} of the tokens that the model reads are unknown words, so it cannot tell these observations apart: "
+        f"{share:.0%} of the tokens that the model reads are unknown words, so observations look alike to it: "
         "name them in the environment's hook entities, or let an expert or listed actions show them"
     )
 

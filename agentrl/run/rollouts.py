@@ -37,7 +37,6 @@ from agentrl.run.stages import CLONE, EVALUATE, TRAIN
 from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
-
 UNKNOWN = 0.01  # share of unknown tokens from which on it is a metric
 
 
