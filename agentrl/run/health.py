@@ -17,6 +17,7 @@ SHORT = 5
 CONSTANT = 0.9  # share of constant groups from which on there is hardly anything to learn from
 CUT = 0.9  # share of episodes that one limit ends
 INVALID = 0.5  # share of answers without a valid action
+UNKNOWN = 0.02  # share of unknown tokens in what a model reads
 FAULTS = 0.05  # share of episodes lost to the environment
 GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
 FALL = 0.1  # success that falls to this share of its best is gone
@@ -146,6 +147,17 @@ def invalid(past: Past) -> str:
     )
 
 
+def unknown_words(past: Past) -> str:
+    """A model with a word tokenizer reads words that it does not know."""
+    share = float(past.last.get("unknown_share", 0.0))
+    if share < UNKNOWN:
+        return ""
+    return (
+        f"{share:.0%} of the tokens that the model reads are unknown words, so observations look alike to it: "
+        "name them in the environment's hook entities, or let an expert or listed actions show them"
+    )
+
+
 def faults(past: Past) -> str:
     """The environment fails in many episodes."""
     row = past.last
@@ -215,6 +227,7 @@ RULES: Mapping[str, tuple[Severity, Rule]] = {
     "episodes_cut": ("warning", episodes_cut),
     "invalid": ("warning", invalid),
     "faults": ("warning", faults),
+    "unknown_words": ("warning", unknown_words),
     "entropy_gone": ("warning", entropy_gone),
     "success_gone": ("warning", success_gone),
     "no_progress": ("note", no_progress),

@@ -37,6 +37,8 @@ from agentrl.run.stages import CLONE, EVALUATE, TRAIN
 from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
+UNKNOWN = 0.01  # share of unknown tokens from which on it is a metric
+
 
 def held_out_tasks(settings: Settings) -> list[Task]:
     """The held-out tasks of a run: the keys of its panel file, or the first tasks of the evaluation environment."""
@@ -117,6 +119,15 @@ class Rollouts:
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
         return replace(collected, graph=self._with_gold(collected))
+
+    def unknown(self, graph: StepGraph) -> dict[str, float]:
+        """The share of unknown tokens in what the model reads, as the metric `unknown_share`; empty below 1%."""
+        unknown = self.chats[self.main.policy].tokenizer.unk_token_id
+        if unknown is None or graph.tokens is None or len(self.chats) > 1:
+            return {}
+        read = graph.tokens.ids[~graph.tokens.sampled]
+        share = float((read == unknown).mean()) if len(read) else 0.0
+        return {"unknown_share": share} if share >= UNKNOWN else {}
 
     def demonstrations(self, step: int) -> StepGraph:
         """A batch of fresh expert episodes."""

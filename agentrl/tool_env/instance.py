@@ -208,6 +208,8 @@ class ToolEnv:
         key = str(state() if callable(state) else state) if state is not None else f"{text[:60]} #{self.digest}"
         tools = tuple(spec.schema for spec in self._tools().values())
         actions: tuple[str, ...] = ()
+        if self.lists and self.config.prompt == "compact":
+            messages = ()  # the prompt writes the results itself, so that a word is the same token everywhere
         if self.lists and not self.over:
             written = settled(self.instance._actions())
             actions = tuple(dict.fromkeys(canonical(choice, tools, "_actions") for choice in written))

@@ -150,6 +150,11 @@ def test_faults():
     assert found([evaluated("start", env_errors=1, episodes=9)]) == ["faults"]
 
 
+def test_unknown_words():
+    assert found([train(0, unknown_share=0.019)]) == []
+    assert found([clone(0, unknown_share=0.02)]) == ["unknown_words"]
+
+
 def test_entropy_gone():
     gone = [train(i, entropy=0.001, success=0.3) for i in range(1, 6)]
     assert found([train(0), *gone]) == ["entropy_gone"]

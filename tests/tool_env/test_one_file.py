@@ -68,6 +68,15 @@ def test_actions_are_calls_as_in_python_each_listed_once():
     assert words == ["pay 0", "pay 1", "pay 2", "answer done"]
 
 
+def test_results_are_shown_in_the_words_of_the_prompt():
+    """With the space before them by which a word tokenizer knows them, which tool messages lack."""
+    for form, messages in (("compact", 0), ("chat", 1)):
+        env = make(Config(prompt=form))
+        env.reset(tasks(Config())[0])
+        assert len(env.step("pay(2)").observation.messages) == messages
+    assert prompt(Config(prompt="compact")).turn(env.step("pay(1)").observation) == " 3"
+
+
 def test_few_words_mean_the_listed_action_alone():
     env, words = make(Config()), prompt(Config(prompt="compact"))
     observation = env.reset(tasks(Config())[0])
