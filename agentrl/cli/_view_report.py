@@ -164,5 +164,5 @@ def _verdict(turn: Mapping[str, Any]) -> str:
     parts += [] if turn["valid"] else ["not valid"]
     parts += [turn["status"]] if turn["status"] != "ok" else []
     parts += [f"finish {turn['finish']}"] if turn["finish"] not in ("", "stop") else []
-    parts += [f"{name} {value:g}" for name, value in turn.get("signals", {}).items()]
+    parts += [f"signal {name} {value:g}" for name, value in turn.get("signals", {}).items()]
     return "-> " + ", ".join([*parts, f"reward {turn['reward']:g}"])

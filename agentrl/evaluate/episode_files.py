@@ -149,7 +149,10 @@ def outcome_of(path: Path) -> Outcome:
     Raises:
         ValueError: the file is damaged.
     """
-    values = read_note(path).get("outcome")
+    try:
+        values = read_note(path).get("outcome")
+    except ValueError as error:
+        raise ValueError(f"{error}; remove the file, and --resume plays the episode again") from None
     known = {field.name for field in fields(Outcome)}
     try:
         return Outcome(**{key: value for key, value in dict(values or {}).items() if key in known})

@@ -249,7 +249,7 @@ async def evaluate(
             on_episode(record, made)
         lost += made.ending == LOST
         if lost > player.limits.fault_share * len(tasks) * samples:
-            raise TooManyFaults(_too_many(lost, len(outcomes), player.limits.fault_share, made))
+            raise TooManyFaults(_too_many(lost, len(tasks) * samples, player.limits.fault_share, made))
 
     records = await play_starts(player, starts, iteration=iteration, on_episode=ended)
     if not known:
@@ -265,9 +265,9 @@ async def evaluate(
     )
 
 
-def _too_many(lost: int, played: int, share: float, last: Outcome) -> str:
+def _too_many(lost: int, episodes: int, share: float, last: Outcome) -> str:
     return (
-        f"{lost} of {played} episodes were lost to the environment or to the policy's endpoint, the limit is "
-        f"{share:.0%} of all: repair what failed, or raise limits.fault_share; the last fault, on task {last.task}: "
+        f"{lost} of {episodes} episodes were lost to the environment or to the policy's endpoint, the limit is "
+        f"{share:.0%}: repair what failed, or raise limits.fault_share; the last fault, on task {last.task}: "
         f"{last.fault}"
     )
