@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Row = dict[str, Any]
-WORDS = ("state", "action", "next_state")
 
 
 def from_messages(trajectories: Iterable[Mapping[str, Any]]) -> list[Row]:

@@ -156,9 +156,8 @@ def pad_columns(columns: Mapping[str, np.ndarray], count: int) -> dict[str, np.n
 
 def prompt_lengths(tokens: Tokens) -> np.ndarray:
     """[N] int64, how many tokens of each row's path the model had read when it began to answer."""
-    row = np.repeat(np.arange(len(tokens.context)), np.diff(tokens.offsets))  # [S]
     before_answer = np.diff(tokens.offsets)  # [N] all tokens of a row without a sampled token
     index = np.flatnonzero(tokens.sampled)
-    rows, first = np.unique(row[index], return_index=True)
+    rows, first = np.unique(token_rows(tokens)[index], return_index=True)
     before_answer[rows] = index[first] - tokens.offsets[rows]
     return tokens.context_tokens + before_answer

@@ -1,4 +1,4 @@
-"""The README's examples run as they stand."""
+"""The examples of the README and of docs/extending.md run as they stand."""
 
 import importlib
 import json
@@ -18,7 +18,9 @@ from agentrl.graph import read_steps
 from agentrl.loss import LossInputs
 
 README = Path(__file__).parents[2] / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+PAGES = (README, README.parent / "docs" / "extending.md")
+# a block that stands on both pages is one block: an edit of one of them makes two, and `module` refuses
+BLOCKS = dict.fromkeys(block for page in PAGES for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
 
 
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, marker: str) -> ModuleType:
@@ -87,3 +89,22 @@ def test_gymnasium_knows_the_ids_once_agentrl_is_imported():
     scope: dict[str, object] = {}
     exec(block, scope)
     assert isinstance(scope["observation"], str) and scope["terminated"] is False
+
+
+def test_the_readme_is_short():
+    """At most 900 words outside code: figures belong in docs/results, options in docs."""
+    text = re.sub(r"```.*?```", "", README.read_text(), flags=re.S)
+    assert len(text.split()) <= 900
+
+
+def test_every_link_of_the_readme_and_the_pages_leads_to_a_file():
+    root = README.parent
+    pages = [README, *sorted((root / "docs").rglob("*.md"))]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#\s]+)", page.read_text())]
+    assert len(links) > 10
+    broken = [
+        f"{page.relative_to(root)}: {link}"
+        for page, link in links
+        if "://" not in link and not (page.parent / link).exists()
+    ]
+    assert broken == []
