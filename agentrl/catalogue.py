@@ -100,7 +100,9 @@ class CatalogueFile:
 
     @property
     def label(self) -> str:
-        """The name without the packages of a dotted path, for error sentences."""
+        """The name without the packages of a dotted path or the folders of a file, for sentences and reports."""
+        if self.name.endswith(".py"):
+            return Path(self.name).stem
         return self.name.rpartition(".")[2]
 
     def __reduce__(self) -> tuple[Any, ...]:

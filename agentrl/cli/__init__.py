@@ -43,24 +43,14 @@ def _first_line(path: str | None) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a verb. A mistake of the user ends with one sentence on standard error and exit code 2."""
-    if words is None:  # the program runs, not a test or a notebook
-        warnings.formatwarning = _one_line
-        _stop.listen()
-        if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # recipes name the user's files as modules, as with `python -m agentrl`
-    words = list(sys.argv[1:] if words is None else words)
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(overview())
-        return 0 if words else 2
-    if words[0] == "--version":
-        print(__version__)
-        return 0
-    known = verbs()
     _stop.on_stop(lambda: "")
     try:
-        if words[0] not in known:
-            raise ValueError(f"unknown verb {words[0]!r}{catalogue.nearest(words[0], known)}")
-        code: int = importlib.import_module(f"{__name__}.{known[words[0]]}").main(words[1:])
+        if words is None:  # the program runs, not a test or a notebook
+            warnings.formatwarning = _one_line
+            _stop.listen()
+            if os.getcwd() not in sys.path:
+                sys.path.append(os.getcwd())  # recipes name the user's files as modules, as with `python -m agentrl`
+        code = _run(list(sys.argv[1:] if words is None else words))
         sys.stdout.flush()
         _stop.release()
     except BaseException as error:
@@ -73,6 +63,21 @@ def main(words: Sequence[str] | None = None) -> int:
         if isinstance(error, ValueError | OSError):
             return complain(error)
         raise
+    return code
+
+
+def _run(words: Sequence[str]) -> int:
+    """The exit code of the verb that the first word names."""
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0 if words else 2
+    if words[0] == "--version":
+        print(__version__)
+        return 0
+    known = verbs()
+    if words[0] not in known:
+        raise ValueError(f"unknown verb {words[0]!r}{catalogue.nearest(words[0], known)}")
+    code: int = importlib.import_module(f"{__name__}.{known[words[0]]}").main(words[1:])
     return code
 
 

@@ -139,12 +139,17 @@ def tasks_of(entry: Entry[EnvironmentFile]) -> Sequence[Task]:
 
 def kind_of(entry: Entry[EnvironmentFile], task: Task) -> str:
     """The label under which tables of results count the task."""
-    return entry.name if entry.hooks.kind is None else str(entry.hooks.kind(task))
+    return _reported(entry) if entry.hooks.kind is None else str(entry.hooks.kind(task))
+
+
+def _reported(entry: Entry[EnvironmentFile]) -> str:
+    """The environment's name; of a file, the name without its folders."""
+    return entry.hooks.label if entry.name.endswith(".py") else entry.name
 
 
 def benchmark_of(entry: Entry[EnvironmentFile]) -> str:
     """The name under which results are reported."""
-    return entry.name if entry.hooks.benchmark is None else str(entry.hooks.benchmark(entry.config))
+    return _reported(entry) if entry.hooks.benchmark is None else str(entry.hooks.benchmark(entry.config))
 
 
 def facts_of(entry: Entry[EnvironmentFile]) -> dict[str, str]:

@@ -48,7 +48,7 @@ def panel_tasks(entry: Entry[EnvironmentFile], keys: Sequence[str]) -> list[Task
     known = {task.key: task for task in tasks}
     missing = [key for key in keys if key not in known]
     if missing and len(keys) == 1:
-        raise ValueError(f"{entry.name} has no task {missing[0]!r}{_nearest_key(missing[0], list(known))}")
+        raise ValueError(f"the task {missing[0]!r} is unknown to {entry.name}{_nearest_key(missing[0], list(known))}")
     if missing:
         raise ValueError(
             f"{len(missing)} of {len(keys)} panel tasks are unknown to {entry.name}, such as {missing[0]!r}"

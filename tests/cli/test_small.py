@@ -42,7 +42,8 @@ def test_an_environment_is_named_by_the_path_of_its_file(tmp_path, capsys, monke
     (tmp_path / "guess_by_path.py").write_text(GUESS)
     monkeypatch.chdir(tmp_path)
     assert main(["eval", str(tmp_path / "guess_by_path.py"), "--policy", "random"]) == 0
-    assert "on 6 tasks" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "on 6 tasks" in out and out.startswith("guess_by_path, panel ")
     assert main(["check", "./guess_by_path.py", "--tasks", "1"]) == 0
     assert "no such file: nowhere.py" in said(capsys, "eval", "nowhere.py", "--policy", "random")
     (tmp_path / "json.py").write_text(GUESS)
@@ -54,7 +55,9 @@ def test_an_environment_is_named_by_the_path_of_its_file(tmp_path, capsys, monke
 def test_an_unknown_task_is_answered_with_the_nearest(tmp_path, capsys, monkeypatch):
     (tmp_path / "guess_tasks.py").write_text(GUESS)
     monkeypatch.chdir(tmp_path)
-    assert "has no task '3': did you mean" in said(capsys, "play", "guess_tasks.py", "--task", "3")
+    assert "the task '3' is unknown to guess_tasks.py: did you mean" in said(
+        capsys, "play", "guess_tasks.py", "--task", "3"
+    )
 
 
 def test_the_next_steps_of_a_scaffold_quote_a_folder_with_a_space(tmp_path, capsys):

@@ -131,7 +131,7 @@ def test_broken_files_are_one_sentence(tmp_path):
         ({}, r"env\.name is missing: known are"),
         ({"name": 3}, r"env\.name = 3: it must be a text"),
         ({"name": "no.such.module"}, "environment 'no.such.module' cannot be imported: No module named 'no'"),
-        ({"name": "../file.py"}, "cannot be imported"),
+        ({"name": "../file.py"}, r"no such file: \.\./file\.py"),
         ({"name": "."}, "cannot be imported"),
         ({"name": "agentrl.types"}, "'agentrl.types' is no environment: its file has no Config and no make"),
         ({"name": WALK, "gaol": 1}, r"unknown key env\.gaol: did you mean goal\?"),
