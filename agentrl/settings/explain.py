@@ -153,7 +153,7 @@ def _named(text: str, names: list[str]) -> dict[str, str]:
     word = r"[a-z_]\w*"
     line, sentence = rf"^\s*({word}(?:(?:, | and ){word})*):\s", rf"[.;)]\s+((?:{known})(?:, (?:{known}))*):\s"
     starts = sorted(re.finditer(f"{line}|{sentence}", text, re.M), key=lambda match: match.start())
-    found = {}
+    found: dict[str, str] = {}
     for place, match in enumerate(starts):
         end = starts[place + 1].start() + 1 if place + 1 < len(starts) else len(text)
         meaning = " ".join(text[match.end() : end].partition("\n\n")[0].split()).rstrip(";")

@@ -16,7 +16,7 @@ from agentrl.envs.code_repair.workspace import runner_of
 from agentrl.envs.code_test.environment import EXPERTS
 from agentrl.tool import Call
 from agentrl.tool import action as tool_action
-from agentrl.tool_env import Listed, RowTasks
+from agentrl.tool_env import Listed, RowTasks, SnapshotToolEnv
 from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
 
 __all__ = ["EXPERTS", "CodePair", "agents", "expert", "prompt", "tasks"]
@@ -57,6 +57,7 @@ class CodePair(Listed):
         writer: Writer = self.inner.instance
         writer._hear(told)
         seen = told_by(result.observation, told)
+        assert isinstance(self.inner, SnapshotToolEnv)
         self.inner._seen = seen = replace(seen, actions=(), state_key=writer.state_key())
         return result._replace(observation=self._listed(seen))
 
