@@ -35,7 +35,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--explain", nargs="?", const="", metavar="KEY", help="what a section or key of a recipe means")
     arguments = parser.parse_intermixed_args(words)
     if arguments.explain is not None:
-        from agentrl.settings.explain import explained
+        from agentrl.settings import explained
 
         print(explained(arguments.explain))
         return 0
@@ -48,9 +48,9 @@ def main(words: Sequence[str]) -> int:
     if arguments.dry_run:
         import tomli_w
 
-        from agentrl.settings.explain import absent, reasons
+        from agentrl.settings import absent_comments, chosen_comments
 
-        print("\n".join([*reasons(settings), tomli_w.dumps(settings.shown()), *absent(settings)]))
+        print("\n".join([*chosen_comments(settings), tomli_w.dumps(settings.shown()), *absent_comments(settings)]))
         return 0
     from agentrl.report import check_matplotlib
     from agentrl.rollout import TooManyFaults

@@ -241,7 +241,7 @@ def _check_walk(walk: Walk) -> Iterator[str]:
         try:
             walk.step(walk.observations[-1].actions[0] if walk.observations[-1].actions else "look")
         except Exception as error:  # noqa: BLE001
-            yield f"a step after the end raised {type(error).__name__}: {error}{raised_at(error)}; answer in words"
+            yield f"a step after the end raised {type(error).__name__}: {error}; answer in words{raised_at(error)}"
 
 
 def _refused(result: StepResult) -> bool:
@@ -342,8 +342,8 @@ def _check_garbage(walk: Walk) -> Iterator[str]:
             if walk.again([action]).transcript() != first:
                 yield f"the action {action[:40]!r} is answered differently each time"
         except Exception as error:  # noqa: BLE001
-            raised = f"{type(error).__name__}: {error}{raised_at(error)}"
-            yield f"the action {action[:40]!r} raised {raised}; answer in words"
+            raised = f"{type(error).__name__}: {error}; answer in words{raised_at(error)}"
+            yield f"the action {action[:40]!r} raised {raised}"
 
 
 def _check_experts(entry: Entry[EnvironmentFile], task: Task, steps: int) -> Iterator[str]:

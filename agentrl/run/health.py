@@ -232,7 +232,11 @@ RULES: Mapping[str, tuple[Severity, Rule]] = {
     "success_gone": ("warning", success_gone),
     "no_progress": ("note", no_progress),
 }
-IMPLIED = {"constant_groups": "flat_reward", "no_progress": "unchanged"}  # said by the other rule already
+IMPLIED = {  # rule -> rules that have said it already
+    "constant_groups": ("flat_reward",),
+    "unchanged": ("flat_reward",),
+    "no_progress": ("unchanged", "flat_reward"),
+}
 
 
 class Health:
@@ -258,7 +262,7 @@ class Health:
     def _broken(self, row: Row) -> Iterator[Finding]:
         known = {finding.rule for finding in self.found}
         for name, (severity, rule) in RULES.items():
-            if name in known or IMPLIED.get(name) in known:
+            if known & {name, *IMPLIED.get(name, ())}:
                 continue
             text = rule(self._past)
             if text:

@@ -1,6 +1,7 @@
 """A recipe, resolved; no torch is imported."""
 
 from agentrl.settings.agents import POLICY, agent_sections, resolve_agents
+from agentrl.settings.explain import absent_comments, chosen_comments, explained
 from agentrl.settings.recipe import Settings
 from agentrl.settings.requirements import fillers
 from agentrl.settings.shipped import find as find_recipe
@@ -10,7 +11,10 @@ from agentrl.settings.shipped import shipped as shipped_recipes
 __all__ = [
     "POLICY",
     "Settings",
+    "absent_comments",
     "agent_sections",
+    "chosen_comments",
+    "explained",
     "fillers",
     "find_recipe",
     "needs_of",

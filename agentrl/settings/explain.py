@@ -293,7 +293,7 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (order.get(name.partition(".")[0], len(order)), "." in name, name))
 
 
-def reasons(settings: Settings) -> list[str]:
+def chosen_comments(settings: Settings) -> list[str]:
     """Comments on the values that were chosen for a run: what was chosen, and for which kind of model."""
     kind = defaults.IN_WORDS[defaults.kind_of_model(settings.tables.model)]
     chosen = [f"#   {path} = {_as_toml(value)}" for path, value in settings.chosen.items()]
@@ -302,7 +302,7 @@ def reasons(settings: Settings) -> list[str]:
     return [*notes, *([head, *chosen, ""] if chosen else [])]
 
 
-def absent(settings: Settings) -> list[str]:
+def absent_comments(settings: Settings) -> list[str]:
     """The sections and keys that a run's configuration does not show, because they are not used, as comments."""
     shown, lines = settings.dump(), list[str]()
     for name, model in models():

@@ -111,6 +111,7 @@ def test_flat_reward():
     assert found(flat[:9]) == [] and found(flat) == ["flat_reward"]
     assert "earned 0, so" in text(flat)
     assert found([*flat[:9], train(9, success=0.01, reward=0.01, constant_groups=0.9)]) == ["constant_groups"]
+    assert found([evaluated("start"), *flat, evaluated("end")]) == ["flat_reward"]  # which is why nothing changed
     solved = [train(i, success=1.0, reward=1.0, constant_groups=1.0) for i in range(20)]
     assert found(solved) == []
 
