@@ -35,6 +35,15 @@ def error(message: str, code: str | None = None) -> dict[str, Any]:
 Reply = dict[str, Any] | tuple[int, dict[str, Any]] | None
 
 
+class Quiet(ThreadingHTTPServer):
+    """A server that prints nothing if a client closes its connection before it has the answer."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass
+
+
 class StandIn:
     """A server whose answers are `reply(body)`: a body, (status, body), or None, which closes the connection.
 
@@ -74,8 +83,7 @@ class StandIn:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
+        self.http = Quiet(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
