@@ -56,6 +56,7 @@ KNOWN = {
     ("agentrl/graph/__init__.py", "import_module"),
     ("agentrl/gym/check.py", "loads:pickle"),
     ("agentrl/model/__init__.py", "import_module"),
+    ("agentrl/report/__init__.py", "import_module"),
     ("agentrl/run/__init__.py", "import_module"),
     ("agentrl/run/checkpoint.py", "load:torch"),
     ("agentrl/settings/shipped.py", "import_module"),
