@@ -4,6 +4,8 @@ expert: the exploring expert; words only, see `agentrl.envs.alfworld.explorer`.
 wander:0.6,0.2: the imperfect demonstrator. It is the exploring expert, but gives a random admissible command
     in place of a deed (take, open, heat, ...) with probability 0.6, in place of a walk with probability 0.2.
     All it does is meant to be cloned, failures included.
+stray:0.5,0.3: as wander, but instead of a random command it walks somewhere at random: it leaves things undone and
+    forgets where it was going, and never takes or opens what it need not.
 expert-noisy:0.2: the exploring expert with random commands injected at that probability; those have weight 0,
     so that cloning learns to recover from them and not to make them.
 oracle: the shortest plan with full knowledge; native engine only.
@@ -22,9 +24,9 @@ from agentrl.envs.alfworld.game import State
 from agentrl.envs.alfworld.oracle import plan
 from agentrl.types import Observation, Task
 
-EXPERTS = ("expert", "oracle", "wander", "expert-noisy", "random")
-# Defaults of the numbers in a name: at a deed and at a walk for `wander`, at any step for `expert-noisy`.
-_DEFAULTS = {"wander": (0.6, 0.2), "expert-noisy": (0.2,)}
+EXPERTS = ("expert", "oracle", "wander", "stray", "expert-noisy", "random")
+# Defaults of the numbers in a name: at a deed and at a walk for `wander` and `stray`, at any step for `expert-noisy`.
+_DEFAULTS = {"wander": (0.6, 0.2), "stray": (0.5, 0.3), "expert-noisy": (0.2,)}
 _TASK = "Your task is to: "
 
 
@@ -42,6 +44,8 @@ def make_expert(env: Env, name: str, seed: int) -> Expert:
             return RandomPlayer(seed)
         case "wander":
             return ExploringExpert(seed, deed=numbers[0], walk=numbers[1], weight=1.0)
+        case "stray":
+            return ExploringExpert(seed, deed=numbers[0], walk=numbers[1], weight=1.0, walks_off=True)
         case "expert-noisy":
             return ExploringExpert(seed, deed=numbers[0], walk=numbers[0], weight=0.0)
     return ExploringExpert(seed)
@@ -69,10 +73,13 @@ class ExploringExpert:
         seed: of its tie-breaks and slips.
         deed, walk: probability of a random command where it would do something or would walk.
         weight: share of the random commands in cloning.
+        walks_off: its random commands are walks.
     """
 
-    def __init__(self, seed: int, *, deed: float = 0.0, walk: float = 0.0, weight: float = 1.0) -> None:
-        self.seed, self.deed, self.walk, self.weight = seed, deed, walk, weight
+    def __init__(
+        self, seed: int, *, deed: float = 0.0, walk: float = 0.0, weight: float = 1.0, walks_off: bool = False
+    ) -> None:
+        self.seed, self.deed, self.walk, self.weight, self.walks_off = seed, deed, walk, weight, walks_off
         self.explorer: Explorer | None = None
         self.slips = Draw("slips")
         self.key = ""
@@ -88,7 +95,8 @@ class ExploringExpert:
             self.explorer = Explorer(task_words(observation), Draw("explorer", self.seed, self.key))
         chosen = self.explorer.act(observation)
         if self.slips.chance(self.walk if chosen.startswith("go to ") else self.deed):
-            return Move(self.slips.choice(observation.actions), self.weight)
+            walks = [action for action in observation.actions if action.startswith("go to ")]
+            return Move(self.slips.choice(walks if self.walks_off and walks else observation.actions), self.weight)
         return Move(chosen)
 
 

@@ -64,7 +64,7 @@ def test_experts_rank_as_their_names_say(level):
     assert chance <= 0.05
 
 
-@pytest.mark.parametrize("name", ["expert-noisy:0.5", "wander:0.9,0.5"])
+@pytest.mark.parametrize("name", ["expert-noisy:0.5", "wander:0.9,0.5", "stray:0.5,0.3"])
 def test_the_explorer_recovers_from_anything_random_commands_do(name):
     assert wins(name, Keys("full", "train", seed=23)[:60], limit=1000) == 1.0
 
@@ -77,7 +77,7 @@ def test_the_same_seed_gives_the_same_moves(name):
     assert one == two
 
 
-@pytest.mark.parametrize("name", ["wander", "expert-noisy", "random"])
+@pytest.mark.parametrize("name", ["wander", "stray", "expert-noisy", "random"])
 def test_another_seed_or_task_gives_other_moves(name):
     keys = Keys("medium", seed=24)[:20]
     env = environment()
@@ -228,3 +228,30 @@ def test_memory_by_hand():
     shut = ("examine drawer 1", "examine pen 2", "go to shelf 1", "open drawer 1")
     memory.read(Observation(text="You arrive at drawer 1. The drawer 1 is closed.", actions=shut))
     assert memory.here == ["drawer 1"] and memory.closed == {"drawer 1"} and "drawer 1" not in memory.inside
+
+
+def test_stray_walks_off_and_does_nothing_that_the_expert_would_not_do():
+    # Whatever a twin without slips would not do is a walk; half of its deeds are left undone (slips at 0.5, some
+    # 400 deeds of standard deviation 0.5: 0.1 is 4 standard errors), and none of its walks is disturbed.
+    env, stray, twin = (
+        environment(),
+        make_expert(environment(), "stray:0.5,0.0", 3),
+        make_expert(environment(), "expert", 3),
+    )
+    undone: list[bool] = []
+    for key in Keys("small", seed=28)[:120]:
+        task = Task(key=key, env="alfworld")
+        observation, over = env.reset(task), False
+        stray.reset(task)
+        twin.reset(task)
+        while not over:
+            own, move = twin.act(observation).action, stray.act(observation)
+            if own.startswith("go to "):
+                assert move.action == own
+            else:
+                undone.append(move.action != own)
+                assert move.action == own or move.action.startswith("go to ")
+            assert move.weight == 1.0
+            observation, _, over, _, _ = env.step(move.action)
+    assert len(undone) > 400
+    assert abs(np.mean(undone) - 0.5) < 0.1
