@@ -30,11 +30,11 @@ from agentrl.settings import resolve_agents
 THOUGHT, LINE = 96, 32  # most tokens of an answer with thoughts or tool calls, and of an answer of one line
 CONTEXT = 4096
 WORLDS: Mapping[str, Mapping[str, Any]] = {
-    "alfworld": {"split": "valid_unseen", "level": "small", "max_steps": 12},
     "webshop": {"observation": "brief", "levels": ["easy"], "split": "test", "max_steps": 8},
     "search_qa": {"world": "tiny", "split": "test", "hops": [1]},
     "calculator": {"events": 1, "split": "test"},
     "code_math": {"level": 1, "split": "test"},
+    "alfworld": {"split": "valid_unseen", "level": "small", "max_steps": 12},
 }
 PUBLISHED = {"alfworld": "verl_agent", "webshop": "verl_agent", "search_qa": "search_r1"}  # others: chat
 LISTED = ("alfworld", "webshop")  # have a prompt with the list of actions
@@ -58,12 +58,13 @@ def cells() -> Iterator[Cell]:
     """Every measurement, the ones that cost most last."""
     short = [(world, "instruct") for world in WORLDS]
     yield from (Cell(world, "compact", "random", 1.0) for world in WORLDS)
-    yield from (Cell(*one, "admissible", 0.0) for one in short)
-    yield from (Cell(*one, "free", 0.0) for one in short)
+    for one in short:
+        yield Cell(*one, "admissible", 0.0)
+        yield Cell(*one, "free", 0.0)
     yield from (Cell(world, "instruct_listed", "free", 0.0) for world in LISTED)
     yield from (Cell(*one, "admissible", 1.0) for one in short)
     yield from (Cell(world, "compact", "admissible", 0.0) for world in WORLDS)
-    yield from (Cell(world, PUBLISHED.get(world, "chat"), "free", 0.0) for world in reversed(WORLDS))
+    yield from (Cell(world, PUBLISHED.get(world, "chat"), "free", 0.0) for world in WORLDS)
 
 
 def play(cell: Cell, loaded: Loaded, tasks: int) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """docs/models.md: its Python block runs on a toy, and its tables say what the code does."""
 
+import json
 import re
 from pathlib import Path
 from typing import get_args
@@ -28,10 +29,11 @@ def test_the_python_block_runs(tmp_path, capsys):
 def test_the_eval_line_runs_on_a_toy(tmp_path, monkeypatch, capsys):
     (line,) = re.findall(r"^agentrl (eval .*)$", PAGE, re.M)
     monkeypatch.chdir(tmp_path)
-    model_folder(tmp_path / "models" / "smollm2", num_hidden_layers=1)
-    words = line.replace("--tasks 20", "--tasks 1 --turns 1 limits.turn_tokens=4").split()
+    model_folder(tmp_path / "models" / "smollm2", num_hidden_layers=1, origin="a toy")
+    words = line.replace("--tasks 20", "--tasks 1 --turns 1 --json limits.turn_tokens=4").split()
     assert main(words) == 0
-    assert "success" in capsys.readouterr().out
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["episodes"] == 1 and summary["policy"]["origin"] == "a toy"
 
 
 def test_the_table_of_models_is_the_codes():

@@ -19,12 +19,12 @@ from agentrl.config import resolve
 from agentrl.engines import HfEngine, Sampling, stopping
 from agentrl.env import Limits, make_pool, prompt_of, tasks_of
 from agentrl.graph import StepGraph, decisions
-from agentrl.model import Loaded, ModelConfig, load_model, save_model
+from agentrl.model import Loaded, Lora, ModelConfig, load_model, save_model
 from agentrl.rollout import Player, PolicyActor, build_graph, play
 from agentrl.trainer import Learner, annotate, clone
 from agentrl.trainer.sections import OptimConfig, UpdateConfig
 from agentrl.types import Message
-from tests.toys.language_model import language_model
+from tests.toys.language_model import language_model, model_folder
 
 REAL = Path("models/smollm2")
 ROUGH = {"num_hidden_layers": 10, "initializer_range": 0.5}
@@ -160,3 +160,13 @@ def test_the_fetched_model_answers_a_question():
     prompt = Chat(made.tokenizer).start([Message("user", "What is the capital of France?")])
     out = made.model.generate(torch.from_numpy(prompt)[None], max_new_tokens=12, do_sample=False)
     assert "Paris" in made.tokenizer.decode(out[0, len(prompt) :])
+
+
+def test_adapters_of_a_model_in_bfloat16_are_float32(tmp_path):
+    folder = model_folder(tmp_path / "toy")
+    made = load_model(ModelConfig(path=str(folder), dtype="bfloat16", device="cpu", lora=Lora(r=2)), 0)
+    trained = {x.dtype for x in made.model.parameters() if x.requires_grad}
+    frozen = {x.dtype for x in made.model.parameters() if not x.requires_grad}
+    assert (trained, frozen) == ({torch.float32}, {torch.bfloat16})
+    before, after = train_a_little(made)
+    assert after < before
