@@ -146,7 +146,8 @@ def train(words: Sequence[str], folder: Path, work: Path, aim: Aim, campaign: Co
     sys.addaudithook(watch.audit)
     sys.argv = ["agentrl", "train", *words]
     code = main()
-    watch.mark("end")
+    if code == 0:  # else it was stopped, and the marker says in which stage
+        watch.mark("end")
     (work / "operations.json").write_text(json.dumps(watch.operations))
     sys.exit(code)
 
