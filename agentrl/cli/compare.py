@@ -5,6 +5,7 @@ last evaluation is taken. The difference is A minus B; of two evaluations of one
 """
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +47,7 @@ def chosen(a: Path, b: Path, mode: str | None) -> tuple[Path, Path]:
         wanted = " and ".join(dict.fromkeys(str(folder) for folder in folders))
         raise ValueError(f"{wanted}: no {' or '.join(modes)} evaluation in both; name two files in evaluations/")
     first, second = ((evaluations(path, both[0])[-1] if path.is_dir() else path) for path in (a, b))
-    if first.resolve().parent == second.resolve().parent and rank(first) < rank(second):
+    if os.path.realpath(first.parent) == os.path.realpath(second.parent) and rank(first) < rank(second):
         return second, first
     return first, second
 

@@ -1,6 +1,7 @@
 """`agentrl credit METHOD --steps FILE [key=value ...] [--json]`: any credit method on steps from anywhere."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -68,7 +69,7 @@ def run_page(
             graph,
             credits,
             {name: entry.config.model_dump(mode="json") for name, entry in entries.items()},
-            title=steps.resolve().name,
+            title=Path(os.path.realpath(steps)).name,
             groups=groups,
             decode=token_words(steps) if steps.is_dir() else None,
         )

@@ -43,7 +43,7 @@ def test_an_environment_is_named_by_the_path_of_its_file(tmp_path, capsys, monke
     monkeypatch.chdir(tmp_path)
     assert main(["eval", str(tmp_path / "guess_by_path.py"), "--policy", "random"]) == 0
     out = capsys.readouterr().out
-    assert "on 6 tasks" in out and out.startswith("guess_by_path, panel ")
+    assert "on 6 tasks" in out and "guess_by_path, panel " in out
     assert main(["check", "./guess_by_path.py", "--tasks", "1"]) == 0
     assert "no such file: nowhere.py" in said(capsys, "eval", "nowhere.py", "--policy", "random")
     (tmp_path / "json.py").write_text(GUESS)

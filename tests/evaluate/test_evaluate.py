@@ -36,9 +36,12 @@ def test_a_report_by_hand():
     assert json.loads(json.dumps(summary)) == summary
 
 
+FAULT = "KeyError: 'lost' (faulty.py:30, in raise_)"
+
+
 def test_a_spoiled_episode_is_never_a_success_and_says_why():
     (outcome,) = report([faulty.task(2, "raise", 1)], policy=right()).outcomes
-    assert (outcome.success, outcome.ending, outcome.fault) == (False, "env_error", "KeyError: 'lost'")
+    assert (outcome.success, outcome.ending, outcome.fault) == (False, "env_error", FAULT)
 
 
 def test_nothing_scored_is_no_crash():

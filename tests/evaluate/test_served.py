@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -276,7 +277,15 @@ def without_times(path: Path) -> dict[str, Any]:
     return {key: value for key, value in report.items() if key not in ("wall_seconds", "episode_files")}
 
 
-def test_a_stopped_evaluation_resumes_to_the_same_report(serve, capsys, tmp_path):
+@pytest.fixture
+def interruptible():
+    """Ctrl-C raises KeyboardInterrupt, also where this process was started with Ctrl-C ignored, as in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_stopped_evaluation_resumes_to_the_same_report(serve, capsys, tmp_path, interruptible):
     stop_at: list[int] = [4]
 
     def reply(body: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ Looked at (every package, by hand and by the scan below), and what each place ev
 | envs/code_repair/judge.py | `eval`, `exec`, imports in source texts | run inside the sandbox only |
 | tools/_sandbox/kernel.py, launch.py | `exec`, `eval`, `marshal` | inside the sandbox; launch.py: our own code |
 | agentrl/env/{processes,worker}.py | `pickle` over a worker's socket | the worker runs the user's own class |
-| agentrl/gym/check.py | `pickle` of what it has just made | not from a file |
+| agentrl/gym/check.py, agentrl/tool_env/instance.py | `pickle` of what it has just made | not from a file |
 | agentrl/catalogue.py, tool/calls, tool_env/setup.py, envs/gymnasium_text | imports by name | names of the
   configuration or of our own classes, never of data |
 | envs/alfworld/wheel.py | `runpy` on two files of the installed `alfworld` package | a tool of ours; as an import |
@@ -38,7 +38,9 @@ RISKY |= {"load:yaml", "load:torch", "run_path", "run_module", "exec_module", "s
 UNPICKLERS = {"pickle", "marshal", "yaml", "shelve", "dill", "cloudpickle", "joblib", "copyreg"}
 IMPORTERS = {  # of modules that can run what a file says; their calls are on the list below
     ("agentrl/env/processes.py", "pickle"),
+    ("agentrl/env/worker.py", "pickle"),
     ("agentrl/gym/check.py", "pickle"),
+    ("agentrl/tool_env/instance.py", "pickle"),
     ("agentrl/run/checkpoint.py", "pickle"),  # for the name of an error
     ("tools/_sandbox/kernel.py", "marshal"),
     ("tools/_sandbox/process.py", "marshal"),
@@ -61,6 +63,7 @@ KNOWN = {
     ("agentrl/run/checkpoint.py", "load:torch"),
     ("agentrl/settings/shipped.py", "import_module"),
     ("agentrl/tool/calls/__init__.py", "import_module"),
+    ("agentrl/tool_env/instance.py", "loads:pickle"),
     ("agentrl/tool_env/setup.py", "import_module"),
     ("agentrl/trainer/__init__.py", "import_module"),
     ("envs/alfworld/textworld_backend.py", "eval"),

@@ -55,4 +55,4 @@ def test_what_is_no_recipe_is_one_sentence(word, sentence, tmp_path, monkeypatch
 
 def test_the_usage_asks_for_the_recipe_alone(capsys):
     assert main(["train"]) == 2
-    assert "required: recipe;" in capsys.readouterr().err
+    assert "a recipe is required" in capsys.readouterr().err
