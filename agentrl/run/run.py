@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from agentrl.run.vocabulary import Vocabulary, vocabularies
 from agentrl.secret import restored
 from agentrl.settings import Settings
 from agentrl.tool_env import template_fit
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(kw_only=True, eq=False)
@@ -68,11 +71,13 @@ class Run:
         """Let rollouts generate with the weights of now."""
         self.rollouts.load(self.policies.weights(), version)
 
-    def log(self, stage: str, step: int, values: Mapping[str, Any], watch: Stopwatch) -> None:
-        """One line of metrics and one of timings, and what is found wrong in them."""
+    def log(
+        self, stage: str, step: int, values: Mapping[str, Any], watch: Stopwatch, beside: Mapping[str, Any] = NOTHING
+    ) -> None:
+        """One line of metrics and one of timings, and what is found wrong in them; `beside` is for the rules alone."""
         row = self.metrics.log(stage, step, values)
         self.metrics.time(stage, step, watch.seconds)
-        found = self.health.add(row)
+        found = self.health.add({**row, **beside})
         for finding in found:
             self.progress.say(f"health: {finding.text}")
         if found:
