@@ -37,7 +37,7 @@ from agentrl.run.stages import CLONE, EVALUATE, TRAIN
 from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
-UNKNOWN = 0.01  # share of unknown tokens from which on it is a metric
+UNKNOWN = 0.01  # share of unknown tokens from which on the rules of health get it
 
 
 def held_out_tasks(settings: Settings) -> list[Task]:
@@ -121,7 +121,7 @@ class Rollouts:
         return replace(collected, graph=self._with_gold(collected))
 
     def unknown(self, graph: StepGraph) -> dict[str, float]:
-        """The share of unknown tokens in what the model reads, as the metric `unknown_share`; empty below 1%."""
+        """Share of unknown tokens in what the model reads, `unknown_share` for the rules of health; empty below 1%."""
         unknown = self.chats[self.main.policy].tokenizer.unk_token_id
         if unknown is None or graph.tokens is None or len(self.chats) > 1:
             return {}

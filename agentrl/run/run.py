@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from agentrl.settings import Settings
 from agentrl.tool_env import template_fit
 
 IN_REPORTS_ONLY = ("samples", "failures")  # entries of a summary that metrics.jsonl leaves to the reports
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(kw_only=True, eq=False)
@@ -70,11 +72,13 @@ class Run:
         """Let rollouts generate with the weights of now."""
         self.rollouts.load(self.policies.weights(), version)
 
-    def log(self, stage: str, step: int, values: Mapping[str, Any], watch: Stopwatch) -> None:
-        """One line of metrics and one of timings, and what is found wrong in them."""
+    def log(
+        self, stage: str, step: int, values: Mapping[str, Any], watch: Stopwatch, beside: Mapping[str, Any] = NOTHING
+    ) -> None:
+        """One line of metrics and one of timings, and what is found wrong in them; `beside` is for the rules alone."""
         row = self.metrics.log(stage, step, values)
         self.metrics.time(stage, step, watch.seconds)
-        found = self.health.add(row)
+        found = self.health.add({**row, **beside})
         for finding in found:
             self.progress.say(f"health: {finding.text}")
         if found:

@@ -44,7 +44,7 @@ def warm_up(run: Run) -> None:
             graph = run.rollouts.demonstrations(step)
         with watch.phase("update"):
             metrics = run.policies.imitate(graph, step)
-        run.log("clone", step, {**metrics, **run.rollouts.unknown(graph)}, watch)
+        run.log("clone", step, metrics, watch, run.rollouts.unknown(graph))
         run.state.step = step + 1
         bar.step(" ".join(f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("loss")))
         if every and run.state.step % every == 0 and run.state.step < steps:
@@ -78,8 +78,9 @@ def reinforce(run: Run) -> None:
         run.sync(iteration + 1)
         run.store(iteration, graph, credit)
         faults = fault_counts(batch.records)
-        failed = {**({"faults": faults} if faults else {}), **run.rollouts.unknown(batch.graph)}
-        run.log("train", iteration, {**batch.metrics, **charged, **credit.metrics, **learned, **failed}, watch)
+        unknown = run.rollouts.unknown(batch.graph)
+        failed = {"faults": faults} if faults else {}
+        run.log("train", iteration, {**batch.metrics, **charged, **credit.metrics, **learned, **failed}, watch, unknown)
         bar.step(f"success {batch.metrics['success']:.2f}")
         run.finish(iteration)
     bar.close()

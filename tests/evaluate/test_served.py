@@ -279,7 +279,7 @@ def without_times(path: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def interruptible():
-    """Ctrl-C raises KeyboardInterrupt, also where this process was started with Ctrl-C ignored, as in the background."""
+    """Ctrl-C raises KeyboardInterrupt, also in a process that was started in the background, which ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
