@@ -38,11 +38,12 @@ def main(words: Sequence[str]) -> int:
     print(f"retriever at http://{arguments.host}:{server.server_address[1]}/retrieve", flush=True)
     signal.signal(signal.SIGTERM, lambda signum, frame: threading.Thread(target=server.shutdown).start())
     try:
-        server.serve_forever()
+        server.serve_forever()  # until SIGTERM, which shuts it down, or Ctrl-C
     except KeyboardInterrupt:
-        print("agentrl: stopped", file=sys.stderr)
+        pass
     finally:
         server.server_close()
+    print("agentrl: stopped", file=sys.stderr)
     return 0
 
 
