@@ -228,6 +228,11 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except (*DAMAGED, SafetensorError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if "trust_remote_code" in str(error):
+            raise ValueError(
+                f"the model {path!r} asks for Python code of its own, which is never run here: choose a model of a "
+                "type that transformers knows"
+            ) from error
         if folder.exists():
             raise ValueError(
                 f"the model in the folder {path} cannot be loaded ({first}): copy the folder again, or, if it belongs "

@@ -9,6 +9,7 @@ import pytest
 
 from agentrl.run import Metrics, Run, RunFolder, read_metrics
 from agentrl.run.checkpoint import RunState
+from agentrl.run.health import Health
 
 CONFIG = {"run": {"seed": 0, "iterations": 10}, "credit": {"name": "gigpo", "gamma": 0.95}}
 
@@ -234,6 +235,7 @@ def test_a_checkpoint_and_the_metrics_that_it_counts_are_on_the_disk_before_it_h
         folder=folder,
         state=RunState(stage="train", step=1),
         metrics=metrics,
+        health=Health(),
         progress=SimpleNamespace(),
         rollouts=stateless,
         policies=stateless,

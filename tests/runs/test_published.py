@@ -30,12 +30,13 @@ SMALL = (
     "update.minibatches=2",
     "optim.lr=1e-3",
 )
+AS_PUBLISHED = ("warmup.updates=0",)  # a model made from scratch would be warmed up by default
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("runs")
-    assert main(["train", str(RECIPE), f"run.folder={runs}", "run.name=small", *SMALL]) == 0
+    assert main(["train", str(RECIPE), f"run.folder={runs}", "run.name=small", *SMALL, *AS_PUBLISHED]) == 0
     return runs / "small"
 
 

@@ -20,6 +20,9 @@ def graph_of(rows: Sequence[Row]) -> StepGraph:
     return steps_graph([json.dumps(row) for row in rows])
 
 
+KEYS = ("task", "episode", "turn", "action")  # what `agentrl credit --json` says of the step itself
+
+
 def assigned(method: str, rows: Sequence[Row], **options: Any) -> Credit:
     """The Credit of rows, in the graph's order."""
     return assign(credit_method(method, **options), graph_of(rows))
@@ -29,7 +32,7 @@ def credit_of(method: str, rows: Sequence[Row], **options: Any) -> dict[str, lis
     """Every printed part of rows, in the order of the rows."""
     graph = graph_of(rows)
     lines = [json.loads(x) for x in json_lines(graph, assign(credit_method(method, **options), graph))]
-    return {name: [line[name] for line in lines] for name in lines[0]}
+    return {name: [line[name] for line in lines] for name in lines[0] if name not in KEYS}
 
 
 def advantage(method: str, rows: Sequence[Row], **options: Any) -> np.ndarray:

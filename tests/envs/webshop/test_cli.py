@@ -108,4 +108,4 @@ def test_a_session_by_hand_is_saved_as_a_step_graph(raw, tmp_path, shopper):
 
 
 def test_commands_are_offered_to_the_command_line():
-    assert set(webshop.commands) == {"prepare", "search", "reward"}
+    assert set(webshop.commands) == {"", "prepare", "search", "reward"}
