@@ -10,19 +10,26 @@ GPU := $(shell command -v nvidia-smi 2>/dev/null)
 EXTRAS := dev,alfworld,textworld,lora,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test check bench bench-credit install sandbox clean
+.PHONY: demo test check browser bench bench-credit install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train benchmarks/recipes/alfworld-cpu.toml --resume
 
 test: check
-	$(PYTEST) -n 2 -m "not gpu and not slow"
+	$(PYTEST) -n 2 -m "not gpu and not slow and not browser"
 
 check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# The pages in a real browser, Debian's Chromium.
+browser: install
+	@command -v chromium >/dev/null || apt-get install -y -qq chromium >/dev/null 2>&1 || \
+	  (apt-get update -qq && apt-get install -y -qq chromium) >/dev/null
+	$(PIP) playwright
+	$(PYTEST) -m browser
 
 bench-credit: install
 	$(BIN)/python benchmarks/credit_gradient.py

@@ -38,22 +38,59 @@ def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
 def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_json: bool, top: int = 5) -> int:
     """Print how far methods agree. Options are `method.key=value`."""
     try:
-        loaded = {name: catalogue.load(CreditMethod, name) for name in methods}
-        if len(loaded) < 2:
+        if len(set(methods)) < 2:
             raise ValueError("--compare needs at least two methods, as --compare grpo,gigpo")
-        by_method: dict[str, list[str]] = {name: [] for name in loaded}
-        for option in options:
-            name, dot, rest = option.partition(".")
-            if not dot or name not in by_method:
-                raise ValueError(f"{option!r} is not an option of a compared method: write method.key=value")
-            by_method[name].append(rest)
-        entries = {name: Entry(name, m, parse_options(name, m.config, by_method[name])) for name, m in loaded.items()}
+        entries = _entries(methods, options)
         graph = read_any(steps)
         pairs = agreement(graph, {name: assign(entry, graph) for name, entry in entries.items()}, top)
     except (ValueError, OSError) as error:
         return complain(error)
     print("\n".join(map(json.dumps, pairs)) if as_json else compared(pairs))
     return 0
+
+
+def run_page(
+    methods: Sequence[str], steps: Path, options: Sequence[str], out: Path, groups: Sequence[int] | None
+) -> int:
+    """Write the credit page of one or several methods. Options are `key=value`, with several `method.key=value`."""
+    from agentrl.report import credit_data, token_words, write_credit_page
+
+    try:
+        if out.is_dir():
+            raise ValueError(f"--html {out} is a folder: name the file to write, such as {out / 'credit.html'}")
+        if not out.parent.is_dir():
+            raise ValueError(f"--html {out}: there is no folder {out.parent}")
+        entries = _entries(methods, options)
+        graph = read_any(steps)
+        credits = {name: assign(entry, graph) for name, entry in entries.items()}
+        data = credit_data(
+            graph,
+            credits,
+            {name: entry.config.model_dump(mode="json") for name, entry in entries.items()},
+            title=steps.resolve().name,
+            groups=groups,
+            decode=token_words(steps) if steps.is_dir() else None,
+        )
+        size = write_credit_page(data, out)
+    except (ValueError, OSError) as error:
+        return complain(error)
+    print(f"{out}: {data.shown}, {size / 1e6:.1f} MB; open it in a browser")
+    return 0
+
+
+def _entries(methods: Sequence[str], options: Sequence[str]) -> dict[str, Entry[CreditMethod]]:
+    """Methods with their options: `key=value` for a single method, `method.key=value` for several."""
+    loaded = {name: catalogue.load(CreditMethod, name) for name in methods}
+    if len(loaded) == 1:
+        ((name, method),) = loaded.items()
+        return {name: Entry(name, method, parse_options(name, method.config, options))}
+    by_method: dict[str, list[str]] = {name: [] for name in loaded}
+    for option in options:
+        name, dot, rest = option.partition(".")
+        if not dot or name not in by_method:
+            raise ValueError(f"{option!r} is not an option of a compared method: write method.key=value")
+        by_method[name].append(rest)
+    return {name: Entry(name, m, parse_options(name, m.config, by_method[name])) for name, m in loaded.items()}
 
 
 def run_list(as_json: bool) -> int:
@@ -161,14 +198,25 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="every method, its paper and the columns that it needs")
     parser.add_argument("--compare", metavar="a,b", help="methods to compare; options are method.key=value")
     parser.add_argument("--top", type=positive, default=5, help="steps to show per compared pair")
+    parser.add_argument(
+        "--html", type=Path, metavar="OUT", help="write a page to look at: who gets the credit, and why"
+    )
+    parser.add_argument("--group", type=int, action="append", help="a group to show on the page; may be repeated")
     arguments = parser.parse_intermixed_args(words)
     if arguments.list:
         return run_list(arguments.json)
     if arguments.steps is None or (arguments.method is None and arguments.compare is None):
         return complain(ValueError("give a method and --steps FILE, or --compare a,b --steps FILE, or --list"))
+    if arguments.group is not None and arguments.html is None:
+        return complain(ValueError("--group chooses what --html shows: give --html OUT too"))
     if arguments.compare is not None:
         options = [] if arguments.method is None else [arguments.method, *arguments.options]
+        if arguments.html is not None:
+            methods = arguments.compare.split(",")
+            return run_page(methods, arguments.steps, options, arguments.html, arguments.group)
         return run_compare(arguments.compare.split(","), arguments.steps, options, arguments.json, arguments.top)
+    if arguments.html is not None:
+        return run_page([arguments.method], arguments.steps, arguments.options, arguments.html, arguments.group)
     return run(arguments.method, arguments.steps, arguments.options, arguments.json)
 
 

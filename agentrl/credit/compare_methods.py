@@ -51,8 +51,8 @@ def correlation(x: np.ndarray, y: np.ndarray) -> float | None:
 
 
 def describe(graph: StepGraph, row: int) -> dict[str, Any]:
-    """The turn, names and texts of a step, as far as the graph has them."""
-    words: dict[str, Any] = {"turn": int(graph.turn[row])}
+    """The row, turn, names and texts of a step, as far as the graph has them."""
+    words: dict[str, Any] = {"row": int(row), "turn": int(graph.turn[row])}
     for name in ("group", "episode", "state", "action"):
         if name in graph.names and graph.columns[name][row] >= 0:
             words[name] = graph.names[name][graph.columns[name][row]]

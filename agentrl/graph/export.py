@@ -52,7 +52,9 @@ def _rows(graph: StepGraph, group: int | None, episode: int | None) -> np.ndarra
 
 
 def word(graph: StepGraph, kind: str, number: int) -> str:
-    """The name of a group, state or action, or its number where names are not stored."""
+    """The name of a group, state or action, or its number where names are not stored; empty for -1, which is none."""
+    if number < 0:
+        return ""
     words = graph.names.get(kind, ())
     return words[number] if number < len(words) else str(number)
 
