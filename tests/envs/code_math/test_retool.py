@@ -32,7 +32,8 @@ SIZES = (
     "update.minibatches=2",
     "update.max_tokens=4096",
 )
-AS_PUBLISHED = ("warmup.updates=0",)  # a model made from scratch would be warmed up by default
+# By default a model made from scratch would be warmed up, and see the environment's prompt for small models.
+AS_PUBLISHED = ("warmup.updates=0", "env.prompt=chat")
 
 
 @pytest.fixture(scope="module")
