@@ -24,6 +24,7 @@ from agentrl.config import Entry, resolve
 from agentrl.engines import Wordless
 from agentrl.env import EnvironmentFile, Limits, make_pool, prompt_of, tasks_of
 from agentrl.rollout import Player, PolicyActor, Sampler, collect
+from agentrl.run import Loop
 from agentrl.types import Generation, Request
 
 ROOT = Path(__file__).parents[2]
@@ -91,9 +92,10 @@ def measure(options: Mapping[str, Any], turns: int, episodes: int, where: str) -
     copies = min(COPIES, episodes)
 
     def batch(count: int, iteration: int) -> Any:
-        return asyncio.run(
-            collect(player, sampler, file, tasks=max(1, count // copies), copies=copies, iteration=iteration)
-        )
+        with Loop() as loop:  # a run's own: asyncio.run would format the whole batch as it ends
+            return loop.run(
+                collect(player, sampler, file, tasks=max(1, count // copies), copies=copies, iteration=iteration)
+            )
 
     try:
         batch(2 * copies, 0)  # imports, first compilations
