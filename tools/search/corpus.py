@@ -53,9 +53,11 @@ class Corpus:
     def __iter__(self) -> Iterator[Passage]:
         return (self[row] for row in range(len(self)))
 
+    _close = staticmethod(os.close)  # when the interpreter ends, the name `os` of this module may be gone already
+
     def __del__(self) -> None:
         if hasattr(self, "_file"):
-            os.close(self._file)
+            self._close(self._file)
 
 
 def find(path: str, option: str) -> Path:
