@@ -102,7 +102,12 @@ def run(code):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"prompt": "compact", "level": 2}, {"convention": "torl", "level": 4}, {"stateful": True, "level": 0}],
+    [
+        {},
+        {"prompt": "compact", "level": 2},
+        pytest.param({"convention": "torl", "level": 4}, marks=pytest.mark.slow),
+        pytest.param({"stateful": True, "level": 0}, marks=pytest.mark.slow),
+    ],
 )
 def test_promises(options):
     assert check_env(code_math, Config(**options), tasks=1, steps=3) == []

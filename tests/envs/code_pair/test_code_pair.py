@@ -112,7 +112,7 @@ def test_a_tester_may_write_tests_and_no_code():
     env.close()
 
 
-@pytest.mark.parametrize("prompt", ["chat", "compact"])
+@pytest.mark.parametrize("prompt", ["chat", pytest.param("compact", marks=pytest.mark.slow)])
 def test_promises(prompt):
     assert check_env(resolve("envs", {"name": "code_test", "prompt": prompt}), tasks=1, steps=3) == []
     broken = check_env(resolve("envs", {"name": "code_pair", "prompt": prompt, "asks": 0}), tasks=1, steps=3)
