@@ -82,13 +82,12 @@ def environment(
         (one.__module__ for one in (owner, *rewards.values(), *tools) if hasattr(one, "__module__")), ""
     )
     config = _with_defaults(config, defaults, home)
-    signal_weights = {**dict(getattr(owner, "weights", {})), **(weights or {})}
     setup = _Environment(
         module=home,
         owner=owner,
         sources=tuple(tools),
         rewards=rewards,
-        weights=signal_weights,
+        weights={**dict(getattr(owner, "weights", {})), **(weights or {})},
         rows=rows,
         system=system,
         snapshots=snapshots,
