@@ -10,6 +10,7 @@ from agentrl.rollout.context import Ask, ContextPolicy, History, appended, conti
 from agentrl.rollout.episode import fault_counts, joined, play, play_starts, stop_on_faults
 from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, adopt, lost
 from agentrl.rollout.player import Player, Start, TooManyFaults
+from agentrl.rollout.program import AgentTask, Program
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
 from agentrl.rollout.sampler import Sampler, SamplerFile
@@ -17,6 +18,7 @@ from agentrl.rollout.sampler import Sampler, SamplerFile
 __all__ = [
     "Actor",
     "Agent",
+    "AgentTask",
     "Ask",
     "Branch",
     "Budget",
@@ -30,6 +32,7 @@ __all__ = [
     "Player",
     "Point",
     "PolicyActor",
+    "Program",
     "Random",
     "RolloutMethod",
     "Sampler",

@@ -18,6 +18,7 @@ from agentrl.rollout import (
     Crew,
     Player,
     PolicyActor,
+    Program,
     Random,
     Scripted,
     expert_actor,
@@ -46,6 +47,7 @@ class Contestant:
         served: the endpoint's policy, once `player` has made it.
         description: description of the model for reports; `player` fills it in.
         opened: pools of the called agents; `close` closes them.
+        programs: that play the tasks; `close` closes their endpoints.
     """
 
     word: str
@@ -57,6 +59,7 @@ class Contestant:
     served: "OpenAIPolicy | None" = None
     description: dict[str, object] = field(default_factory=dict)
     opened: list[Pool] = field(default_factory=list)
+    programs: list[Program] = field(default_factory=list)
 
     @classmethod
     def of(cls, word: str, env: str, options: Mapping[str, Any] = MappingProxyType({})) -> "Contestant":
@@ -139,6 +142,7 @@ class Contestant:
         main, *called = agents
         pools = {name: pool_within(agents[name].env, agents[name].limits) for name in called}
         self.opened += pools.values()
+        self.programs += [agent.program for agent in agents.values() if agent.program is not None]
         return Crew(agents, {main: pool, **pools}, admissible=self.masked, seed=seed)
 
     def player(
@@ -171,9 +175,11 @@ class Contestant:
         return crew.player({name: self._actor(agent, crew, temperature, models) for name, agent in crew.agents.items()})
 
     def close(self) -> None:
-        """Close the pools of the called agents."""
+        """Close the pools of the called agents, and the endpoint of a program."""
         for pool in self.opened:
             pool.close()
+        for program in self.programs:
+            program.close()
 
     def _actor(self, agent: Agent, crew: Crew, temperature: float | None, models: dict[str, PolicyActor]) -> Actor:
         """The actor of an agent. A script answers for the first agent only; experts answer for the other agents."""
