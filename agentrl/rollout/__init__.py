@@ -1,5 +1,8 @@
 """Rollouts: agents, episodes, branches and batches, and the step graph of their records."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from agentrl.rollout.actor import Actor, PolicyActor
 from agentrl.rollout.agent_calls import reply_from, reply_of
 from agentrl.rollout.agents import Agent, Crew, rows_of
@@ -15,6 +18,11 @@ from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
 from agentrl.rollout.sampler import Sampler, SamplerFile
 
+if TYPE_CHECKING:
+    from agentrl.rollout.program.endpoint import Endpoint
+    from agentrl.rollout.program.protocol import Refusal
+    from agentrl.rollout.program.recorder import Recorder
+
 __all__ = [
     "Actor",
     "Agent",
@@ -25,6 +33,7 @@ __all__ = [
     "Collected",
     "ContextPolicy",
     "Crew",
+    "Endpoint",
     "EpisodeRecord",
     "Expansion",
     "ExpertActor",
@@ -34,6 +43,8 @@ __all__ = [
     "PolicyActor",
     "Program",
     "Random",
+    "Recorder",
+    "Refusal",
     "RolloutMethod",
     "Sampler",
     "SamplerFile",
@@ -61,3 +72,16 @@ __all__ = [
     "same_state",
     "stop_on_faults",
 ]
+
+_LATER = {  # most runs need no HTTP server
+    "Endpoint": "agentrl.rollout.program.endpoint",
+    "Recorder": "agentrl.rollout.program.recorder",
+    "Refusal": "agentrl.rollout.program.protocol",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name whose module is imported when it is first asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

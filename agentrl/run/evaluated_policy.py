@@ -104,6 +104,15 @@ class Contestant:
             found = {**trained_on, **told}
         return cls(word=str(path), kind="run", tables=tables, env_options=found, told=told)
 
+    @classmethod
+    def model(cls, word: str, temperature: float | None = None) -> PolicyActor:
+        """The policy of a run, or a model folder, to answer whoever asks; ValueError if it is neither."""
+        path = Path(word)
+        if not (path / "config.toml").is_file() and not (path / "config.json").is_file():
+            raise ValueError(f"{word!r} is no run folder (config.toml) and no model folder (config.json)")
+        own = cls._of_run(path, "", {}) if (path / "config.toml").is_file() else cls(word=word, kind="model")
+        return own._model(POLICY, (), temperature, deterministic=False)
+
     @property
     def language_model(self) -> bool:
         """Is it a language model that was not trained by a run here?"""
@@ -223,7 +232,9 @@ class Contestant:
             crew.agents = {**crew.agents, **changed}
         self.description["tool_calls"] = "native" if native else "text"
 
-    def _model(self, policy: str, agents: Sequence[Agent], temperature: float | None) -> PolicyActor:
+    def _model(
+        self, policy: str, agents: Sequence[Agent], temperature: float | None, deterministic: bool = True
+    ) -> PolicyActor:
         """A model on disk: a policy of the run's latest checkpoint, with the run's settings; or a model folder."""
         import torch
 
@@ -247,7 +258,7 @@ class Contestant:
             model=loaded.model,
             tokenizer=loaded.tokenizer,
             sampling=stopping(sampling, *(agent.prompt for agent in agents)),
-            deterministic=True,
+            deterministic=deterministic,
         )
         engine = entry.hooks.make(entry.config, serving)
         self.description = self.description or engine.describe()

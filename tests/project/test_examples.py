@@ -10,6 +10,8 @@ from types import ModuleType
 import pytest
 
 from agentrl.cli import main
+from agentrl.graph import read_graph
+from tests.toys.language_model import model_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -47,6 +49,23 @@ def test_one_page_gigpo_is_one_page_and_repeats_itself():
 def test_one_page_gigpo_learns():
     won = asyncio.run(loaded("one_page_gigpo").train(80))
     assert sum(won[-10:]) / 10 > sum(won[:10]) / 10 + 0.25
+
+
+def test_the_agent_is_trained_as_it_is(tmp_path):
+    model, folder = model_folder(tmp_path / "model", num_hidden_layers=1), str(tmp_path / "runs")
+    words = ["train", "agent.toml", f"model.path={model}", f"run.folder={folder}", "run.iterations=1", "eval.tasks=1"]
+    few = ["batch.tasks=1", "batch.copies=2", "limits.turn_tokens=4", "eval.modes=['greedy']", "limits.turns=2"]
+    assert main([*words, *few]) == 0
+    (graph,) = (read_graph(file) for file in Path(folder, "agent", "graphs").glob("*.safetensors"))
+    assert len(set(graph.rollout.tolist())) == 2 and graph.tokens.sampled.any()
+
+
+@pytest.mark.parametrize("name", ["agent"])
+def test_the_agents_tool_answers_whatever_the_model_writes(name):
+    calculate = loaded(name).calculate
+    assert calculate('{"expression": "(3+4)*2"}') == "14"
+    for wrong in ("", "{}", "[]", "{", '{"expression": 5}', '{"expression": "2**9"}', '{"expression": "(("}', "null"):
+        assert calculate(wrong).startswith("error: "), wrong
 
 
 @pytest.mark.parametrize("name", ["guess", "pantry"])

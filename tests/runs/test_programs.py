@@ -31,7 +31,9 @@ def model(tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    )
 
 
 def settings(folder: Path, model: Path, main: dict[str, Any], **sections: Any) -> Settings:
@@ -91,8 +93,11 @@ def test_a_function_plays_and_its_own_reward_counts_and_repeats(tmp_path, model)
     assert again.tokens.ids.tolist() == graph.tokens.ids.tolist()
 
 
-def test_an_async_function_with_the_openai_sdk_plays(tmp_path, model):
-    graph, _ = trained(tmp_path, model, {"agent": f"{TOYS}:by_the_sdk"})
+def test_the_function_of_the_documentation_plays_by_the_openai_sdk(tmp_path, model, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text("utf-8")
+    (tmp_path / "solve_doc.py").write_text(page.split("```python\n")[1].split("```")[0])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    graph, _ = trained(tmp_path, model, {"agent": "solve_doc:solve"})
     assert len(graph) == 4 and (graph.status[graph.ending > 0] != Status.ENV_ERROR).all()
 
 
@@ -117,7 +122,8 @@ def test_how_a_program_ends_is_data(tmp_path, model, main, ending, status, rewar
 
 def test_a_program_that_hangs_is_ended_at_its_limit_with_all_it_started(tmp_path, model):
     began = time.monotonic()
-    graph, _ = trained(tmp_path, model, command("hangs"), limits={"seconds": 8.0}, batch={"copies": 1}, eval={"tasks": 1})
+    few = {"batch": {"tasks": 1, "copies": 2}, "eval": {"tasks": 1, "modes": ["greedy"]}}
+    graph, _ = trained(tmp_path, model, command("hangs"), limits={"seconds": 6.0}, **few)
     assert (graph.ending[graph.ending > 0] == Status.TIME_LIMIT).all() and graph.truncated.any()
     assert time.monotonic() - began < 120
     here = [p for p in Path("/proc").glob("[0-9]*/cmdline") if programs.__file__.encode() in _read(p)]
@@ -160,4 +166,6 @@ def test_what_cannot_work_is_told_before_anything_is_played(tmp_path, model, mai
 
 def test_the_recipe_is_plain_toml(tmp_path, model):
     dumped = settings(tmp_path, model, command()).dump()
-    assert dumped["agents"]["main"]["command"] and tomli_w.dumps({"main": {"command": dumped["agents"]["main"]["command"]}})
+    assert dumped["agents"]["main"]["command"] and tomli_w.dumps(
+        {"main": {"command": dumped["agents"]["main"]["command"]}}
+    )

@@ -8,9 +8,10 @@ import os
 import sys
 import time
 import urllib.request
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentrl.rollout import AgentTask
+if TYPE_CHECKING:
+    from agentrl.rollout import AgentTask
 
 
 def ask(url: str, key: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
@@ -30,30 +31,19 @@ def talk(url: str, key: str, task: str) -> str:
     return str(ask(url, key, messages)["content"])
 
 
-def plain(task: AgentTask) -> str:
+def plain(task: "AgentTask") -> str:
     return talk(task.base_url, task.api_key, task.instruction)
 
 
-def judged(task: AgentTask) -> dict[str, Any]:
+def judged(task: "AgentTask") -> dict[str, Any]:
     """Pays short answers itself."""
     text = talk(task.base_url, task.api_key, task.instruction)
     return {"answer": text, "reward": 1 / (1 + len(text)), "success": len(text) < 10, "signals": {"chars": len(text)}}
 
 
-def breaks(task: AgentTask) -> str:
+def breaks(task: "AgentTask") -> str:
     talk(task.base_url, task.api_key, task.instruction)
     raise KeyError("what the model said")
-
-
-async def by_the_sdk(task: AgentTask) -> str:
-    """As a user writes it."""
-    import openai
-
-    async with openai.AsyncOpenAI(base_url=task.base_url, api_key=task.api_key) as client:
-        said = await client.chat.completions.create(
-            model="any", messages=[{"role": "user", "content": task.instruction}], temperature=0.2
-        )
-    return said.choices[0].message.content or ""
 
 
 def main(how: str) -> int:

@@ -9,7 +9,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -19,7 +19,7 @@ from agentrl.rollout.program.recorder import Recorder
 
 BODY_BYTES = 64 << 20  # longest request body
 IDLE_S = 60.0  # seconds after which an idle connection is closed
-CHAT, RESPONSES, MODELS = "/v1/chat/completions", "/v1/responses", "/v1/models"
+CHAT, RESPONSES, MODELS, END = "/v1/chat/completions", "/v1/responses", "/v1/models", "/v1/agentrl/end"
 
 
 class Endpoint:
@@ -29,12 +29,19 @@ class Endpoint:
         name: the model's name in answers.
         host, port: where it listens; port 0 takes any free port.
         admit: called with a key that no episode has, for a recorder to answer it; None: such a request is refused.
+        end: called with a key and the body of a request that ends its episode; None: episodes end otherwise.
     """
 
     def __init__(
-        self, name: str, host: str = "127.0.0.1", port: int = 0, admit: Callable[[str], Recorder] | None = None
+        self,
+        name: str,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        admit: Callable[[str], Recorder] | None = None,
+        end: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] | None = None,
     ) -> None:
-        self.name, self.host, self.port, self._admit = name, host, port, admit
+        self.name, self.host, self.port, self._admit, self._end = name, host, port, admit, end
         self._recorders: dict[str, Recorder] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: ThreadingHTTPServer | None = None
@@ -77,7 +84,7 @@ class Endpoint:
 
     def recorder(self, authorization: str) -> Recorder:
         """The recorder of a request's key; raises Refusal if there is none."""
-        given = authorization.removeprefix("Bearer ").strip()
+        given = key_of(authorization)
         for key, recorder in list(self._recorders.items()):
             if hmac.compare_digest(key.encode(), given.encode()):
                 return recorder
@@ -85,6 +92,12 @@ class Endpoint:
             why = "the API key names no episode in progress: use OPENAI_API_KEY as it was given to the program"
             raise Refusal(401, why, "invalid_api_key")
         return self._admit(given)
+
+    def end(self, authorization: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """End the episode of a request's key; what it was is returned."""
+        if self._end is None:
+            raise Refusal(404, "this endpoint ends episodes itself", "not_found")
+        return self._end(key_of(authorization), body)
 
     def answer(self, recorder: Recorder, asked: Asked) -> list[Replied]:
         """The replies, from a thread: they are made in the event loop."""
@@ -102,6 +115,11 @@ class Endpoint:
         """A name for the next answer."""
         self._number += 1
         return f"{self._number:08d}"
+
+
+def key_of(authorization: str) -> str:
+    """The API key of a request."""
+    return authorization.removeprefix("Bearer ").strip()
 
 
 class _Server(ThreadingHTTPServer):
@@ -132,6 +150,9 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         try:
             body = self._body()
+            if path == END:
+                self._send(200, self.endpoint.end(self.headers.get("authorization", ""), body))
+                return
             if path not in (CHAT, RESPONSES):
                 raise Refusal(404, f"no {path[:100]}: POST {CHAT} or POST {RESPONSES}", "not_found")
             recorder = self.endpoint.recorder(self.headers.get("authorization", ""))

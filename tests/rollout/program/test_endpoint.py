@@ -15,8 +15,7 @@ from agentrl.chat import Chat
 from agentrl.engines import HfEngine, Sampling
 from agentrl.env import Limits
 from agentrl.graph import Tokens
-from agentrl.rollout import EpisodeRecord, PolicyActor, build_graph
-from agentrl.rollout.program import Endpoint, Recorder
+from agentrl.rollout import Endpoint, EpisodeRecord, PolicyActor, Recorder, build_graph
 from agentrl.types import Generation, Request, Status, Task
 from tests.toys.language_model import language_model
 
