@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agentrl.run.rollouts import Rollouts
     from agentrl.run.run import Run, open_run
     from agentrl.run.stages import BRANCH
+    from agentrl.run.status import RunStatus, is_run, read_config, read_lines, setting, spell, status_of
     from agentrl.run.training import train
     from agentrl.run.trials import preflight
     from agentrl.run.vocabulary import read_vocabularies, vocabularies, write_vocabularies
@@ -29,13 +30,20 @@ __all__ = [
     "Rollouts",
     "Run",
     "RunFolder",
+    "RunStatus",
     "Settings",
     "Stopwatch",
+    "is_run",
     "leak_note",
     "open_run",
     "preflight",
+    "read_config",
+    "read_lines",
     "read_metrics",
     "read_vocabularies",
+    "setting",
+    "spell",
+    "status_of",
     "train",
     "versions",
     "vocabularies",
@@ -52,6 +60,13 @@ _HOME = {
     "Rollouts": "agentrl.run.rollouts",
     "Run": "agentrl.run.run",
     "RunFolder": "agentrl.run.folder",
+    "RunStatus": "agentrl.run.status",
+    "is_run": "agentrl.run.status",
+    "read_config": "agentrl.run.status",
+    "read_lines": "agentrl.run.status",
+    "setting": "agentrl.run.status",
+    "spell": "agentrl.run.status",
+    "status_of": "agentrl.run.status",
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
     "leak_note": "agentrl.run.checks",

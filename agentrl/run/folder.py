@@ -16,6 +16,7 @@ from typing import IO, Any
 import tomli_w
 
 from agentrl.files import flush_entries, read_toml, remove_remnants, write_atomically
+from agentrl.run.holder import LOCK, clear_holder, write_holder
 from agentrl.secret import scrubbed_values
 
 RECORDED = (
@@ -38,9 +39,6 @@ FREE_TO_DIFFER = (
     "log.tensorboard",
     "log.picture",
 )
-
-
-LOCK = ".lock"
 
 
 class RunFolder:
@@ -113,19 +111,22 @@ class RunFolder:
         """Lock the folder for other processes, until `release` or until this process ends in any way."""
         if self._lock is not None:
             return
-        self._lock = (self.path / LOCK).open("ab")
+        lock = (self.path / LOCK).open("ab")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self.release()
+            lock.close()
             raise ValueError(
                 f"{self.path} is held by another process that trains this run: wait for that process or stop it, or "
                 "choose run.name=... for a new run"
             ) from None
+        self._lock = lock
+        write_holder(lock)
 
     def release(self) -> None:
-        """Unlock the folder."""
+        """Unlock the folder. An empty lock file says that the process closed the run and was not killed."""
         if self._lock is not None:
+            clear_holder(self._lock)
             self._lock.close()
             self._lock = None
 
