@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import RunFolder, versions
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
+    from agentrl.run.now import Now
     from agentrl.run.policies import Policies
     from agentrl.run.progress import Progress
     from agentrl.run.rollouts import Rollouts
@@ -18,13 +19,17 @@ if TYPE_CHECKING:
     from agentrl.run.training import train
     from agentrl.run.trials import preflight
     from agentrl.run.vocabulary import read_vocabularies, vocabularies, write_vocabularies
+    from agentrl.run.watching import Curve, Frame, frame, thinned
     from agentrl.settings import Settings
 
 __all__ = [
     "BRANCH",
     "Contestant",
+    "Curve",
+    "Frame",
     "Loop",
     "Metrics",
+    "Now",
     "Policies",
     "Progress",
     "Rollouts",
@@ -33,6 +38,7 @@ __all__ = [
     "RunStatus",
     "Settings",
     "Stopwatch",
+    "frame",
     "is_run",
     "leak_note",
     "open_run",
@@ -44,6 +50,7 @@ __all__ = [
     "setting",
     "spell",
     "status_of",
+    "thinned",
     "train",
     "versions",
     "vocabularies",
@@ -51,6 +58,11 @@ __all__ = [
 ]
 
 _HOME = {
+    "Now": "agentrl.run.now",
+    "thinned": "agentrl.run.watching",
+    "frame": "agentrl.run.watching",
+    "Frame": "agentrl.run.watching",
+    "Curve": "agentrl.run.watching",
     "BRANCH": "agentrl.run.stages",
     "Contestant": "agentrl.run.evaluated_policy",
     "Loop": "agentrl.run.event_loop",

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,14 +50,21 @@ class Metrics:
 
 
 class Stopwatch:
-    """CPU seconds and wall-clock seconds per phase of an iteration."""
+    """CPU seconds and wall-clock seconds per phase of an iteration.
 
-    def __init__(self) -> None:
+    Args:
+        on_phase: called with the name of each phase when it begins.
+    """
+
+    def __init__(self, on_phase: Callable[[str], None] | None = None) -> None:
         self.seconds: dict[str, float] = {}
+        self._on_phase = on_phase
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Add the time of a `with` block to the phase."""
+        if self._on_phase is not None:
+            self._on_phase(name)
         cpu, wall = time.process_time(), time.perf_counter()
         try:
             yield

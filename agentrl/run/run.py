@@ -19,6 +19,7 @@ from agentrl.run.checks import leak_note, leaves_report
 from agentrl.run.folder import RunFolder
 from agentrl.run.health import Health
 from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
+from agentrl.run.now import Now
 from agentrl.run.policies import Policies
 from agentrl.run.progress import Progress
 from agentrl.run.rollouts import Rollouts
@@ -40,6 +41,7 @@ class Run:
         folder: where the run is stored.
         state: where it stands.
         metrics, progress: what is logged, and what a person sees.
+        now: what it does at this moment, for `agentrl watch`.
         health: what the rules found in the metrics.
         rollouts, policies: what rolls out, and what learns.
     """
@@ -50,6 +52,7 @@ class Run:
     metrics: Metrics
     health: Health
     progress: Progress
+    now: Now
     rollouts: Rollouts
     policies: Policies
 
@@ -67,6 +70,11 @@ class Run:
                 self.progress.say(f"the budget of the run is spent after {iteration} iterations")
                 return
             yield iteration
+
+    def stopwatch(self, work: str, step: int, of: int, episodes: int) -> Stopwatch:
+        """For the phases of one piece of work (see `Now.begin`), which now.json names as they come."""
+        self.now.begin(work, step, of, episodes)
+        return Stopwatch(self.now.phase)
 
     def sync(self, version: int) -> None:
         """Let rollouts generate with the weights of now."""
@@ -119,9 +127,10 @@ class Run:
         if name in self.state.evaluated:
             return
         for mode in self.settings.tables.eval.modes:
-            watch = Stopwatch()
+            panel = self.rollouts.eval_tasks[:tasks]
+            watch = self.stopwatch(f"evaluation {name} {mode}", self.state.step, 0, len(panel))
             with watch.phase("evaluate"):
-                report = self.rollouts.evaluation(mode, self.rollouts.eval_tasks[:tasks])
+                report = self.rollouts.evaluation(mode, panel)
             summary = report.summary()
             low, high = summary["interval"]
             seconds = summary.pop("wall_seconds")
@@ -145,6 +154,7 @@ class Run:
     def close(self) -> None:
         """Flush and end what the run holds; a new folder without a result in it goes again."""
         self.metrics.close()
+        self.now.close()
         self.folder.drop_if_nothing_came_of_it()
         self.folder.release()
         self.rollouts.close()
@@ -197,6 +207,8 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         raise
     for line in _notes(settings, rollouts, policies):
         progress.say(f"note: {line}")
+    now = Now(folder.path / "now.json")
+    rollouts.on_episode = now.episode
     return Run(
         settings=settings,
         folder=folder,
@@ -204,6 +216,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         metrics=metrics,
         health=health,
         progress=progress,
+        now=now,
         rollouts=rollouts,
         policies=policies,
     )

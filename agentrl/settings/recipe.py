@@ -96,9 +96,8 @@ class Settings:
     def _check_rollout(self) -> None:
         """What the rollout method and other sections must agree on."""
         tables, fills, name = self.tables, self.rollout.hooks.fills, self.rollout.name
-        episodes = tables.batch.tasks * self.rollout.hooks.leaves(self.rollout.config, tables.batch.copies)
-        if episodes > MANY:
-            raise ValueError(f"rollout.name={name} makes {episodes} episodes per iteration, at most {MANY}")
+        if self.episodes > MANY:
+            raise ValueError(f"rollout.name={name} makes {self.episodes} episodes per iteration, at most {MANY}")
         if "value" in fills and tables.critic.model != "none":
             raise ValueError(
                 f"rollout.name={name} fills the column 'value', and so does the critic: choose one of them"
@@ -129,6 +128,12 @@ class Settings:
             return cls(override(tables, overrides))
         except ValueError as error:
             raise ValueError(f"{error}{_left_over(str(error), tables, overrides)}") from None
+
+    @property
+    def episodes(self) -> int:
+        """Episodes per iteration of training, without those that a sampler or a budget adds or leaves out."""
+        batch = self.tables.batch
+        return batch.tasks * self.rollout.hooks.leaves(self.rollout.config, batch.copies)
 
     @property
     def folder(self) -> Path:

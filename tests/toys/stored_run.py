@@ -59,15 +59,15 @@ def evaluated(run: Path, name: str, step: int, won: int, of: int = 10) -> None:
     append(run / "timings.jsonl", {"stage": "eval", "step": step, "evaluate_s": 3.0})
 
 
-def stored_run(run: Path, iterations: int = 2, **config: dict) -> Path:
+def stored_run(folder: Path, iterations: int = 2, **config: dict) -> Path:
     """A stopped run with so many stored iterations and an evaluation at its start."""
-    (run / "graphs").mkdir(parents=True)
-    (run / "evaluations").mkdir()
-    named = {**CONFIG, "run": {**CONFIG["run"], "name": run.name}}
-    (run / "config.toml").write_text(tomli_w.dumps({**named, **config}))
-    (run / "versions.json").write_text("{}")
-    (run / ".lock").touch()
-    evaluated(run, "start", 0, 1)
+    (folder / "graphs").mkdir(parents=True)
+    (folder / "evaluations").mkdir()
+    named = {**CONFIG, "run": {**CONFIG["run"], "name": folder.name}}
+    (folder / "config.toml").write_text(tomli_w.dumps({**named, **config}))
+    (folder / "versions.json").write_text("{}")
+    (folder / ".lock").touch()
+    evaluated(folder, "start", 0, 1)
     for iteration in range(iterations):
-        store(run, iteration)
-    return run
+        store(folder, iteration)
+    return folder
