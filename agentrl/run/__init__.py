@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import RunFolder, versions
+    from agentrl.run.listing import Condition, ListedRun, condition, listed_runs, ordered, selected
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
     from agentrl.run.now import Now
     from agentrl.run.policies import Policies
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BRANCH",
+    "Condition",
     "Contestant",
     "Curve",
     "Frame",
+    "ListedRun",
     "Loop",
     "Metrics",
     "Now",
@@ -38,15 +41,19 @@ __all__ = [
     "RunStatus",
     "Settings",
     "Stopwatch",
+    "condition",
     "frame",
     "is_run",
     "leak_note",
+    "listed_runs",
     "open_run",
+    "ordered",
     "preflight",
     "read_config",
     "read_lines",
     "read_metrics",
     "read_vocabularies",
+    "selected",
     "setting",
     "spell",
     "status_of",
@@ -58,6 +65,12 @@ __all__ = [
 ]
 
 _HOME = {
+    "selected": "agentrl.run.listing",
+    "ordered": "agentrl.run.listing",
+    "listed_runs": "agentrl.run.listing",
+    "condition": "agentrl.run.listing",
+    "ListedRun": "agentrl.run.listing",
+    "Condition": "agentrl.run.listing",
     "Now": "agentrl.run.now",
     "thinned": "agentrl.run.watching",
     "frame": "agentrl.run.watching",

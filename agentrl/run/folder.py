@@ -70,8 +70,8 @@ class RunFolder:
         """File of timings: seconds and CPU seconds, one JSON object per line, different in every run."""
         return self.path / "timings.jsonl"
 
-    def open(self, config: Mapping[str, Any], *, resume: bool) -> None:
-        """Make the folder of a new run, or open that of a run to resume.
+    def open(self, config: Mapping[str, Any], *, resume: bool, recipe: str = "") -> None:
+        """Make the folder of a new run, or open that of a run to resume; `recipe` is the name of its recipe.
 
         Raises:
             ValueError: see `refuse`; or another process trains this run.
@@ -84,7 +84,7 @@ class RunFolder:
             remove_remnants(place)
         self._made = not (self.path / "config.toml").exists()
         write_atomically(self.path / "config.toml", tomli_w.dumps(dict(config)).encode())
-        write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode())
+        write_atomically(self.path / "versions.json", json.dumps({**versions(), "recipe": recipe}, indent=1).encode())
 
     def refuse(self, config: Mapping[str, Any], *, resume: bool) -> None:
         """Check whether this run can have the folder; nothing is written.

@@ -193,7 +193,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         if at is not None:  # before the folder is written to: a damaged checkpoint must change nothing
             state = _restore(at, settings, rollouts, policies)
             progress.say(f"going on from {at}: {state.stage} step {state.step}")
-        folder.open(settings.shown(), resume=resume)
+        folder.open(settings.shown(), resume=resume, recipe=settings.recipe)
         if at is None and folder.metrics.exists():
             progress.say(f"{folder.path} was stopped before its first checkpoint: it begins anew")
         folder.rewind(state.metric_lines, state.timing_lines)

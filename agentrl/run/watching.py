@@ -127,6 +127,11 @@ def whole(config: Row, key: str) -> int:
     return value if isinstance(value, int) else 0
 
 
+def updates_before(evaluation: Row) -> int:
+    """Iterations of training before an evaluation; those of the start and of the clone count steps of the warm-up."""
+    return 0 if evaluation.get("name") in ("start", "clone") else int(evaluation["step"])
+
+
 def _standing(status: RunStatus) -> dict[str, Any]:
     return {"state": status.state, "sentence": status.sentence, "pid": status.pid, "news_s": status.news_s}
 
@@ -161,7 +166,7 @@ def _held_out(rows: Sequence[Row]) -> list[Curve]:
     evaluations = [row for row in rows if row["stage"] == "eval" and number(row, "success_rate") is not None]
     for mode in sorted({str(row.get("mode", "")) for row in evaluations}):
         own = [row for row in evaluations if str(row.get("mode", "")) == mode]
-        steps = [row["step"] if row.get("name") not in ("start", "clone") else 0 for row in own]
+        steps = [updates_before(row) for row in own]
         values = [float(row["success_rate"]) for row in own]
         intervals = [row.get("interval") or (value, value) for row, value in zip(own, values, strict=True)]
         low, high = [float(one[0]) for one in intervals], [float(one[1]) for one in intervals]

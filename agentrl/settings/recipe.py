@@ -25,7 +25,10 @@ class Settings:
         tables: the typed sections.
         chosen: values that the recipe leaves to `agentrl.settings.defaults`, by dotted key.
         notes: what a user should know of the configuration, such as keys of an older version.
+        recipe: name of the recipe's file, without its ending; empty if the tables are from elsewhere.
     """
+
+    recipe = ""
 
     def __init__(self, tables: Mapping[str, Any], *, stored: bool = False) -> None:
         """Settings of a recipe, or of the configuration that a run has stored, for which nothing is chosen.
@@ -118,16 +121,20 @@ class Settings:
         then = type(self)(restored(stored, self.dump()), stored=True).dump()
         kept = {path: defaults.stored_value(then, path) for path in self.chosen}
         known = {path: value for path, value in kept.items() if value is not None}
-        return type(self)(merge(self._given, defaults.nested(known)))
+        resumed = type(self)(merge(self._given, defaults.nested(known)))
+        resumed.recipe = self.recipe
+        return resumed
 
     @classmethod
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":
         """A recipe with overrides; the run is named after the file unless it names itself."""
         tables = merge({"run": {"name": recipe.stem}}, read_toml(recipe))
         try:
-            return cls(override(tables, overrides))
+            settings = cls(override(tables, overrides))
         except ValueError as error:
             raise ValueError(f"{error}{_left_over(str(error), tables, overrides)}") from None
+        settings.recipe = recipe.stem
+        return settings
 
     @property
     def episodes(self) -> int:
