@@ -249,7 +249,7 @@ def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
     a, b = _flat(old), _flat(new)
-    return [k for k in {**a, **b} if a.get(k) != b.get(k) and k not in FREE_TO_DIFFER]
+    return [k for k in {**a, **b} if a.get(k) != b.get(k) and k not in FREE_TO_DIFFER and not k.startswith("log.")]
 
 
 def versions() -> dict[str, str]:

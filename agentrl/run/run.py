@@ -27,6 +27,7 @@ from agentrl.run.vocabulary import Vocabulary, vocabularies
 from agentrl.secret import restored
 from agentrl.settings import Settings
 from agentrl.tool_env import template_fit
+from agentrl.trackers import Tracked, Trackers, check_packages, tracked_id
 
 IN_REPORTS_ONLY = ("samples", "failures")  # entries of a summary that metrics.jsonl leaves to the reports
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -171,6 +172,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
     """
     if resume and (settings.folder / "config.toml").is_file():
         settings = settings.resuming(read_toml(settings.folder / "config.toml"))
+    check_packages(settings.trackers)
     tables = settings.tables
     if tables.run.threads:
         torch.set_num_threads(tables.run.threads)
@@ -197,7 +199,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         if at is None and folder.metrics.exists():
             progress.say(f"{folder.path} was stopped before its first checkpoint: it begins anew")
         folder.rewind(state.metric_lines, state.timing_lines)
-        metrics = Metrics(folder, tensorboard=tables.log.tensorboard)
+        metrics = Metrics(folder, _trackers(settings, folder.path, progress))
         health = Health(read_metrics(folder.metrics))
         rollouts.load(policies.weights(), state.step if state.stage == "train" else 0)
     except BaseException:
@@ -220,6 +222,15 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         rollouts=rollouts,
         policies=policies,
     )
+
+
+def _trackers(settings: Settings, folder: Path, progress: Progress) -> Trackers | None:
+    if not settings.trackers:
+        return None
+    name = settings.tables.run.name
+    known, resumed = tracked_id(folder, name)
+    run = Tracked(id=known, name=name, folder=folder, config=settings.shown(), resumed=resumed)
+    return Trackers(settings.trackers, run, progress.say)
 
 
 def completed(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:

@@ -105,7 +105,7 @@ def frame(run: Path, *, now: float | None = None) -> Frame:
         speed=_speed(rows, timings),
         left_s=_left(config, rows, timings, status),
         faults=_faults(rows),
-        counts=_counts(rows),
+        counts={**_counts(rows), **_tracker_failures(run)},
         findings=_findings(run),
     )
 
@@ -258,6 +258,14 @@ def _counts(rows: Sequence[Row]) -> dict[str, float]:
         ),
     }
     return {name: count for name, count in found.items() if count}
+
+
+def _tracker_failures(run: Path) -> dict[str, float]:
+    """Stored when a run is closed."""
+    failures = _table(run / "trackers.json").get("failures")
+    if not isinstance(failures, Mapping):
+        return {}
+    return {f"failures of the tracker {name}": float(x) for name, x in failures.items() if isinstance(x, int)}
 
 
 def _table(path: Path) -> dict[str, Any]:

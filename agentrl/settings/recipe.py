@@ -14,6 +14,7 @@ from agentrl.rollout import ContextPolicy, RolloutMethod, SamplerFile
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, old_keys, requirements
 from agentrl.settings.sections import MANY, Tables
+from agentrl.trackers import TrackerFile, options_of
 from agentrl.trainer import RegularizerFile
 from agentrl.trainer.sections import OptimConfig
 
@@ -67,7 +68,16 @@ class Settings:
             self.env, self.context, self.tables.limits, self.tables.warmup.expert, self.sections
         )
         self.policies = agents.policy_plans(self.sections, self.tables.model, self.tables.optim, self.clone_optim)
+        self.trackers = self._trackers()
         self._check_stages()
+
+    def _trackers(self) -> tuple[Entry[TrackerFile], ...]:
+        """The entries of [log]; `log.tensorboard` is an older way to name one."""
+        log = self.tables.log
+        to = [*log.to, *(["tensorboard"] if log.tensorboard and "tensorboard" not in log.to else [])]
+        return tuple(
+            resolve(TrackerFile, section, f"log.options.{section['name']}") for section in options_of(to, log.options)
+        )
 
     def _check_stages(self) -> None:
         """What no section can tell of itself."""
