@@ -227,9 +227,9 @@ def _evaluation_s(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, floa
     """Seconds of an evaluation in all modes: the newest `iteration`, and `end` as the newest on all tasks."""
     named = [str(row.get("name", "")) for row in rows if row["stage"] == "eval"]
     seconds = [sum(_seconds(row).values()) for row in timings if row["stage"] == "eval"]
-    by_name: Counter[str] = Counter()
+    by_name: dict[str, float] = {}
     for name, value in zip(named, seconds, strict=False):
-        by_name[name] += value
+        by_name[name] = by_name.get(name, 0.0) + value
     found: dict[str, float] = {}
     for name, value in by_name.items():
         found["iteration" if name.startswith("iteration") else "end"] = value

@@ -6,6 +6,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,9 +51,7 @@ class Trackers:
         }
         for name, tracker in self._open.items():
             if self._in_a_row[name] < GIVE_UP:
-                self._try(
-                    name, "take a line of metrics", lambda tracker=tracker: tracker.log(stage, step, numbers) or 1
-                )
+                self._try(name, "take a line of metrics", partial(tracker.log, stage, step, numbers))
 
     def close(self) -> None:
         """Close every tracker, and store how often each failed."""
@@ -62,7 +61,8 @@ class Trackers:
         if self.failures:
             counts = ", ".join(f"{name} {count}" for name, count in self.failures.items())
             self._say(f"trackers failed: {counts} times; the run is not concerned, metrics.jsonl has every number")
-            _write(self._run.folder, {"id": self._run.id, "failures": dict(self.failures)})
+            with suppress(ValueError):  # a full disk has been told already, by what the run itself writes
+                _write(self._run.folder, {"id": self._run.id, "failures": dict(self.failures)})
 
     def _try(self, name: str, what: str, call: Callable[[], Any]) -> Any:
         """The result of a call; None if it raised, which is counted, and told the first time."""
