@@ -1,5 +1,6 @@
 """What is seen of a run from outside: how it stands, its numbers, and what it does at the moment."""
 
+import io
 import json
 import os
 import platform
@@ -7,10 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
-from agentrl.cli import main
+from agentrl.cli import main, watch
+from agentrl.cli._watch_frame import WIDTH, sparkline
 from agentrl.evaluate import wilson
-from agentrl.run import Now, Progress, RunFolder, frame, read_lines, spell, status_of, train
+from agentrl.run import Curve, Now, Progress, RunFolder, frame, read_lines, spell, status_of, thinned, train
 from agentrl.run.holder import Holder, read_holder
 from agentrl.settings import Settings
 from tests.toys.runs import TOY, recipe
@@ -247,3 +250,40 @@ def test_a_mistake_is_one_sentence(run, tmp_path, monkeypatch, capsys, words, se
     assert main(["watch", *words]) == 2
     out, err = capsys.readouterr()
     assert sentence in err and err.count("\n") == 1 and out == ""
+
+
+def test_a_terminal_shows_frame_after_frame_until_the_run_is_over(run, monkeypatch):
+    held_by(run, os.getpid())
+    screen = io.StringIO()
+    pauses = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            (run / ".lock").write_text("")
+            end(run)
+
+    monkeypatch.setattr(watch.time, "sleep", pause)
+    console = Console(file=screen, force_terminal=True, width=110, height=40, color_system=None)
+    watch.follow(run, frame(run), 0.5, console)
+    assert pauses == [0.5, 0.5]
+    said = screen.getvalue()
+    first, last = said.index(f"the run runs (process {os.getpid()})"), said.index("the run is finished")
+    assert first < last and "lowest" in said and "Traceback" not in said
+
+
+def test_a_run_that_is_not_there_yet_is_waited_for(tmp_path, monkeypatch):
+    place, screen = tmp_path / "later", io.StringIO()
+    monkeypatch.setattr(watch.time, "sleep", lambda seconds: stored_run(place))
+    watch.follow(place, frame(place), 1.0, Console(file=screen, force_terminal=True, width=400, color_system=None))
+    said = screen.getvalue()
+    assert said.index(f"there is no run at {place} yet") < said.index("the run was stopped before its end")
+
+
+def test_characters_of_a_curve():
+    curve = Curve(name="success, training", step=range(4), value=[0.0, 0.5, 0.99, 1.0])
+    assert sparkline(curve) == "▁▅██" and sparkline(curve, ascii_only=True).isascii()
+    long = Curve(name="loss", step=range(1000), value=[float(x) for x in range(1000)])
+    assert len(sparkline(long)) == WIDTH and sparkline(long)[0] == "▁" and sparkline(long)[-1] == "█"
+    assert sparkline(Curve(name="loss", step=[0], value=[3.0])) == "▁"
+    assert thinned([1.0, 3.0, 5.0, 7.0], 2) == [2.0, 6.0]
