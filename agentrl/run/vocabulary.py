@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentrl.chat import CHAT_TEMPLATE
-from agentrl.env import RANDOM, Prompt, Shown, pool_within, tasks_of
+from agentrl.env import RANDOM, Prompt, Shown, pool_within, rewords, tasks_of
 from agentrl.files import write_atomically
 from agentrl.rollout import Agent, Crew, EpisodeRecord, expert_actor, play
 from agentrl.run.event_loop import Loop
@@ -99,8 +99,12 @@ def _spoken(agents: Mapping[str, Agent], records: list[EpisodeRecord]) -> Iterat
         prompt = agents[chain.agent].prompt
         for turn, step in enumerate(chain.steps):
             yield prompt.turn(step.observation) if turn else opening(prompt, step.observation)
+            if turn == 0 or not rewords(prompt):  # else "84" is read as " 84", and is no word of its own
+                yield from (message.content for message in step.observation.messages)
             yield from map(prompt.answer, step.observation.actions)
             yield step.generation.text
+            if step.rewrites:  # contexts write a memory on a line of its own, and behind a word
+                yield f" {step.generation.text}"
 
 
 def opening(prompt: Prompt, observation: Observation) -> str:

@@ -152,8 +152,8 @@ def test_faults():
 
 
 def test_unknown_words():
-    assert found([train(0, unknown_share=0.019)]) == []
-    assert found([clone(0, unknown_share=0.02)]) == ["unknown_words"]
+    assert found([train(0, unknown_share=0.009)]) == []
+    assert found([clone(0, unknown_share=0.01)]) == ["unknown_words"]
 
 
 def test_entropy_gone():
