@@ -24,6 +24,7 @@ from agentrl.rollout import (
     Budget,
     Collected,
     Crew,
+    EpisodeRecord,
     ExpertActor,
     PolicyActor,
     build_graph,
@@ -129,12 +130,30 @@ class Rollouts:
         share = float((read == unknown).mean()) if len(read) else 0.0
         return {"unknown_share": share} if share >= UNKNOWN else {}
 
-    def demonstrations(self, step: int) -> StepGraph:
-        """A batch of fresh expert episodes."""
+    def demonstrations(self, step: int) -> tuple[StepGraph, dict[str, float]]:
+        """A batch of fresh expert episodes, and what the rules of health should know of them.
+
+        `won_share` is the share of won episodes, if only those are cloned; the steps of the others have weight 0.
+        """
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
         tasks = self.clone_sampler.draw(self.settings.tables.warmup.episodes)
-        return build_graph(self.loop.run(play(self.crews["train"].player(actors, CLONE), tasks, iteration=step)))
+        records = self.loop.run(play(self.crews["train"].player(actors, CLONE), tasks, iteration=step))
+        won = {}
+        if self.settings.tables.warmup.clone == "won":
+            won = {"won_share": sum(record.success for record in records) / len(records)}
+            lost = (chain for record in records if not record.success for chain in record.chains())
+            for step in (step for chain in lost for step in chain.steps):
+                step.generation = replace(step.generation, weight=0.0)
+        graph = build_graph(records)
+        return graph, {**self.unknown(graph), **self._unlisted(records), **won}
+
+    def _unlisted(self, records: Sequence[EpisodeRecord]) -> dict[str, float]:
+        """`unlisted_share`: share of an expert's moves that are none of the listed actions; empty if it is 0."""
+        steps = [step for record in records for chain in record.chains() for step in chain.steps if not step.rewrites]
+        left = sum(bool(one.observation.actions) and one.action not in one.observation.actions for one in steps)
+        free = self.settings.engine.config.actions == "free"
+        return {} if free or not left else {"unlisted_share": left / len(steps)}
 
     def evaluation(self, mode: str, tasks: Sequence[Task]) -> Report:
         """The current policies on held-out tasks, each once."""

@@ -41,10 +41,11 @@ def warm_up(run: Run) -> None:
     for step in range(run.state.step, steps):
         watch = Stopwatch()
         with watch.phase("rollout"):
-            graph = run.rollouts.demonstrations(step)
+            graph, noticed = run.rollouts.demonstrations(step)
         with watch.phase("update"):
             metrics = run.policies.imitate(graph, step)
-        run.log("clone", step, metrics, watch, run.rollouts.unknown(graph))
+        metrics |= {name: noticed.pop(name) for name in ("won_share",) if name in noticed}
+        run.log("clone", step, metrics, watch, noticed)
         run.state.step = step + 1
         bar.step(" ".join(f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("loss")))
         if every and run.state.step % every == 0 and run.state.step < steps:

@@ -156,6 +156,18 @@ def test_unknown_words():
     assert found([clone(0, unknown_share=0.01)]) == ["unknown_words"]
 
 
+def test_moves_that_are_not_listed():
+    assert found([clone(0, unlisted_share=0.09)]) == []
+    assert "10% of the expert's moves" in text([clone(0, unlisted_share=0.1)])
+
+
+def test_nothing_is_ever_won_by_chance():
+    none = [clone(i, won_share=0.0) for i in range(10)]
+    assert found(none[:9]) == [] and "_expert" in text(none)
+    assert found([*none[:9], clone(9, won_share=0.01)]) == []
+    assert found([clone(i) for i in range(10)]) == []  # an expert, all of whose episodes are cloned
+
+
 def test_entropy_gone():
     gone = [train(i, entropy=0.001, success=0.3) for i in range(1, 6)]
     assert found([train(0), *gone]) == ["entropy_gone"]

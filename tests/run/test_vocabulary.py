@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from agentrl.chat import Chat, build_word_tokenizer
+from agentrl.chat import ENTITY, Chat, build_word_tokenizer, kept_together
 from agentrl.env import RANDOM, pool_within, tasks_of
 from agentrl.graph import StepGraph
 from agentrl.rollout import Crew, build_graph, expert_actor, play
@@ -29,7 +30,7 @@ STORIES = {  # as in the recipe calculator-cpu
 
 
 def settings_of(env: dict[str, Any], held_out: dict[str, Any], **new: Any) -> Settings:
-    return Settings({"env": env, "eval": {"env": held_out}, "model": {"new": new}})
+    return Settings({"env": env, "eval": {"env": held_out}, "model": {"new": {"vocabulary": "closed", **new}}})
 
 
 def played(settings: Settings, expert: str, tasks: int = 12) -> tuple[StepGraph, Chat]:
@@ -37,7 +38,8 @@ def played(settings: Settings, expert: str, tasks: int = 12) -> tuple[StepGraph,
     (policy, found), *_ = vocabularies(settings).items()
     new = settings.policies[policy].model.new
     assert new is not None
-    chat = Chat(build_word_tokenizer(found.texts, found.entities, entity_pattern=new.entity_pattern))
+    spells = new.vocabulary == "open"
+    chat = Chat(build_word_tokenizer(found.texts, found.entities, entity_pattern=new.entity_pattern, spells=spells))
     agent = next(iter(settings.agents.values()))
     agent = replace(agent, expert=expert or agent.expert)
     pool = pool_within(settings.eval_env, agent.limits, "inline", 1)
@@ -85,6 +87,9 @@ class Twins:
     def reward(self, answer: str) -> float:
         return 1.0
 
+    def _actions(self) -> list[str]:
+        return ["left()", "done"]
+
     def _expert(self, observation: str) -> str:
         return tool_action.calls([("left", {}), ("right", {})]) if observation.startswith("look") else "done"
 
@@ -93,6 +98,53 @@ Config, make, tasks, prompt = environment(Twins, rows=[{"id": i} for i in range(
 
 
 def test_answers_of_several_tools_are_read_one_by_one():
-    graph, chat = played(settings_of({"name": __name__, "split": "train"}, {"split": "test"}), "")
+    graph, chat = played(settings_of({"name": __name__, "split": "train", "prompt": "chat"}, {"split": "test"}), "")
     assert unknown_share(graph, chat) == 0
     assert chat.tokenizer.convert_tokens_to_ids("71") != chat.tokenizer.unk_token_id
+
+
+def test_an_experts_move_that_is_not_listed_is_played_and_not_cloned():
+    """Its first move, both calls at once, is none of the two listed actions; the run ended there."""
+    graph, _ = played(settings_of({"name": __name__, "split": "train", "prompt": "chat"}, {"split": "test"}), "")
+    np.testing.assert_array_equal(graph.weight, np.where(graph.turn == 0, 0.0, 1.0))
+    assert (graph.reward[graph.last] == 1).all()
+
+
+BUILT_IN = {  # with no options but what a recipe of [env], [eval.env] and [model.new] chooses
+    "alfworld-gen": ({}, {"split": "valid_unseen"}),
+    "webshop-gen": ({"num_products": 300}, {"split": "eval"}),
+    "search-gen": ({"world": "tiny"}, {"split": "test"}),
+    "calculator": ({"split": "train"}, {"split": "test"}),
+    "sokoban": ({}, {"split": "test"}),
+    "notes": ({"split": "train"}, {"split": "test"}),
+    "gymnasium_text": ({"id": "FrozenLake-v1"}, {"split": "test"}),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n[:3] in ("web", "sea", "alf", "cal"))) for n in BUILT_IN]
+)
+def test_an_open_vocabulary_reads_all_that_a_built_in_environment_says(name):
+    """Held-out tasks, played at random: also what the expert never met, such as errors and unknown names."""
+    options, held_out = BUILT_IN[name]
+    settings = settings_of({"name": name, **options}, held_out, vocabulary="open")
+    for expert in ("", RANDOM):
+        graph, chat = played(settings, expert, 6)
+        assert unknown_share(graph, chat) == 0
+
+
+def test_an_open_vocabulary_restores_every_text():
+    tokenizer = build_word_tokenizer(["Ann has 12 apples."], spells=True)
+    for text in ["Ann has 12 apples.", "12", "apple pies for 120", "{x: [1]}\n~"]:
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        assert tokenizer.unk_token_id not in ids and tokenizer.decode(ids) == text
+    assert len(tokenizer.encode(" apples", add_special_tokens=False)) == 1  # a known word is one token
+    assert tokenizer.encode("ж", add_special_tokens=False) == [tokenizer.unk_token_id]
+    assert tokenizer.encode("q" * 101, add_special_tokens=False) == [tokenizer.unk_token_id]
+
+
+def test_entities_that_the_pattern_splits_are_written_in_words():
+    settings = settings_of({"name": "search-gen", "world": "tiny"}, {"split": "test"}, vocabulary="open")
+    assert next(iter(vocabularies(settings).values())).entities == ()
+    assert kept_together(["Ada Abend", "mug 2"], ENTITY) == ["mug 2"]
+    assert kept_together(["mug 2"], "") == []
