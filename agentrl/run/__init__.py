@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from agentrl.run.folder import RunFolder, versions
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
     from agentrl.run.policies import Policies
-    from agentrl.run.progress import Progress
+    from agentrl.run.progress import Progress, Tally
     from agentrl.run.rollouts import Rollouts
     from agentrl.run.run import Run, open_run
     from agentrl.run.stages import BRANCH
@@ -31,6 +31,7 @@ __all__ = [
     "RunFolder",
     "Settings",
     "Stopwatch",
+    "Tally",
     "leak_note",
     "open_run",
     "preflight",
@@ -54,6 +55,7 @@ _HOME = {
     "RunFolder": "agentrl.run.folder",
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
+    "Tally": "agentrl.run.progress",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",

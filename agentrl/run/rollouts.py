@@ -4,7 +4,7 @@ Half of a run; the other half is `agentrl.run.Policies`. Between them cross the 
 version the other way.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from agentrl.run.stages import CLONE, EVALUATE, TRAIN
 from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
+OnEpisode = Callable[[EpisodeRecord], None] | None
 UNKNOWN = 0.01  # share of unknown tokens from which on the rules of health get it
 
 
@@ -100,8 +101,8 @@ class Rollouts:
         if not self.engines:
             self.engines = self._engines(self.settings.tables.sampling)
 
-    def batch(self, iteration: int) -> Collected:
-        """A batch of training rollouts of the current policies."""
+    def batch(self, iteration: int, on_episode: OnEpisode = None) -> Collected:
+        """A batch of training rollouts of the current policies; `on_episode` gets each episode when it ends."""
         settings, batch = self.settings, self.settings.tables.batch
         collected = self.loop.run(
             collect(
@@ -115,6 +116,7 @@ class Rollouts:
                 budget=Budget(batch.tokens, batch.calls),
                 rewards=settings.reward,
                 reported=self.signals,
+                on_episode=on_episode,
             )
         )
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
@@ -130,7 +132,7 @@ class Rollouts:
         share = float((read == unknown).mean()) if len(read) else 0.0
         return {"unknown_share": share} if share >= UNKNOWN else {}
 
-    def demonstrations(self, step: int) -> tuple[StepGraph, dict[str, float]]:
+    def demonstrations(self, step: int, on_episode: OnEpisode = None) -> tuple[StepGraph, dict[str, float]]:
         """A batch of fresh expert episodes, and what the rules of health should know of them.
 
         `won_share` is the share of won episodes, if only those are cloned; the steps of the others have weight 0.
@@ -138,7 +140,8 @@ class Rollouts:
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
         tasks = self.clone_sampler.draw(self.settings.tables.warmup.episodes)
-        records = self.loop.run(play(self.crews["train"].player(actors, CLONE), tasks, iteration=step))
+        player = self.crews["train"].player(actors, CLONE)
+        records = self.loop.run(play(player, tasks, iteration=step, on_episode=on_episode))
         won = {}
         if self.settings.tables.warmup.clone == "won":
             won = {"won_share": sum(record.success for record in records) / len(records)}
@@ -155,14 +158,15 @@ class Rollouts:
         free = self.settings.engine.config.actions == "free"
         return {} if free or not left else {"unlisted_share": left / len(steps)}
 
-    def evaluation(self, mode: str, tasks: Sequence[Task]) -> Report:
-        """The current policies on held-out tasks, each once."""
+    def evaluation(self, mode: str, tasks: Sequence[Task], on_episode: OnEpisode = None) -> Report:
+        """The current policies on held-out tasks, each once; `on_episode` gets each episode when it ends."""
         sampling, asked = self.settings.tables.sampling, self.settings.tables.eval.temperature
         temperature = 0.0 if mode == "greedy" else asked or sampling.temperature
         engines = self._engines(sampling.model_copy(update={"temperature": temperature}))
         player = self.crews["eval"].player(self._actors(engines), EVALUATE)
         described = {**engines[self.main.policy].describe(), "mode": mode}
-        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, described))
+        told = None if on_episode is None else lambda record, _: on_episode(record)
+        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, described, on_episode=told))
 
     def try_expert(self) -> None:
         """One move of the demonstrator, so that a mistake in its name is told before anything is written."""

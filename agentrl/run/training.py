@@ -3,7 +3,7 @@
 from agentrl.credit import assign, reward_metrics
 from agentrl.rollout import fault_counts
 from agentrl.run.metrics import Stopwatch
-from agentrl.run.progress import Progress
+from agentrl.run.progress import Progress, in_words
 from agentrl.run.run import Run, open_run
 from agentrl.settings import Settings
 from agentrl.trainer import charge_kl
@@ -41,7 +41,7 @@ def warm_up(run: Run) -> None:
     for step in range(run.state.step, steps):
         watch = Stopwatch()
         with watch.phase("rollout"):
-            graph, noticed = run.rollouts.demonstrations(step)
+            graph, noticed = run.rollouts.demonstrations(step, bar.episodes(tables.warmup.episodes))
         with watch.phase("update"):
             metrics = run.policies.imitate(graph, step)
         metrics |= {name: noticed.pop(name) for name in ("won_share",) if name in noticed}
@@ -66,7 +66,7 @@ def reinforce(run: Run) -> None:
     for iteration in run.iterations():
         watch, spent = Stopwatch(), run.spent
         with watch.phase("rollout"):
-            batch = run.rollouts.batch(iteration)
+            batch = run.rollouts.batch(iteration, bar.episodes(_due(settings)))
         run.state.count(batch.metrics)
         with watch.phase("annotate"):
             annotated = run.policies.annotate(batch.graph)
@@ -82,6 +82,13 @@ def reinforce(run: Run) -> None:
         unknown = run.rollouts.unknown(batch.graph)
         failed = {"faults": faults} if faults else {}
         run.log("train", iteration, {**batch.metrics, **charged, **credit.metrics, **learned, **failed}, watch, unknown)
-        bar.step(f"success {batch.metrics['success']:.2f}")
+        bar.step(in_words(batch.metrics["success"], batch.metrics["reward"]))
         run.finish(iteration)
     bar.close()
+
+
+def _due(settings: Settings) -> int:
+    """Episodes of an iteration; 0 if it is decided while they are played."""
+    batch = settings.tables.batch
+    open_end = settings.rollout.name != "chain" or settings.sampler.hooks.keep or batch.tokens or batch.calls
+    return 0 if open_end else batch.tasks * batch.copies
