@@ -171,12 +171,12 @@ def unlisted(past: Past) -> str:
 
 
 def never_won(past: Past) -> str:
-    """Only won episodes are cloned, and none is."""
-    shares = [float(row.get("won_share", math.nan)) for row in past.clone]
+    """Only the best episodes are cloned, and none is any better."""
+    shares = [float(row.get("cloned_share", math.nan)) for row in past.clone]
     if past.last["stage"] != "clone" or len(shares) < WINDOW or any(not share <= 0 for share in shares):
         return ""
     return (
-        f"none of the episodes of the first {len(shares)} batches of the warm-up was won, so nothing is cloned: give "
+        f"all episodes of the first {len(shares)} batches of the warm-up were lost alike, so nothing is cloned: give "
         "the environment a demonstrator (_expert of its class, or expert of its file), reward a part of the way, or "
         "list fewer actions"
     )

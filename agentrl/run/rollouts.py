@@ -39,6 +39,7 @@ from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
 OnEpisode = Callable[[EpisodeRecord], None] | None
+BEST = 10  # one episode of so many is cloned if none was won
 UNKNOWN = 0.01  # share of unknown tokens from which on the rules of health get it
 
 
@@ -135,21 +136,17 @@ class Rollouts:
     def demonstrations(self, step: int, on_episode: OnEpisode = None) -> tuple[StepGraph, dict[str, float]]:
         """A batch of fresh expert episodes, and what the rules of health should know of them.
 
-        `won_share` is the share of won episodes, if only those are cloned; the steps of the others have weight 0.
+        If only the best are cloned, the steps of the others have weight 0, and `won_share` and `cloned_share` are the
+        shares of won and of cloned episodes.
         """
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
         tasks = self.clone_sampler.draw(self.settings.tables.warmup.episodes)
         player = self.crews["train"].player(actors, CLONE)
         records = self.loop.run(play(player, tasks, iteration=step, on_episode=on_episode))
-        won = {}
-        if self.settings.tables.warmup.clone == "won":
-            won = {"won_share": sum(record.success for record in records) / len(records)}
-            lost = (chain for record in records if not record.success for chain in record.chains())
-            for step in (step for chain in lost for step in chain.steps):
-                step.generation = replace(step.generation, weight=0.0)
+        shares = _leave_the_best(records) if self.settings.tables.warmup.clone == "best" else {}
         graph = build_graph(records)
-        return graph, {**self.unknown(graph), **self._unlisted(records), **won}
+        return graph, {**self.unknown(graph), **self._unlisted(records), **shares}
 
     def _unlisted(self, records: Sequence[EpisodeRecord]) -> dict[str, float]:
         """`unlisted_share`: share of an expert's moves that are none of the listed actions; empty if it is 0."""
@@ -238,3 +235,19 @@ class Rollouts:
             name: PolicyActor(engines[agent.policy], self.chats[agent.policy], context, agent.policy)
             for name, agent in self.agents.items()
         }
+
+
+def _leave_the_best(records: Sequence[EpisodeRecord]) -> dict[str, float]:
+    """Give the steps of all episodes but the best weight 0; the shares of won and of cloned episodes.
+
+    The best are those that were won; if none was, the tenth with the highest returns, ties included, if returns differ.
+    """
+    won = [record for record in records if record.success]
+    returns = sorted((record.score for record in records), reverse=True)
+    least = returns[len(returns) // BEST]
+    best = won or [record for record in records if record.score >= least and record.score > returns[-1]]
+    chosen = {id(record) for record in best}
+    left = (chain for record in records if id(record) not in chosen for chain in record.chains())
+    for step in (step for chain in left for step in chain.steps):
+        step.generation = replace(step.generation, weight=0.0)
+    return {"won_share": len(won) / len(records), "cloned_share": len(best) / len(records)}

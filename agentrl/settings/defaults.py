@@ -7,7 +7,7 @@ The kinds are a model made from scratch (`[model.new]`), a pretrained one (`mode
   alone, the rates follow.
 - A model made from scratch begins with a warm-up, restricts its answers to the listed actions, and takes the options
   that the environment proposes for it (`SMALL_MODEL` of its file). It clones the environment's expert; without one, the
-  episodes that a player of random actions wins, since a model that wins nothing at first learns nothing from rewards.
+  best episodes of a player of random actions, since a model that wins nothing at first learns nothing from rewards.
 - The expert is `expert`, else the first name that the environment declares, else `random`.
 - A recipe that sets `optim.lr` without a name is taken as it is written: AdamW trains at that rate, and nothing but the
   expert is chosen. So were recipes of older versions meant.
@@ -63,11 +63,11 @@ BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # beside the rates
 BY_ENVIRONMENT = {  # keys that the environment decides too, in words
     "warmup.expert": 'the environment\'s expert, else "random"',
     "warmup.updates": "50 for a model made from scratch, 30 if its environment has no expert, else 0",
-    "warmup.clone": '"won" for a model made from scratch whose environment has no expert, else "all"',
+    "warmup.clone": '"best" for a model made from scratch whose environment has no expert, else "all"',
     "engine.hf.actions": '"listed" for a model made from scratch',
 }
 WARMUP_UPDATES = 50  # batches of an expert's episodes that a model made from scratch clones first
-RANDOM_UPDATES = 30  # the same of random episodes, of which those that were won are cloned
+RANDOM_UPDATES = 30  # the same of random episodes, of which the best are cloned
 
 
 def of_kind(kind: Kind) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def choose(given: Tables, env: EnvironmentFile, engine: EngineFile) -> dict[str,
         if "updates" not in given.warmup.model_fields_set:
             values["warmup.updates"] = RANDOM_UPDATES if expert == RANDOM else WARMUP_UPDATES
         if expert == RANDOM:
-            values["warmup.clone"] = "won"
+            values["warmup.clone"] = "best"
         if issubclass(engine.config, EngineOptions):
             values["engine.actions"] = "listed"
         values |= {f"env.{name}": value for name, value in env.small_model.items()}

@@ -106,7 +106,7 @@ def test_without_experts_what_is_won_by_chance_is_cloned(written, capsys):
     cloned = [row for row in rows if row["stage"] == "clone"]
     assert len(cloned) == 3 and 0 < max(row["won_share"] for row in cloned) < 1
     assert all(("loss" in row) == (row["won_share"] > 0) for row in cloned)  # what was lost teaches nothing
-    assert all(row["dropped_rows"] > 0 for row in cloned if row["won_share"] > 0)
+    assert all(row["dropped_rows"] > 0 and row["cloned_share"] == row["won_share"] for row in cloned if "loss" in row)
     assert (run.folder.path / "health.json").is_file()
     assert main(["train", str(path), "warmup.updates=5", "warmup.expert=nobody"]) == 2
     assert "plainroom has no experts; give its file expert(env, name, seed)" in capsys.readouterr().err

@@ -71,7 +71,7 @@ def test_the_environment_proposes_its_options_for_a_small_model():
 def test_no_environment_needs_an_expert():
     lake = Settings({"env": {"name": "gymnasium_text"}, "model": {"new": {}}})
     warmup = lake.tables.warmup
-    assert (warmup.expert, warmup.updates, warmup.clone) == ("random", 30, "won")  # what it wins by chance
+    assert (warmup.expert, warmup.updates, warmup.clone) == ("random", 30, "best")
     for word in ("expert", "", "none"):  # not asked for, so it need not exist
         Settings({"env": {"name": "gymnasium_text"}, "model": {"new": {}}, "warmup": {"updates": 0, "expert": word}})
     with pytest.raises(ValueError, match=r"no experts; give its file expert\(env, name, seed\)"):
