@@ -10,7 +10,7 @@ from agentrl.cli import main, verbs
 from tests.toys.runs import TOY, recipe
 
 WALK = "tests.toys.walk"
-NO_RESULT = ("serve",)  # runs until it is stopped
+NO_RESULT = ("serve", "inspect")  # run until they are stopped
 STEP = {"task", "episode", "turn", "action"}
 
 # Words after the verb, RUN and REPORT being a run folder and a report; keys of the object, or of each of several.
@@ -43,6 +43,8 @@ KEYS: dict[str, tuple[list[str], set[str]]] = {
     "recipes": ([], {"name", "path", "about", "needs", "takes"}),
     "doctor": ([], {"versions", "accelerator", "cores", "extras"}),
     "doctor RECIPE": (["RECIPE"], {"part", "state", "text"}),
+    "watch": (["RUN"], {"name", "state", "sentence"}),
+    "runs": (["RUNS"], {"name", "state", "env", "success"}),
     "model": (["fetch", "smollm2", "FOLDER"], {"folder", "origin"}),
     "new": (["env", "shop", "--into", "FOLDER"], {"folder", "files", "next"}),
 }
@@ -64,7 +66,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     actions.write_text("right\n")
     assert main(["train", str(written)]) == 0
     assert main(["eval", WALK, "--policy", "straight", "--tasks", "2", "--out", str(report)]) == 0
-    names = {"RECIPE": written, "RUN": folder / "toy", "ACTIONS": actions, "REPORT": report, "FOLDER": folder / "new"}
+    names = {"RECIPE": written, "RUN": folder / "toy", "ACTIONS": actions, "REPORT": report}
+    names |= {"FOLDER": folder / "new", "RUNS": folder}
     return {name: str(path) for name, path in names.items()}
 
 
