@@ -15,7 +15,7 @@ SET = $(if $(filter uv,$(INSTALLER)),$(UV),$(PIP))
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 GPU := $(shell command -v nvidia-smi 2>/dev/null)
 PINS := $(if $(GPU),,-r requirements-cpu.txt)
-EXTRAS := dev,lora,gguf,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
+EXTRAS := dev,lora,gguf,openai,tensorboard,webshop,search,faiss,data,mcp,e2b
 PYTEST := $(BIN)/python -m pytest
 
 .PHONY: demo test slow pretrained check browser bench bench-credit install sandbox clean

@@ -10,10 +10,12 @@ from agentrl.evaluate.evaluation import Outcome, Report, evaluate
 from agentrl.evaluate.finding import Finding, Severity
 from agentrl.evaluate.monte_carlo import branch_summary
 from agentrl.evaluate.replaying import Replayed, Stage, replay, task_keys
+from agentrl.evaluate.run_evaluations import MODES, chosen_evaluations, evaluation_rank, evaluations
 from agentrl.evaluate.setting import evaluated_entry, header
 from agentrl.evaluate.stats import Interval, mcnemar, paired_bootstrap, wilson
 
 __all__ = [
+    "MODES",
     "EpisodeFiles",
     "Finding",
     "Interval",
@@ -27,10 +29,13 @@ __all__ = [
     "attach_branches",
     "branch_summary",
     "certain_too_early",
+    "chosen_evaluations",
     "compare",
     "continuation_returns",
     "evaluate",
     "evaluated_entry",
+    "evaluation_rank",
+    "evaluations",
     "find_place",
     "folder_of",
     "header",

@@ -155,6 +155,7 @@ def credit_data(
     groups: Sequence[int] | None = None,
     at_most: int = 6_400,
     decode: Callable[[Sequence[int]], Sequence[str]] | None = None,
+    text_chars: int = TEXT_CHARS,
 ) -> CreditData:
     """The data of the credit page.
 
@@ -166,6 +167,7 @@ def credit_data(
         groups: numbers of the groups to show; default: those that `choose` takes.
         at_most: steps to show; whole groups only, one at least. What is left out is said in `shown`.
         decode: token ids to one text each; default: ids are shown as numbers.
+        text_chars: characters of one text; the page says how many were cut off.
 
     Raises:
         ValueError: a group does not exist.
@@ -176,8 +178,8 @@ def credit_data(
     place[rows] = np.arange(len(rows))
     column = columns_of_time(graph)  # [N]
     episodes, by_group = _episodes(graph, chosen, place)
-    states = _Words(graph, "state")
-    actions = _Words(graph, "action")
+    states = _Words(graph, "state", text_chars)
+    actions = _Words(graph, "action", text_chars)
     texts: dict[str, int] = {}
     steps = _steps(graph, rows, place, column, states, actions, texts, decode)
     total = len(np.unique(graph.group))
@@ -241,13 +243,13 @@ def columns_of_time(graph: StepGraph) -> np.ndarray:
 class _Words:
     """The words of the ids that are shown, each once."""
 
-    def __init__(self, graph: StepGraph, kind: str) -> None:
-        self.graph, self.kind = graph, kind
+    def __init__(self, graph: StepGraph, kind: str, text_chars: int) -> None:
+        self.graph, self.kind, self.text_chars = graph, kind, text_chars
         self.index: dict[str, int] = {}
 
     @property
     def words(self) -> list[str]:
-        return [_cut(text) for text in self.index]
+        return [_cut(text, self.text_chars) for text in self.index]
 
     def of(self, number: int) -> int:
         return self.index.setdefault(word(self.graph, self.kind, number), len(self.index))
@@ -386,9 +388,9 @@ def _steps(
         stored = graph.texts.get(name)
         if stored is None:
             return [-1] * len(rows)
-        return [texts.setdefault(_cut(stored[row]), len(texts)) for row in rows.tolist()]
+        return [texts.setdefault(_cut(stored[row], actions.text_chars), len(texts)) for row in rows.tolist()]
 
-    shown = ("value", "old_value", "mc_value", "mc_error", "env_score")
+    shown = ("value", "old_value", "mc_value", "mc_error", "env_score", "entropy")
     extra = [k for k in graph.columns if k in shown or k.startswith(("signal/", "info."))]
     return StepsData(
         row=rows.tolist(),
@@ -426,9 +428,9 @@ def _tokens(
     return list(zip(words, logprob, allowed, strict=True))
 
 
-def _cut(text: str) -> str:
-    """At most `TEXT_CHARS` characters; lone surrogates, which no file can hold, become a question mark."""
+def _cut(text: str, most: int) -> str:
+    """At most `most` characters; lone surrogates, which no file can hold, become a question mark."""
     text = text.encode("utf-8", "replace").decode()
-    if len(text) <= TEXT_CHARS:
+    if len(text) <= most:
         return text
-    return f"{text[:TEXT_CHARS]} … ({len(text) - TEXT_CHARS} more characters)"
+    return f"{text[:most]} … ({len(text) - most} more characters)"

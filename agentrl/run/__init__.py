@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import RunFolder, versions
+    from agentrl.run.health import RULES, findings
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
     from agentrl.run.policies import Policies
     from agentrl.run.progress import Progress
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BRANCH",
+    "RULES",
     "Contestant",
     "Loop",
     "Metrics",
@@ -31,6 +33,7 @@ __all__ = [
     "RunFolder",
     "Settings",
     "Stopwatch",
+    "findings",
     "leak_note",
     "open_run",
     "preflight",
@@ -44,6 +47,7 @@ __all__ = [
 
 _HOME = {
     "BRANCH": "agentrl.run.stages",
+    "RULES": "agentrl.run.health",
     "Contestant": "agentrl.run.evaluated_policy",
     "Loop": "agentrl.run.event_loop",
     "Metrics": "agentrl.run.metrics",
@@ -54,6 +58,7 @@ _HOME = {
     "RunFolder": "agentrl.run.folder",
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
+    "findings": "agentrl.run.health",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",

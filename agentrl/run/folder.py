@@ -37,6 +37,7 @@ FREE_TO_DIFFER = (
     "run.threads",
     "log.tensorboard",
     "log.picture",
+    "log.report",
 )
 
 
@@ -141,6 +142,10 @@ class RunFolder:
     def graph_path(self, iteration: int) -> Path:
         """File of an iteration's rollouts."""
         return self.path / "graphs" / f"{iteration:06d}.safetensors"
+
+    def evaluation_graph_path(self, name: str) -> Path:
+        """File of an evaluation's episodes, beside its report."""
+        return self.path / "evaluations" / f"{name.replace(' ', '-')}.safetensors"
 
     def checkpoints(self) -> list[Path]:
         """Complete checkpoints, oldest first: `clone-NNNNNN` of the warm-up, then `NNNNNN`."""

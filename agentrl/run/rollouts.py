@@ -7,7 +7,7 @@ version the other way.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from agentrl.config import Entry
 from agentrl.credit import signal_names
 from agentrl.engines import Sampling, Serving, stopping
 from agentrl.env import EnvironmentFile, Limits, Pool, panel_tasks, pool_within, read_panel, tasks_of
-from agentrl.evaluate import Report, evaluate
+from agentrl.evaluate import Outcome, Report, evaluate
 from agentrl.graph import StepGraph
 from agentrl.model import Weights
 from agentrl.rollout import (
@@ -24,6 +24,7 @@ from agentrl.rollout import (
     Budget,
     Collected,
     Crew,
+    EpisodeRecord,
     ExpertActor,
     PolicyActor,
     build_graph,
@@ -47,6 +48,13 @@ def held_out_tasks(settings: Settings) -> list[Task]:
         return panel_tasks(settings.eval_env, read_panel(Path(chosen.panel)))
     tasks = tasks_of(settings.eval_env)
     return [tasks[i] for i in range(min(chosen.tasks, len(tasks)))]
+
+
+class Evaluated(NamedTuple):
+    """An evaluation, and the steps of its episodes in the order of the panel."""
+
+    report: Report
+    graph: StepGraph
 
 
 class Rollouts:
@@ -136,14 +144,20 @@ class Rollouts:
         tasks = self.clone_sampler.draw(self.settings.tables.warmup.episodes)
         return build_graph(self.loop.run(play(self.crews["train"].player(actors, CLONE), tasks, iteration=step)))
 
-    def evaluation(self, mode: str, tasks: Sequence[Task]) -> Report:
+    def evaluation(self, mode: str, tasks: Sequence[Task]) -> Evaluated:
         """The current policies on held-out tasks, each once."""
         sampling, asked = self.settings.tables.sampling, self.settings.tables.eval.temperature
         temperature = 0.0 if mode == "greedy" else asked or sampling.temperature
         engines = self._engines(sampling.model_copy(update={"temperature": temperature}))
         player = self.crews["eval"].player(self._actors(engines), EVALUATE)
         described = {**engines[self.main.policy].describe(), "mode": mode}
-        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, described))
+        records: list[EpisodeRecord] = []
+
+        def keep(record: EpisodeRecord, _: Outcome) -> None:
+            records.append(record)
+
+        report = self.loop.run(evaluate(player, self.settings.eval_env, tasks, described, on_episode=keep))
+        return Evaluated(report, build_graph(sorted(records, key=lambda record: record.group)))
 
     def try_expert(self) -> None:
         """One move of the demonstrator, so that a mistake in its name is told before anything is written."""

@@ -121,7 +121,9 @@ class Run:
         for mode in self.settings.tables.eval.modes:
             watch = Stopwatch()
             with watch.phase("evaluate"):
-                report = self.rollouts.evaluation(mode, self.rollouts.eval_tasks[:tasks])
+                report, graph = self.rollouts.evaluation(mode, self.rollouts.eval_tasks[:tasks])
+            if self.settings.tables.run.graphs_every:
+                write_graph(graph, self.folder.evaluation_graph_path(f"{name}-{mode}"))
             summary = report.summary()
             low, high = summary["interval"]
             seconds = summary.pop("wall_seconds")

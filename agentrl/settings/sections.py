@@ -123,11 +123,13 @@ class LogSection(Section):
 
     Attributes:
         tensorboard: also write TensorBoard events (extra `tensorboard`).
-        picture: draw the learning curve (extra `report`).
+        picture: draw the learning curve, learning_curve.svg.
+        report: write report.html when the run ends, as `agentrl report` does.
     """
 
     tensorboard: bool = False
     picture: bool = False
+    report: bool = True
 
 
 class PoolSection(Section):

@@ -89,6 +89,10 @@ def test_ten_iterations_give_the_stored_metrics_and_weights_and_repeat_byte_for_
     again = train_toy(tmp_path)
     assert (toy / "metrics.jsonl").read_bytes() == (again / "metrics.jsonl").read_bytes()
     check_same_bytes(toy, again)
+    played = sorted(path.name for path in (toy / "evaluations").glob("*.safetensors"))
+    assert len(played) == len(list((toy / "evaluations").glob("*.json"))) > 0
+    for name in played:
+        assert (toy / "evaluations" / name).read_bytes() == (again / "evaluations" / name).read_bytes(), name
 
 
 def test_five_iterations_and_five_more_are_ten(toy, tmp_path):

@@ -1,0 +1,64 @@
+"""Is it healthy? The findings of the health rules, and the series that they look at."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agentrl.evaluate import Finding
+from agentrl.files import read_json
+from agentrl.report.run_curve import number, thinned
+from agentrl.report.run_schema import FindingData, HealthData
+from agentrl.run import RULES, findings
+
+Row = Mapping[str, Any]
+MASS = re.compile(r"credit_mass_turn_(\d+)")
+NOT_SERIES = ("stage", "step")
+
+
+def health_data(stored: Path, rows: Sequence[Row], certain: Sequence[Finding]) -> HealthData:
+    """The findings that the run has stored, those of its rows, and those of its decisions, each once.
+
+    Args:
+        stored: the run's health.json, which may be absent. It knows more than the rows: what the model could not read.
+        rows: of metrics.jsonl.
+        certain: findings of `agentrl.evaluate.certain_too_early`.
+    """
+    found = [*_stored(stored), *(FindingData(**_of(one)) for one in (*findings(rows), *certain))]
+    # A rule names a run once. The one on decisions names several, and its sentences change as the run goes on.
+    latest_decisions = {one.text for one in certain}
+    by_key: dict[str, FindingData] = {}
+    for one in found:
+        if one.rule != "certain_too_early":
+            by_key.setdefault(one.rule, one)
+        elif one.text in latest_decisions:
+            by_key.setdefault(one.text, one)
+    train = [row for row in rows if row["stage"] == "train"]
+    shown = [train[i] for i in thinned(range(len(train)))]
+    names = dict.fromkeys(name for row in shown for name in row if name not in NOT_SERIES)
+    series = {name: [number(row.get(name)) for row in shown] for name in names}
+    series = {name: values for name, values in series.items() if any(x is not None for x in values)}
+    mass = {match[1]: series.pop(name) for name in [*series] if (match := MASS.fullmatch(name))}
+    return HealthData(
+        findings=list(by_key.values()),
+        rules=len(RULES) + 1,
+        series=series,
+        mass=dict(sorted(mass.items(), key=lambda item: int(item[0]))),
+    )
+
+
+def _of(finding: Finding) -> dict[str, Any]:
+    known = asdict(finding)
+    return {name: known[name] for name in FindingData.model_fields}
+
+
+def _stored(path: Path) -> list[FindingData]:
+    """The findings of a health.json; ValueError if it is damaged."""
+    if not path.is_file():
+        return []
+    values = read_json(path, "file of findings")
+    try:
+        return [FindingData(**{k: one[k] for k in FindingData.model_fields}) for one in values["findings"]]
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{path} is damaged: remove it, the findings are computed again from the metrics") from None
