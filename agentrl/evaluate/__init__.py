@@ -4,7 +4,7 @@ from agentrl.evaluate.branched_graph import attach_branches, mark_row, with_run_
 from agentrl.evaluate.certainty import certain_too_early
 from agentrl.evaluate.comparison import compare, read_report
 from agentrl.evaluate.continuations import Place, continuation_returns, find_place, play_on
-from agentrl.evaluate.decisions import SituationRow, pooled, situation_rows
+from agentrl.evaluate.decisions import SituationRow, pooled, situation_names, situation_rows
 from agentrl.evaluate.episode_files import EpisodeFiles, folder_of, outcome_of, read_episode, stored_episodes
 from agentrl.evaluate.evaluation import Outcome, Report, evaluate
 from agentrl.evaluate.finding import Finding, Severity
@@ -48,6 +48,7 @@ __all__ = [
     "read_episode",
     "read_report",
     "replay",
+    "situation_names",
     "situation_rows",
     "stored_episodes",
     "task_keys",

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from agentrl.credit import Credit, agreement
 from agentrl.graph import KINDS, PLAYED, PROBE, StepGraph, mean, word
+from agentrl.report.printable import printable
 from agentrl.types import Status
 
 SCHEMA = 1
@@ -197,7 +198,7 @@ def credit_data(
         states=states.words,
         actions=actions.words,
         texts=list(texts),
-        agreement=agreement(graph, credits, top=5) if len(credits) > 1 else [],
+        agreement=printable(agreement(graph, credits, top=5)) if len(credits) > 1 else [],
     )
 
 
@@ -296,8 +297,8 @@ def _episodes(
             ending = int(graph.ending[own].max())
             episodes.append(
                 EpisodeData(
-                    name=word(graph, "episode", number),
-                    agent=word(graph, "agent", int(graph.agent[last])),
+                    name=printable(word(graph, "episode", number)),
+                    agent=printable(word(graph, "agent", int(graph.agent[last]))),
                     group=index,
                     score=numbers(score[[last]])[0],
                     succeeded=bool(succeeded[last]),
@@ -361,7 +362,7 @@ def _group(
         key = (int(graph.state[row]), int(graph.next_state[row]), int(graph.action[row]))
         edges.setdefault(key, []).append(int(place[row]))
     return GroupData(
-        name=word(graph, "group", number),
+        name=printable(word(graph, "group", number)),
         episodes=episodes,
         states=[states.of(s) for s in seen],
         visits=[count[s] for s in seen],
@@ -422,7 +423,7 @@ def _tokens(
     index = np.arange(table.offsets[row], table.offsets[row + 1])
     index = index[table.sampled[index]]
     ids = table.ids[index].tolist()
-    words = decode(ids) if decode is not None else [str(i) for i in ids]
+    words = printable(list(decode(ids))) if decode is not None else [str(i) for i in ids]
     allowed = (table.allowed_offsets[index + 1] - table.allowed_offsets[index]).tolist()
     logprob = [float(f"{x:.4g}") for x in table.logprobs[index].tolist()]
     return list(zip(words, logprob, allowed, strict=True))
@@ -430,7 +431,7 @@ def _tokens(
 
 def _cut(text: str, most: int) -> str:
     """At most `most` characters; lone surrogates, which no file can hold, become a question mark."""
-    text = text.encode("utf-8", "replace").decode()
+    text = printable(text)
     if len(text) <= most:
         return text
     return f"{text[:most]} … ({len(text) - most} more characters)"

@@ -11,14 +11,14 @@ from agentrl.evaluate import (
     evaluation_rank,
     evaluations,
     pooled,
-    read_report,
     situation_rows,
 )
 from agentrl.files import read_toml
 from agentrl.graph import StepGraph, read_graph
+from agentrl.report.printable import printable
 from agentrl.report.run_about import about_data, run_word
 from agentrl.report.run_against import against_data
-from agentrl.report.run_curve import ORDER, curve_data, number, read_timings
+from agentrl.report.run_curve import ORDER, curve_data, number, read_outcomes, read_timings
 from agentrl.report.run_failures import failures_of_graphs, failures_of_outcomes
 from agentrl.report.run_health import health_data
 from agentrl.report.run_parts import (
@@ -41,6 +41,7 @@ from agentrl.report.run_schema import (
     PartData,
     RunData,
     SituationData,
+    StepLink,
 )
 from agentrl.report.tokenizer import token_words
 from agentrl.run import read_metrics
@@ -67,11 +68,12 @@ def run_data(run: Path, against: Path | None = None, budget: Budget | None = Non
     name, files = run.resolve().name, stored_graphs(run)
     curve = curve_data(name, run, rows, timings)
     recent = {i: read_graph(files[i]) for i in [*files][-RECENT:]}
-    situations, certain = _decisions(files, recent, _situation(config))
+    situation = _situation(config)
+    situations, certain = _decisions(files, recent, situation)
     graphs = {i: recent.get(i) or read_graph(files[i]) for i in shown_iterations([*files])}
     held_out = _held_out(run)
     parts, numbers = _parts(run, config, graphs, held_out, budget)
-    failures = list(_failures(run, recent, held_out, parts, numbers))
+    failures = list(_failures(recent, held_out, parts, numbers, situation))
     health = health_data(run / "health.json", rows, certain)
     return RunData(
         name=name,
@@ -90,7 +92,7 @@ def run_data(run: Path, against: Path | None = None, budget: Budget | None = Non
 def read_rows(run: Path) -> list[dict[str, Any]]:
     """The rows of a run's metrics; ValueError if a line is not what a run writes."""
     path = run / "metrics.jsonl"
-    rows = read_metrics(path)
+    rows = printable(read_metrics(path))
     for line, row in enumerate(rows, 1):
         if not (isinstance(row, dict) and isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)):
             raise ValueError(f"line {line} of {path} is no line of metrics: it needs a stage and a step")
@@ -123,7 +125,7 @@ def _decisions(
 
 def _situation_data(row: SituationRow) -> SituationData:
     names = [name for name in SituationData.model_fields if name != "entropy"]
-    return SituationData(entropy=number(row.entropy), **{name: getattr(row, name) for name in names})
+    return SituationData(entropy=number(row.entropy), **{name: printable(getattr(row, name)) for name in names})
 
 
 def _held_out(run: Path) -> dict[str, tuple[Path, StepGraph | None]]:
@@ -168,27 +170,35 @@ def _evaluation(path: Path, mode: str) -> str:
 
 
 def _failures(
-    run: Path,
     recent: Mapping[int, StepGraph],
     held_out: Mapping[str, tuple[Path, StepGraph | None]],
     parts: Sequence[PartData],
     numbers: Sequence[int],
+    situation: Situation,
 ) -> Iterator[FailureData]:
     """Of the last evaluations, then of the last stored iterations of training."""
     links = links_into(parts, numbers)
     for order, (mode, (path, graph)) in enumerate(held_out.items()):
-        report = read_report(path)
+        report = read_outcomes(path)
         source = f"held-out tasks, {_evaluation(path, mode)}, {mode}"
         if graph is None or not len(graph):
             yield failures_of_outcomes(source, report["outcomes"])
             continue
         kinds = {one["task"]: str(one.get("kind", "")) for one in report["outcomes"]}
-        yield failures_of_graphs(source, [graph], kinds, lambda _, row, n=-1 - order: links(n, row))  # type: ignore[misc]
+
+        def held_out_links(_: int, row: int, at: int = -1 - order) -> list[StepLink]:
+            return links(at, row)
+
+        yield failures_of_graphs(source, [graph], kinds, held_out_links, situation)
     if recent:
         iterations = [*recent]
         span = f"iteration {iterations[0]}" + (f" to {iterations[-1]}" if len(iterations) > 1 else "")
         source = f"training tasks, {span}"
-        yield failures_of_graphs(source, [*recent.values()], {}, lambda n, row: links(iterations[n], row))
+
+        def training_links(number: int, row: int) -> list[StepLink]:
+            return links(iterations[number], row)
+
+        yield failures_of_graphs(source, [*recent.values()], {}, training_links, situation)
 
 
 def _against(run: Path, against: Path, config: Mapping[str, Any]) -> AgainstData:
@@ -203,17 +213,20 @@ def _in_short(
     """The answers to "does it learn", "what goes wrong", "is it healthy" and "who gets the credit"."""
     found = list(curve.verdicts)
     if not found and len(curve.success) > 1:
-        first, last = curve.success[0], curve.success[-1]
-        if first is not None and last is not None:
-            way = f"from {first:.1%} to {last:.1%}"
+        at_first, now = curve.success[0], curve.success[-1]
+        if at_first is not None and now is not None:
+            way = f"from {at_first:.1%} to {now:.1%}"
             found.append(f"Success on training tasks went {way}; there are no evaluations to compare yet.")
     for one in failures[:1]:
-        failing = sorted((c for c in one.cells if c.episodes > c.succeeded), key=lambda c: c.succeeded - c.episodes)
+        cells = [cell for cell in one.cells if cell.episodes > cell.succeeded]
+        failing = sorted(cells, key=lambda cell: cell.succeeded - cell.episodes)
         if one.failed:
             how = ", ".join(
                 f"{c.episodes - c.succeeded} by {c.ending}" + (f" ({c.kind})" if c.kind else "") for c in failing[:3]
             )
-            found.append(f"{one.failed} of {one.episodes} episodes still fail ({one.source}): {how}.")
+            ends = ", ".join(f'"{kind.situation}" ({kind.episodes})' for kind in one.last_kinds[:2])
+            last = f"; most often the last decision was {ends}" if ends else ""
+            found.append(f"{one.failed} of {one.episodes} episodes still fail ({one.source}): {how}{last}.")
     broken = [one.rule for one in health.findings if one.severity != "note"]
     found.append(
         f"Health: {len(broken)} of {health.rules} rules broken ({', '.join(dict.fromkeys(broken))})."

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.files import read_json
+from agentrl.report.printable import printable
 from agentrl.report.run_curve import phase_seconds
 from agentrl.report.run_schema import AboutData, CurveData, OptionData
 from agentrl.settings import Settings
@@ -119,7 +120,7 @@ def flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _versions(run: Path) -> dict[str, str]:
     path = run / "versions.json"
-    stored = read_json(path, "versions file") if path.is_file() else {}
+    stored = printable(read_json(path, "versions file")) if path.is_file() else {}
     return {str(k): str(v) for k, v in stored.items()} if isinstance(stored, Mapping) else {}
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.evaluate import compare, evaluations, read_report
+from agentrl.evaluate import compare, evaluations
 from agentrl.graph import PLAYED, StepGraph, word
+from agentrl.report.printable import printable
 from agentrl.report.run_about import OF_THE_RUN, flat
-from agentrl.report.run_curve import ORDER, on_common_tasks
+from agentrl.report.run_curve import ORDER, on_common_tasks, read_outcomes
 from agentrl.report.run_parts import read_evaluation
 from agentrl.report.run_schema import AgainstData, AgainstMode, CurveData, PairData, PlayedStep
 
@@ -45,7 +46,7 @@ def against_data(a: Path, b: Path, configs: Sequence[Mapping[str, Any]], curve: 
 
 
 def _mode(mode: str, a: Path, b: Path) -> AgainstMode:
-    reports = on_common_tasks(read_report(a), read_report(b))
+    reports = on_common_tasks(read_outcomes(a), read_outcomes(b))
     result = compare(*reports)
     names = [path.name.removesuffix(f"-{mode}.json").replace("-", " ") for path in (a, b)]
     low, high = result["interval"]
@@ -147,5 +148,5 @@ def first_difference(a: Sequence[PlayedStep], b: Sequence[PlayedStep]) -> int | 
 
 
 def _short(text: str) -> str:
-    text = text.encode("utf-8", "replace").decode()
+    text = printable(text)
     return text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]}…"

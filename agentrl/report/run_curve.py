@@ -9,6 +9,7 @@ from typing import Any
 
 from agentrl.evaluate import compare, evaluations, read_report
 from agentrl.files import read_jsonl
+from agentrl.report.printable import printable
 from agentrl.report.run_schema import CurveData, EvaluationPoint
 
 Row = Mapping[str, Any]
@@ -118,10 +119,15 @@ def _verdicts(run: Path) -> list[str]:
         first, last = before[-1], files[-1]
         names = [path.name.removesuffix(f"-{mode}.json").replace("-", " ") for path in (first, last)]
         try:
-            found.append(_verdict(mode, names, compare(*on_common_tasks(read_report(last), read_report(first)))))
+            found.append(_verdict(mode, names, compare(*on_common_tasks(read_outcomes(last), read_outcomes(first)))))
         except ValueError as error:
             found.append(f"{mode.capitalize()} success cannot be compared with {names[0]}: {error}.")
     return found
+
+
+def read_outcomes(report: Path) -> dict[str, Any]:
+    """A report with episodes; ValueError if the file is not one."""
+    return printable(read_report(report))
 
 
 def on_common_tasks(a: Row, b: Row) -> tuple[dict[str, Any], dict[str, Any]]:

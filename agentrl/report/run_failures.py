@@ -6,11 +6,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from agentrl.evaluate import situation_names
 from agentrl.graph import PLAYED, StepGraph, word
+from agentrl.report.printable import printable
 from agentrl.report.run_schema import (
     EndingCell,
     FailureData,
     InvalidAnswer,
+    LastKind,
     LastStep,
     LoopState,
     StepLink,
@@ -36,7 +39,13 @@ class Ended(NamedTuple):
     succeeded: bool
 
 
-def failures_of_graphs(source: str, graphs: Sequence[StepGraph], kinds: Mapping[str, str], links: Links) -> FailureData:
+def failures_of_graphs(
+    source: str,
+    graphs: Sequence[StepGraph],
+    kinds: Mapping[str, str],
+    links: Links,
+    situation: Callable[..., str] | None = None,
+) -> FailureData:
     """Failures in stored rollouts.
 
     Args:
@@ -44,6 +53,7 @@ def failures_of_graphs(source: str, graphs: Sequence[StepGraph], kinds: Mapping[
         graphs: the rollouts.
         kinds: key of a task -> its type; tasks that are not in it count as type "".
         links: where the page shows a step.
+        situation: the environment's hook that names situations; None: the kind of action.
     """
     ended = [one for number, graph in enumerate(graphs) for one in _episodes(number, graph, kinds)]
     scored = [one for one in ended if one.ending != LOST]
@@ -56,6 +66,7 @@ def failures_of_graphs(source: str, graphs: Sequence[StepGraph], kinds: Mapping[
         failed=len(failed),
         cells=_cells(ended, links),
         last=_last_steps(graphs, failed, links),
+        last_kinds=_last_kinds(graphs, failed, links, situation),
         looping=(
             sum(bool(states) for one, states in zip(scored, looping, strict=True) if not one.succeeded),
             len(failed),
@@ -86,6 +97,7 @@ def failures_of_outcomes(source: str, outcomes: Sequence[Mapping[str, Any]]) -> 
             for (ending, kind), n in _most(cells, len(cells))
         ],
         last=None,
+        last_kinds=[],
         looping=None,
         loops=[],
         invalid=[],
@@ -132,6 +144,21 @@ def _last_steps(graphs: Sequence[StepGraph], failed: Sequence[Ended], links: Lin
     return [
         LastStep(state=state, action=action, episodes=n, examples=_examples(ends[state, action], links))
         for (state, action), n in _most(Counter({key: len(at) for key, at in ends.items()}), MOST)
+    ]
+
+
+def _last_kinds(
+    graphs: Sequence[StepGraph], failed: Sequence[Ended], links: Links, situation: Callable[..., str] | None
+) -> list[LastKind]:
+    ends: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for number, graph in enumerate(graphs):
+        rows = [int(one.rows[-1]) for one in failed if one.graph == number]
+        if rows and len(graph.names.get("action", ())):
+            for row, name in zip(rows, situation_names(graph, np.array(rows), situation), strict=True):
+                ends[_short(name)].append((number, row))
+    return [
+        LastKind(situation=name, episodes=n, examples=_examples(ends[name], links))
+        for name, n in _most(Counter({name: len(at) for name, at in ends.items()}), MOST)
     ]
 
 
@@ -184,7 +211,7 @@ def _said(graph: StepGraph, kind: str, row: int) -> str:
 
 
 def _short(text: str) -> str:
-    text = text.encode("utf-8", "replace").decode()
+    text = printable(text)
     return text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]}…"
 
 

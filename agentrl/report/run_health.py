@@ -8,6 +8,7 @@ from typing import Any
 
 from agentrl.evaluate import Finding
 from agentrl.files import read_json
+from agentrl.report.printable import printable
 from agentrl.report.run_curve import number, thinned
 from agentrl.report.run_schema import FindingData, HealthData
 from agentrl.run import RULES, findings
@@ -50,14 +51,14 @@ def health_data(stored: Path, rows: Sequence[Row], certain: Sequence[Finding]) -
 
 def _of(finding: Finding) -> dict[str, Any]:
     known = asdict(finding)
-    return {name: known[name] for name in FindingData.model_fields}
+    return {name: printable(known[name]) for name in FindingData.model_fields}
 
 
 def _stored(path: Path) -> list[FindingData]:
     """The findings of a health.json; ValueError if it is damaged."""
     if not path.is_file():
         return []
-    values = read_json(path, "file of findings")
+    values = printable(read_json(path, "file of findings"))
     try:
         return [FindingData(**{k: one[k] for k in FindingData.model_fields}) for one in values["findings"]]
     except (KeyError, TypeError, ValueError):

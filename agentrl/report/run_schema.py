@@ -146,6 +146,14 @@ class LastStep(BaseModel, frozen=True):
     examples: Sequence[StepLink]
 
 
+class LastKind(BaseModel, frozen=True):
+    """A kind of decision that stood last in failed episodes: a situation as `agentrl diagnose` names it."""
+
+    situation: str
+    episodes: int
+    examples: Sequence[StepLink]
+
+
 class LoopState(BaseModel, frozen=True):
     """A state that single episodes left three times or more."""
 
@@ -172,6 +180,7 @@ class FailureData(BaseModel, frozen=True):
         episodes, failed: scored episodes, and those without success; episodes lost to the environment are in `cells`.
         cells: by ending and type of task.
         last: most frequent last steps of failed episodes; null where only outcomes are stored.
+        last_kinds: the same by situation.
         looping: [failed episodes with a loop, failed, succeeded with a loop, succeeded]; null like `last`.
         loops: the states of the loops.
         invalid: invalid answers by text.
@@ -183,6 +192,7 @@ class FailureData(BaseModel, frozen=True):
     failed: int
     cells: Sequence[EndingCell]
     last: Sequence[LastStep] | None
+    last_kinds: Sequence[LastKind]
     looping: tuple[int, int, int, int] | None
     loops: Sequence[LoopState]
     invalid: Sequence[InvalidAnswer]

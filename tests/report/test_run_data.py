@@ -143,6 +143,7 @@ def test_failures_are_counted_by_ending_type_last_step_and_loop():
     assert cells == {("done", "fetch"): (4, 4), ("turn_limit", "fetch"): (2, 0)}
     (last,) = found.last
     assert (last.state, last.action, last.episodes) == ("bedroom", "go gave up", 2)
+    assert [(one.situation, one.episodes) for one in found.last_kinds] == [("go", 2)]
     assert found.looping == (0, 2, 0, 4) and found.loops == []  # lost leaves the bedroom twice, three are a loop
     (invalid,) = found.invalid
     assert (invalid.text, invalid.status, invalid.answers) == ("go closet", "ok", 2)
@@ -280,6 +281,19 @@ def test_the_sentences_on_top_answer_the_questions(tmp_path):
     data = run_data(make_run(tmp_path / "r"))
     assert data.in_short[1] == "1 of 4 episodes still fail (held-out tasks, end, sampled): 1 by turn_limit (fetch)."
     assert data.in_short[2].startswith("Health: ") and data.in_short[3] == data.parts[0].story
+
+
+def test_lone_surrogates_from_models_and_metrics_become_question_marks(tmp_path):
+    odd = "a \ud83d half"
+    rows = rows_of()
+    rows[-1] |= {"policy": {"model": odd}, "name": odd}
+    run = make_run(tmp_path / "r", rows=rows, graphs=0)
+    steps = [{"group": odd, "episode": odd, "turn": 0, "reward": 1.0, "state": odd, "action": odd, "valid": False}]
+    write_graph(stored(steps), run / "graphs" / "000000.safetensors")
+    for name in ("clone", "end"):
+        evaluation(run, name, tasks({odd: name == "end"}, {odd: odd}))
+    text = run_data(run, run).model_dump_json()
+    assert json.dumps(odd)[1:-1] not in text and "a ? half" in text
 
 
 def test_it_is_a_pure_function_of_the_folder(tmp_path):

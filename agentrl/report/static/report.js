@@ -196,6 +196,9 @@ function drawFailures() {
     node(place, "h3", {}, `${one.source}: ${one.failed} of ${one.episodes} episodes failed (${percent(one.episodes ? one.failed / one.episodes : 0)})`);
     const box = node(place, "div", { class: "tables" });
     drawEndings(node(box, "div"), one);
+    if (one.last_kinds.length) {
+      table(node(box, "div"), [["last decision before a failure", true], ["episodes"], ["open", true]], one.last_kinds.map((l) => [l.situation, share(l.episodes, one.failed), opening(l.examples)]));
+    }
     if (one.last && one.last.length) {
       table(node(box, "div"), [["last state before a failure", true], ["last action", true], ["episodes"], ["open", true]],
         one.last.map((l) => [short(l.state, 90), short(l.action, 60), share(l.episodes, one.failed), opening(l.examples)]));
@@ -236,13 +239,13 @@ function drawSituations() {
 // ---- credit and conversation ----
 
 function showPart(number, asked) {
+  const before = run.parts[part], one = run.parts[number];
   part = number;
-  const one = run.parts[number];
   byId("part").value = number;
   byId("story").textContent = one.story;
   byId("method-words").textContent = Object.entries(one.methods).map(([name, words]) => `${name}: ${words}`).join(" ");
   const loaded = one.data.methods.length ? one.data : { ...one.data, methods: [{ name: "no credit", options: {}, advantage: one.data.steps.row.map(() => null), weight: [], parts: {} }] };
-  shownAs = one.data.methods.length ? shownAs : "reward";
+  shownAs = !one.data.methods.length ? "reward" : before.data.methods.length ? shownAs : "advantage";
   clear("agreement");
   const row = asked.get("row");
   show(loaded, new URLSearchParams([...asked].filter(([name]) => name !== "row")));
@@ -295,7 +298,11 @@ function listParts() {
   byId("measure").onchange = (event) => { shownAs = event.target.value; draw(); };
   byId("groups").onchange = (event) => { group = Number(event.target.value); selected = mostTelling(); draw(); };
   byId("filter").onchange = (event) => { filter = event.target.value; draw(); };
-  byId("credit").addEventListener("keydown", keys);
+  byId("credit").addEventListener("keydown", (event) => {
+    keys(event);
+    const cell = document.querySelector(".cell.selected"); // drawn anew, so that it has lost the focus
+    if (document.activeElement === document.body && cell) cell.focus({ preventScroll: true });
+  });
   stepExtras.push(drawConversation);
 }
 
