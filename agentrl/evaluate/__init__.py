@@ -1,7 +1,7 @@
 """Evaluation on panels, intervals, paired comparison, replay of stored episodes, continuations from stored steps."""
 
 from agentrl.evaluate.branched_graph import attach_branches, mark_row, with_run_rewards
-from agentrl.evaluate.certainty import certain_too_early
+from agentrl.evaluate.certainty import CERTAIN_ITERATIONS, certain_too_early
 from agentrl.evaluate.comparison import compare, read_report
 from agentrl.evaluate.continuations import Place, continuation_returns, find_place, play_on
 from agentrl.evaluate.decisions import SituationRow, pooled, situation_names, situation_rows
@@ -15,6 +15,7 @@ from agentrl.evaluate.setting import evaluated_entry, header
 from agentrl.evaluate.stats import Interval, mcnemar, paired_bootstrap, wilson
 
 __all__ = [
+    "CERTAIN_ITERATIONS",
     "MODES",
     "EpisodeFiles",
     "Finding",

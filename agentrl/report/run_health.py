@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.evaluate import Finding
-from agentrl.files import read_json
 from agentrl.report.printable import printable
 from agentrl.report.run_curve import number, thinned
 from agentrl.report.run_schema import FindingData, HealthData
-from agentrl.run import RULES, findings
+from agentrl.run import RULES, findings, read_findings
 
 Row = Mapping[str, Any]
 MASS = re.compile(r"credit_mass_turn_(\d+)")
@@ -26,15 +25,10 @@ def health_data(stored: Path, rows: Sequence[Row], certain: Sequence[Finding]) -
         rows: of metrics.jsonl.
         certain: findings of `agentrl.evaluate.certain_too_early`.
     """
-    found = [*_stored(stored), *(FindingData(**_of(one)) for one in (*findings(rows), *certain))]
-    # A rule names a run once. The one on decisions names several, and its sentences change as the run goes on.
-    latest_decisions = {one.text for one in certain}
-    by_key: dict[str, FindingData] = {}
+    found = [FindingData(**_of(one)) for one in (*read_findings(stored), *findings(rows), *certain)]
+    by_key: dict[tuple[str, str], FindingData] = {}
     for one in found:
-        if one.rule != "certain_too_early":
-            by_key.setdefault(one.rule, one)
-        elif one.text in latest_decisions:
-            by_key.setdefault(one.text, one)
+        by_key.setdefault((one.rule, one.subject), one)
     train = [row for row in rows if row["stage"] == "train"]
     shown = [train[i] for i in thinned(range(len(train)))]
     names = dict.fromkeys(name for row in shown for name in row if name not in NOT_SERIES)
@@ -52,14 +46,3 @@ def health_data(stored: Path, rows: Sequence[Row], certain: Sequence[Finding]) -
 def _of(finding: Finding) -> dict[str, Any]:
     known = asdict(finding)
     return {name: printable(known[name]) for name in FindingData.model_fields}
-
-
-def _stored(path: Path) -> list[FindingData]:
-    """The findings of a health.json; ValueError if it is damaged."""
-    if not path.is_file():
-        return []
-    values = printable(read_json(path, "file of findings"))
-    try:
-        return [FindingData(**{k: one[k] for k in FindingData.model_fields}) for one in values["findings"]]
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{path} is damaged: remove it, the findings are computed again from the metrics") from None

@@ -109,6 +109,7 @@ class FindingData(BaseModel, frozen=True):
     text: str
     stage: str
     iteration: int
+    subject: str = ""
 
 
 class HealthData(BaseModel, frozen=True):

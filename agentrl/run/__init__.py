@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import RunFolder, versions
-    from agentrl.run.health import RULES, findings
+    from agentrl.run.health import RULES, findings, read_findings
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
     from agentrl.run.policies import Policies
     from agentrl.run.progress import Progress
@@ -37,6 +37,7 @@ __all__ = [
     "leak_note",
     "open_run",
     "preflight",
+    "read_findings",
     "read_metrics",
     "read_vocabularies",
     "train",
@@ -59,6 +60,7 @@ _HOME = {
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
     "findings": "agentrl.run.health",
+    "read_findings": "agentrl.run.health",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",

@@ -143,6 +143,10 @@ class RunFolder:
         """File of an iteration's rollouts."""
         return self.path / "graphs" / f"{iteration:06d}.safetensors"
 
+    def stored_graphs(self) -> list[Path]:
+        """Files of the stored rollouts, in the order of the iterations."""
+        return sorted(path for path in (self.path / "graphs").glob("*.safetensors") if path.stem.isdecimal())
+
     def evaluation_graph_path(self, name: str) -> Path:
         """File of an evaluation's episodes, beside its report."""
         return self.path / "evaluations" / f"{name.replace(' ', '-')}.safetensors"

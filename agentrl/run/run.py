@@ -12,12 +12,14 @@ import numpy as np
 import torch
 
 from agentrl.credit import Credit
+from agentrl.evaluate import Finding
 from agentrl.files import read_toml, write_atomically
 from agentrl.graph import StepGraph, write_graph
 from agentrl.run import checkpoint
 from agentrl.run.checks import leak_note, leaves_report
+from agentrl.run.decisions import Decisions
 from agentrl.run.folder import RunFolder
-from agentrl.run.health import Health
+from agentrl.run.health import Health, decided_before
 from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
 from agentrl.run.policies import Policies
 from agentrl.run.progress import Progress
@@ -40,7 +42,8 @@ class Run:
         folder: where the run is stored.
         state: where it stands.
         metrics, progress: what is logged, and what a person sees.
-        health: what the rules found in the metrics.
+        health: what the rules found in the metrics and in the decisions.
+        decisions: what the rule on decisions looks at.
         rollouts, policies: what rolls out, and what learns.
     """
 
@@ -49,6 +52,7 @@ class Run:
     state: checkpoint.RunState
     metrics: Metrics
     health: Health
+    decisions: Decisions
     progress: Progress
     rollouts: Rollouts
     policies: Policies
@@ -78,7 +82,9 @@ class Run:
         """One line of metrics and one of timings, and what is found wrong in them; `beside` is for the rules alone."""
         row = self.metrics.log(stage, step, values)
         self.metrics.time(stage, step, watch.seconds)
-        found = self.health.add({**row, **beside})
+        self._tell(self.health.add({**row, **beside}))
+
+    def _tell(self, found: Sequence[Finding]) -> None:
         for finding in found:
             self.progress.say(f"health: {finding.text}")
         if found:
@@ -104,6 +110,7 @@ class Run:
             given = np.where(credit.assigned, credit.advantage, np.nan)  # [N]
             stored = graph.with_columns(advantage=given, credit_weight=credit.weight)
             write_graph(stored, self.folder.graph_path(iteration))
+            self._tell(self.health.note(self.decisions.add(iteration, stored)))
 
     def finish(self, iteration: int) -> None:
         """The iteration is done: evaluations and checkpoints that are due."""
@@ -191,6 +198,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         folder.rewind(state.metric_lines, state.timing_lines)
         metrics = Metrics(folder, tensorboard=tables.log.tensorboard)
         health = Health(read_metrics(folder.metrics))
+        health.note(decided_before(folder.health, state.step if state.stage == "train" else 0))
         rollouts.load(policies.weights(), state.step if state.stage == "train" else 0)
     except BaseException:
         folder.drop_if_nothing_came_of_it()
@@ -205,6 +213,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         state=state,
         metrics=metrics,
         health=health,
+        decisions=Decisions(folder, settings.env.hooks.situation, progress.say),
         progress=progress,
         rollouts=rollouts,
         policies=policies,

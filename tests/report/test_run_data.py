@@ -115,7 +115,8 @@ def test_findings_of_the_run_of_its_rows_and_of_its_decisions_stand_once(tmp_pat
     flat = {"rule": "flat_reward", "severity": "warning", "text": "as stored", "stage": "train", "iteration": 9}
     file.write_text(json.dumps({"format": 1, "findings": [known, flat]}))
     certain = [
-        Finding(rule="certain_too_early", severity="warning", text=text, stage="train", iteration=9) for text in "ab"
+        Finding(rule="certain_too_early", severity="warning", text=text, stage="train", iteration=9, subject=text)
+        for text in "ab"
     ]
     found = health_data(file, rows, certain)
     assert [(one.rule, one.text) for one in found.findings] == [
