@@ -152,8 +152,8 @@ def _about(name: str, own: Entry[CreditMethod] | None) -> str:
     if name == AS_STORED:
         return "the advantages that the run has stored; its method cannot be loaded here"
     hooks = own.hooks if own is not None and own.name == name else catalogue.load(CreditMethod, name)
-    first = " ".join(hooks.about.partition("\n\n")[0].split())
-    return f"{first} ({hooks.paper})" if hooks.paper else first
+    first = " ".join(hooks.about.partition("\n\n")[0].split()).rstrip(".")
+    return f"{first} ({hooks.paper})." if hooks.paper else f"{first}."
 
 
 def _groups(graph: StepGraph, credits: Mapping[str, Credit], at_most: int) -> tuple[list[int], list[str]]:

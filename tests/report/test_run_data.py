@@ -202,7 +202,7 @@ def test_a_part_shows_a_won_a_lost_and_the_widest_group_and_tells_what_is_credit
     (part,) = run_data(run, budget=Budget(last=36)).parts
     assert [g.name for g in part.data.groups] == ["m0", "w1", "l3"]
     assert part.reasons == ["among the widest spreads of credit", "all copies succeeded", "all copies failed"]
-    assert [m.name for m in part.data.methods] == ["gigpo", "grpo"] and part.methods["gigpo"].endswith("2505.10978)")
+    assert [m.name for m in part.data.methods] == ["gigpo", "grpo"] and part.methods["gigpo"].endswith("2505.10978).")
     gigpo = part.data.methods[0]
     rows = [i for e in part.data.groups[0].episodes for i in part.data.episodes[e].steps]
     best = max(rows, key=lambda i: gigpo.advantage[i])
