@@ -224,7 +224,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = Parser("agentrl credit", "Credit methods on stored steps.")
     parser.add_argument("method", nargs="?")
     parser.add_argument("options", nargs="*", metavar="key=value")
-    parser.add_argument("--steps", type=Path, help="steps.jsonl, a stored graph, or a run folder")
+    parser.add_argument(
+        "--steps", type=Path, help="steps.jsonl, a log of verl, TRL or chat messages, a stored graph, or a run folder"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per step (per pair, per method)")
     parser.add_argument("--list", action="store_true", help="every method, its paper and the columns that it needs")
     parser.add_argument("--compare", metavar="a,b", help="methods to compare; options are method.key=value")
