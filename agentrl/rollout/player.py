@@ -27,6 +27,7 @@ class Player:
         seed, stage: part of every noise key, so that training, cloning and evaluation draw different noise.
         agent: name of this agent.
         agents: players of the agents that this agent may call, by name.
+        timed: store how long each answer and each step of the environment takes, which differs in every run.
     """
 
     actor: Actor
@@ -39,6 +40,7 @@ class Player:
     stage: int = 0
     agent: str = "agent"
     agents: Mapping[str, "Player"] = field(default_factory=dict)
+    timed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -38,6 +38,8 @@ FREE_TO_DIFFER = (
     "log.tensorboard",
     "log.picture",
     "log.report",
+    "log.entropies",
+    "log.seconds",
 )
 
 

@@ -79,7 +79,13 @@ class Rollouts:
         self.pools = [*pools.values(), self._pool(settings.eval_env, tables.limits)]
         admissible = settings.engine.config.actions != "free"
         self.crews = {
-            where: Crew(self.agents, {**pools, self.main.name: own}, admissible=admissible, seed=tables.run.seed)
+            where: Crew(
+                self.agents,
+                {**pools, self.main.name: own},
+                admissible=admissible,
+                seed=tables.run.seed,
+                timed=tables.log.seconds,
+            )
             for where, own in (("train", pools[self.main.name]), ("eval", self.pools[-1]))
         }
         self.chats: dict[str, Chat] = {}
@@ -217,6 +223,7 @@ class Rollouts:
                 sampling=stopping(sampling, *prompts),
                 deterministic=self.settings.tables.run.deterministic,
                 entropies=self.settings.rollout.hooks.entropy,
+                nats=self.settings.tables.log.entropies,
                 version=self._version,
             )
             engines[name] = engine.hooks.make(engine.config, serving)

@@ -125,11 +125,16 @@ class LogSection(Section):
         tensorboard: also write TensorBoard events (extra `tensorboard`).
         picture: draw the learning curve, learning_curve.svg.
         report: write report.html when the run ends, as `agentrl report` does.
+        entropies: store the entropy of each answer, in nats, with the steps (column `entropy`).
+        seconds: store the wall-clock seconds of each answer and environment step (columns `answer_s`, `env_s`). The
+            stored steps then differ in every run.
     """
 
     tensorboard: bool = False
     picture: bool = False
     report: bool = True
+    entropies: bool = False
+    seconds: bool = False
 
 
 class PoolSection(Section):

@@ -138,3 +138,24 @@ if __name__ == "__main__":
     if sys.argv[1:] != ["--write"]:
         sys.exit("usage: python tests/golden/test_toy_run.py --write")
     write()
+
+
+def test_entropies_and_seconds_are_stored_when_asked_and_change_nothing_else(toy, tmp_path):
+    from agentrl.graph import read_graph, token_rows
+    from agentrl.report import run_data
+
+    run = train_toy(tmp_path, "run.iterations=1", "log.entropies=true", "log.seconds=true", "eval.modes=['sampled']")
+    plain, told = (read_graph(folder / "graphs" / "000000.safetensors") for folder in (toy, run))
+    assert set(told.columns) - set(plain.columns) == {"entropy", "answer_s", "env_s"}
+    for name, column in plain.columns.items():
+        np.testing.assert_array_equal(told.columns[name], column, err_msg=name)
+    assert told.tokens is not None and plain.tokens is not None
+    assert (told.columns["answer_s"] > 0).all() and (told.columns["env_s"] >= 0).all()
+    # The entropy is the expectation of minus the log-probability of what was sampled.
+    surprise = np.bincount(token_rows(told.tokens), -told.tokens.logprobs, len(told))  # [N]
+    apart = told.columns["entropy"] - surprise  # [N]
+    assert abs(apart.mean()) < 4 * apart.std() / math.sqrt(len(apart)) and told.columns["entropy"].mean() > 0.1
+    held_out = read_graph(run / "evaluations" / "end-sampled.safetensors")
+    assert {"entropy", "answer_s", "env_s"} <= set(held_out.columns)
+    (part, *_) = run_data(run).parts
+    assert len(part.seconds) == len(part.data.steps.row) and part.data.steps.values["entropy"][0] is not None
