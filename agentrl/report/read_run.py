@@ -49,6 +49,11 @@ from agentrl.settings import Settings
 
 RECENT = 10  # stored iterations at each end of the run that failures and decisions are counted over
 SITUATIONS = 15  # of the most frequent ones
+NEEDED = {  # stage -> the texts and numbers that each of its rows has
+    "train": ((), ("success", "reward", "episodes", "constant_groups")),
+    "eval": (("name", "mode", "benchmark", "panel"), ("episodes", "success_rate", "env_errors", "invalid_share")),
+}
+MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share")  # ends of names of numbers
 Situation = Callable[..., str] | None
 
 
@@ -94,9 +99,32 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
     path = run / "metrics.jsonl"
     rows = printable(read_metrics(path))
     for line, row in enumerate(rows, 1):
-        if not (isinstance(row, dict) and isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)):
-            raise ValueError(f"line {line} of {path} is no line of metrics: it needs a stage and a step")
+        if wrong := _wrong_in(row):
+            raise ValueError(f"line {line} of {path} is no line of metrics: {wrong}; put the file back from a copy")
     return rows
+
+
+def _wrong_in(row: Any) -> str:
+    """What a row of metrics lacks, or has that no run writes; empty if nothing."""
+    if not (isinstance(row, dict) and isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)):
+        return "it needs a stage and a step"
+    texts, numbers = NEEDED.get(row["stage"], ((), ()))
+    for key in texts:
+        if not isinstance(row.get(key), str):
+            return f"{key} is no text"
+    for key in {*numbers, *(key for key in row if key.endswith(MEASURED))}:
+        if not isinstance(row.get(key), int | float):
+            return f"{key} is no number"
+    bounds = row.get("interval", [0, 1])
+    if not (isinstance(bounds, list) and len(bounds) == 2 and all(isinstance(x, int | float) for x in bounds)):
+        return "interval is no pair of numbers"
+    for key in ("endings", "per_type", "policy", "faults"):
+        if not isinstance(row.get(key, {}), dict):
+            return f"{key} is no table"
+    kinds = row.get("per_type", {}).values()
+    if not all(isinstance(one, dict) and {"episodes", "success_rate", "interval"} <= set(one) for one in kinds):
+        return "per_type has a type without episodes, success_rate or interval"
+    return ""
 
 
 def _config(run: Path) -> dict[str, Any]:

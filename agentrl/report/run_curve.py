@@ -82,7 +82,8 @@ def _cpu_seconds(rows: Sequence[Row], timings: Sequence[Row]) -> list[float | No
 
 def phase_seconds(row: Row) -> dict[str, float]:
     """CPU seconds by phase of a line of timings."""
-    return {key[: -len("_cpu_s")]: float(x) for key, x in row.items() if key.endswith("_cpu_s")}
+    found = {key: number(x) for key, x in row.items() if key.endswith("_cpu_s")}
+    return {key.removesuffix("_cpu_s"): x for key, x in found.items() if x is not None}
 
 
 def _point(row: Row, tokens: int, cpu_s: float | None) -> EvaluationPoint:
