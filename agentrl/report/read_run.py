@@ -50,10 +50,10 @@ from agentrl.settings import Settings
 RECENT = 10  # stored iterations at each end of the run that failures and decisions are counted over
 SITUATIONS = 15  # of the most frequent ones
 NEEDED = {  # stage -> the texts and numbers that each of its rows has
-    "train": ((), ("success", "reward", "episodes", "constant_groups")),
+    "train": ((), ("reward", "episodes", "constant_groups")),
     "eval": (("name", "mode", "benchmark", "panel"), ("episodes", "success_rate", "env_errors", "invalid_share")),
 }
-MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share")  # ends of names of numbers
+MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success")  # ends of names of numbers
 Situation = Callable[..., str] | None
 
 

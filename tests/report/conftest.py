@@ -18,6 +18,12 @@ def browser():
         launched.close()
 
 
+def busy_seconds(page):
+    """CPU seconds of the page's main thread so far."""
+    metrics = page.times.send("Performance.getMetrics")["metrics"]
+    return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
+
+
 @pytest.fixture
 def open_file(browser):
     """Open a page's file offline; what its console says and what it asks for are kept in `said` and `asked`."""
@@ -28,6 +34,8 @@ def open_file(browser):
         contexts.append(context)
         page = context.new_page()
         page.said, page.asked = [], []
+        page.times = context.new_cdp_session(page)
+        page.times.send("Performance.enable", {"timeDomain": "threadTicks"})
         page.on("console", lambda message: page.said.append(message.text))
         page.on("pageerror", lambda error: page.said.append(str(error)))
         page.on("request", lambda request: page.asked.append(request.url))

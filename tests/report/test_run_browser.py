@@ -10,6 +10,7 @@ import pytest
 
 from agentrl.graph import read_graph, write_graph
 from agentrl.report import run_data, write_run_page
+from tests.report.conftest import busy_seconds
 from tests.report.contrast import CONTRAST
 from tests.report.pages import household
 from tests.report.runs import eval_row, evaluation, held_out_graph, make_run, rows_of, stored, tasks, train_row
@@ -200,7 +201,7 @@ def test_large_groups_open_in_time_and_in_the_budget(open_run, tmp_path):
     page = open_run(run)
     assert len(page.query_selector_all(".cell")) == 6400
     assert (tmp_path / "report.html").stat().st_size < 5_000_000
-    assert page.evaluate("performance.now()") < 30_000  # a bound for a loaded machine, not a measurement
+    assert 0 < busy_seconds(page) < 10  # a bound, not a measurement
 
 
 def test_pages_without_steps_and_without_rows_open(open_run, tmp_path):

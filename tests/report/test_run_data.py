@@ -85,6 +85,13 @@ def test_long_runs_are_thinned_and_say_so(tmp_path):
     assert f"503 of {AT_MOST + 5} iterations stand in the curves." in data.left_out
 
 
+def test_iterations_without_a_success_have_none_in_the_curve(tmp_path):
+    rows = [train_row(step) for step in range(12)]
+    del rows[3]["success"]
+    curve = run_data(make_run(tmp_path / "r", rows=rows)).curve
+    assert curve.success[3] is None and curve.success[4] == 1.25
+
+
 def test_the_recipe_is_a_difference_from_the_defaults_of_its_own_entries():
     config = Settings({**RECIPE, "batch": {"tasks": 5}}).shown()
     found = {one.key: (one.value, one.default) for one in recipe_difference(config)}

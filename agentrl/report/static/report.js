@@ -248,10 +248,11 @@ function showPart(number, asked) {
   shownAs = !one.data.methods.length ? "reward" : before.data.methods.length ? shownAs : "advantage";
   clear("agreement");
   const row = asked.get("row");
-  show(loaded, new URLSearchParams([...asked].filter(([name]) => name !== "row")));
+  take(loaded, asked);
   const at = row === null ? -1 : steps.row.indexOf(Number(row));
   selected = at >= 0 ? at : mostTelling();
   group = data.episodes.find((e) => e.steps.includes(selected)).group;
+  drawAgreement();
   draw();
 }
 
