@@ -6,21 +6,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentrl.report.curve import curve_svg, learning_curve
     from agentrl.report.data import CreditData, credit_data
-    from agentrl.report.page import credit_page, run_page, write_credit_page
+    from agentrl.report.page import credit_page, inspector_page, run_page, write_credit_page
     from agentrl.report.read_run import run_data
     from agentrl.report.run_schema import RunData
+    from agentrl.report.stored import EVALUATION, TRAINING, Asked, Found, Source, search, sources
     from agentrl.report.tokenizer import token_words
     from agentrl.report.write_run import write_run_page
 
 __all__ = [
+    "EVALUATION",
+    "TRAINING",
+    "Asked",
     "CreditData",
+    "Found",
     "RunData",
+    "Source",
     "credit_data",
     "credit_page",
     "curve_svg",
+    "inspector_page",
     "learning_curve",
     "run_data",
     "run_page",
+    "search",
+    "sources",
     "token_words",
     "write_credit_page",
     "write_run_page",
@@ -32,6 +41,14 @@ _HOME = {
     "run_data": "agentrl.report.read_run",
     "run_page": "agentrl.report.page",
     "write_run_page": "agentrl.report.write_run",
+    "EVALUATION": "agentrl.report.stored",
+    "TRAINING": "agentrl.report.stored",
+    "Asked": "agentrl.report.stored",
+    "Found": "agentrl.report.stored",
+    "Source": "agentrl.report.stored",
+    "inspector_page": "agentrl.report.page",
+    "search": "agentrl.report.stored",
+    "sources": "agentrl.report.stored",
     "CreditData": "agentrl.report.data",
     "credit_data": "agentrl.report.data",
     "credit_page": "agentrl.report.page",

@@ -26,6 +26,13 @@ def credit_page(data: CreditData) -> str:
     return _page(data.title, scripts=("credit.js",), styles=("credit.css",), data=stored)
 
 
+def inspector_page(title: str) -> str:
+    """The page of `agentrl inspect`: the credit page without data, which its script fetches from where it came from."""
+    above = (files("agentrl.report") / "static" / "inspector.html").read_text()
+    scripts, styles = ("credit.js", "inspector.js"), ("credit.css", "inspector.css")
+    return _page(title, scripts=scripts, styles=styles, above=above, policy="; connect-src 'self'")
+
+
 def run_page(data: RunData) -> str:
     """The page of a run; the same data gives the same bytes."""
     packed = base64.b64encode(gzip.compress(data.model_dump_json().encode(), mtime=0)).decode()

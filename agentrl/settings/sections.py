@@ -122,7 +122,10 @@ class LogSection(Section):
     """Section [log]: what is written beside the metrics.
 
     Attributes:
-        tensorboard: also write TensorBoard events (extra `tensorboard`).
+        to: trackers that get every line of metrics: `tensorboard`, `trackio`, `wandb` (extras of the same names), or
+            the dotted path of a module of your own. A tracker that fails does not disturb the run.
+        options: options of trackers by name, such as `log.options.wandb.project`.
+        tensorboard: the same as `tensorboard` in `to`.
         picture: draw the learning curve, learning_curve.svg.
         report: write report.html when the run ends, as `agentrl report` does.
         entropies: store the entropy of each answer, in nats, with the steps (column `entropy`).
@@ -130,6 +133,8 @@ class LogSection(Section):
             stored steps then differ in every run.
     """
 
+    to: tuple[str, ...] = ()
+    options: dict[str, dict[str, Any]] = Field(default_factory=dict)
     tensorboard: bool = False
     picture: bool = False
     report: bool = True
