@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
     from agentrl.run.now import Now
     from agentrl.run.policies import Policies
-    from agentrl.run.progress import Progress
+    from agentrl.run.progress import Progress, Tally
     from agentrl.run.rollouts import Rollouts
     from agentrl.run.run import Run, open_run
     from agentrl.run.stages import BRANCH
@@ -43,6 +43,7 @@ __all__ = [
     "RunStatus",
     "Settings",
     "Stopwatch",
+    "Tally",
     "condition",
     "findings",
     "frame",
@@ -101,6 +102,7 @@ _HOME = {
     "Stopwatch": "agentrl.run.metrics",
     "findings": "agentrl.run.health",
     "read_findings": "agentrl.run.health",
+    "Tally": "agentrl.run.progress",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",
