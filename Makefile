@@ -15,10 +15,10 @@ SET = $(if $(filter uv,$(INSTALLER)),$(UV),$(PIP))
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 GPU := $(shell command -v nvidia-smi 2>/dev/null)
 PINS := $(if $(GPU),,-r requirements-cpu.txt)
-EXTRAS := dev,lora,gguf,openai,tensorboard,report,webshop,search,faiss,data,mcp,e2b
+EXTRAS := dev,lora,gguf,openai,tensorboard,webshop,search,faiss,data,mcp,e2b
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test slow pretrained check browser bench bench-credit install sandbox clean
+.PHONY: demo test slow pretrained check browser browser-ready bench bench-credit install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
@@ -43,11 +43,13 @@ check: install
 	$(BIN)/lint-imports --no-logo
 
 # The pages in a real browser, Debian's Chromium.
-browser: install
+browser: browser-ready
+	$(PYTEST) -m browser tests/report $(wildcard tests/serve)
+
+browser-ready: install
 	@command -v chromium >/dev/null || apt-get install -y -qq chromium >/dev/null 2>&1 || \
 	  (apt-get update -qq && apt-get install -y -qq chromium) >/dev/null
-	$(PIP) playwright
-	$(PYTEST) -m browser
+	@$(PIP) 'playwright>=1.50'
 
 bench-credit: install
 	$(BIN)/python benchmarks/credit_gradient.py

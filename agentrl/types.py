@@ -138,6 +138,8 @@ class Generation:
         weight: share in the loss; 0 for a demonstrator's deliberate mistakes.
         usage: counts of a remote policy, such as prompt_tokens, completion_tokens and cost.
         entropy: [T] float64, of the ten most probable tokens, -sum p log p / log V; None if it was not requested.
+        entropy_nats: [T] float64 nats, of the whole distribution at the sampling temperature under the allowed set
+            (top_k and top_p are ignored); None if it was not requested.
         thought: reasoning that a remote policy returned apart from the answer; it is not part of the answer.
         refusal: why a remote policy refused, in its words.
         message: the answer as a chat message, if it has tool calls as data; `text` then holds the calls as text too.
@@ -152,6 +154,7 @@ class Generation:
     weight: float = 1.0
     usage: Mapping[str, float] = field(default_factory=dict)
     entropy: np.ndarray | None = None
+    entropy_nats: np.ndarray | None = None
     thought: str = ""
     refusal: str = ""
     message: "Message | None" = None

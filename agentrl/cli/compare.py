@@ -5,17 +5,12 @@ last evaluation is taken. The difference is A minus B; of two evaluations of one
 """
 
 import json
-import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from agentrl.cli._parser import Parser
-from agentrl.evaluate import compare, read_report
-
-MODES = ("greedy", "sampled")
-STAGES = ("start", "clone", "iteration", "end")  # in the order in which a run evaluates
+from agentrl.evaluate import MODES, chosen_evaluations, compare, read_report
 
 
 def main(words: Sequence[str]) -> int:
@@ -26,42 +21,10 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--mode", choices=MODES, help="of run folders' evaluations; default: greedy if both have it")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(words)
-    a, b = chosen(arguments.a, arguments.b, arguments.mode)
+    a, b = chosen_evaluations(arguments.a, arguments.b, arguments.mode)
     result = {"a": str(a), "b": str(b), **compare(read_report(a), read_report(b))}
     print(json.dumps(result) if arguments.json else sentence(result))
     return 0
-
-
-def chosen(a: Path, b: Path, mode: str | None) -> tuple[Path, Path]:
-    """The two report files, the later first if they are evaluations of one run.
-
-    Raises:
-        ValueError: a run folder has no evaluation of this mode; `mode` is given and neither is a folder.
-    """
-    folders = [path for path in (a, b) if path.is_dir()]
-    if mode is not None and not folders:
-        raise ValueError("--mode is for run folders: leave it out, or name a run folder")
-    modes = [mode] if mode is not None else list(MODES)
-    both = [one for one in modes if all(evaluations(folder, one) for folder in folders)]
-    if not both:
-        wanted = " and ".join(dict.fromkeys(str(folder) for folder in folders))
-        raise ValueError(f"{wanted}: no {' or '.join(modes)} evaluation in both; name two files in evaluations/")
-    first, second = ((evaluations(path, both[0])[-1] if path.is_dir() else path) for path in (a, b))
-    if os.path.realpath(first.parent) == os.path.realpath(second.parent) and rank(first) < rank(second):
-        return second, first
-    return first, second
-
-
-def evaluations(run: Path, mode: str) -> list[Path]:
-    """The report files of a run's evaluations of one mode, oldest first."""
-    files = [path for path in (run / "evaluations").glob(f"*-{mode}.json") if rank(path) > (-1, 0)]
-    return sorted(files, key=rank)
-
-
-def rank(path: Path) -> tuple[int, int]:
-    """When a run made the evaluation in this file: (stage, iteration); (-1, 0) for another file."""
-    match = re.fullmatch(r"(start|clone|iteration|end)(?:-(\d+))?-(greedy|sampled)\.json", path.name)
-    return (-1, 0) if match is None else (STAGES.index(match[1]), int(match[2] or 0))
 
 
 def sentence(r: dict[str, Any]) -> str:

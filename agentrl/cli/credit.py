@@ -196,9 +196,11 @@ def methods() -> list[Mapping[str, Any]]:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the verb, also as `python -m agentrl.cli.credit METHOD --steps FILE key=value --json`."""
     parser = Parser("agentrl credit", "Credit methods on stored steps.")
-    parser.add_argument("method", nargs="?")
+    parser.add_argument("method", nargs="?", help="or several methods, which are compared")
     parser.add_argument("options", nargs="*", metavar="key=value")
-    parser.add_argument("--steps", type=Path, help="steps.jsonl, a stored graph, or a run folder")
+    parser.add_argument(
+        "--steps", type=Path, help="steps.jsonl, a log of verl, TRL or chat messages, a stored graph, or a run folder"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per step (per pair, per method)")
     parser.add_argument("--list", action="store_true", help="every method, its paper and the columns that it needs")
     parser.add_argument("--compare", metavar="a,b", help="methods to compare; options are method.key=value")
@@ -212,6 +214,10 @@ def main(words: Sequence[str] | None = None) -> int:
         return run_list(arguments.json)
     if arguments.steps is None or (arguments.method is None and arguments.compare is None):
         return complain(ValueError("give a method and --steps FILE, or --compare a,b --steps FILE, or --list"))
+    named = [word for word in arguments.options if "=" not in word and word in catalogue.names("credit")]
+    if named and arguments.compare is None:  # several methods: agentrl credit grpo gigpo ...
+        arguments.compare = ",".join([arguments.method, *named])
+        arguments.method, *arguments.options = [w for w in arguments.options if w not in named] or [None]
     if arguments.group is not None and arguments.html is None:
         return complain(ValueError("--group chooses what --html shows: give --html OUT too"))
     if arguments.compare is not None:

@@ -58,12 +58,9 @@ def main(words: Sequence[str]) -> int:
 
         print("\n".join([*chosen_comments(settings), tomli_w.dumps(settings.shown()), *absent_comments(settings)]))
         return 0
-    from agentrl.report import check_matplotlib
     from agentrl.rollout import TooManyFaults
     from agentrl.run import train
 
-    if settings.tables.log.picture:
-        check_matplotlib()
     another = (settings.folder / "config.toml").is_file() and not arguments.resume  # it is refused and left alone
     on_stop(lambda: "" if another else _how_to_go_on(settings.folder, words))
     try:
@@ -72,7 +69,9 @@ def main(words: Sequence[str]) -> int:
         raise ValueError(str(error)) from error
     if settings.tables.log.picture:
         print(f"picture: {drawn(run.folder)}", file=sys.stderr)
-    print(json.dumps(_result(run)) if arguments.json else settings.folder)
+    print(json.dumps(_result(run)) if arguments.json else settings.folder, flush=True)
+    if settings.tables.log.report:
+        print(f"report: {reported(run.folder)}", file=sys.stderr)
     return 0
 
 
@@ -91,8 +90,23 @@ def drawn(folder: "RunFolder") -> str:
 
     try:
         return str(learning_curve(folder))
-    except Exception as error:  # noqa: BLE001  whatever the drawing library raises
+    except Exception as error:  # noqa: BLE001  whatever goes wrong there
         return f"none, it could not be drawn ({type(error).__name__}: {error}); the numbers are in {folder.metrics}"
+
+
+def reported(folder: "RunFolder") -> str:
+    """The path of the run's page, or why there is none: a page never fails a run that is done."""
+    from agentrl.report import write_run_page
+
+    path = folder.path / "report.html"
+    try:
+        write_run_page(folder.path, path)
+    except Exception as error:  # noqa: BLE001  whatever goes wrong there
+        return (
+            f"none, it could not be written ({type(error).__name__}: {error}); everything else is stored, and "
+            f"agentrl report {folder.path} tries again"
+        )
+    return f"{path} (open it in a browser)"
 
 
 def _shown(word: str) -> str:

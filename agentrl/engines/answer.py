@@ -55,8 +55,8 @@ class Answer:
     """
 
     __slots__ = (
-        "allowed", "computed", "entropy", "finish", "forced", "key", "length", "limit", "logprobs", "node", "oldest",
-        "request", "slot", "start", "tokens", "trie", "words",
+        "allowed", "computed", "entropy", "entropy_nats", "finish", "forced", "key", "length", "limit", "logprobs",
+        "node", "oldest", "request", "slot", "start", "tokens", "trie", "words",
     )  # fmt: skip
 
     def __init__(self, request: Request, words: Words, sampling: Sampling, trie: Trie | None, room: int) -> None:
@@ -71,6 +71,7 @@ class Answer:
         self.logprobs: list[float] = []
         self.allowed: list[np.ndarray] = []
         self.entropy: list[float] = []
+        self.entropy_nats: list[float] = []
         self.slot, self.computed, self.node, self.forced = -1, 0, 0, 0
         self.oldest: int | None = None
         self.finish: Finish | None = "length" if self.limit <= 0 else None
@@ -89,17 +90,18 @@ class Answer:
         """The ids from which the next token may be sampled; None for all ids."""
         return None if self.trie is None else self.trie.allowed(self.node)
 
-    def accept(self, token: int, logprob: float, allowed: np.ndarray, entropy: float = 0.0) -> None:
+    def accept(self, token: int, logprob: float, allowed: np.ndarray, entropy: float = 0.0, nats: float = 0.0) -> None:
         """Append a sampled token, and the forced tokens that follow it."""
-        self._append(token, logprob, allowed, entropy)
+        self._append(token, logprob, allowed, entropy, nats)
         self._force()
 
-    def _append(self, token: int, logprob: float, allowed: np.ndarray, entropy: float = 0.0) -> None:
+    def _append(self, token: int, logprob: float, allowed: np.ndarray, entropy: float = 0.0, nats: float = 0.0) -> None:
         self.tokens[self.length] = token
         self.length += 1
         self.logprobs.append(logprob)
         self.allowed.append(allowed)
         self.entropy.append(entropy)
+        self.entropy_nats.append(nats)
         if self.trie is not None:
             self.node = self.trie.follow(self.node, token)
             complete = self.trie.is_leaf(self.node)
@@ -122,12 +124,13 @@ class Answer:
             if self.finish is not None:
                 return
 
-    def generation(self, newest: int, *, entropies: bool = False) -> Generation:
+    def generation(self, newest: int, *, entropies: bool = False, nats: bool = False) -> Generation:
         """The finished answer.
 
         Args:
             newest: version of the current weights.
             entropies: include the entropies that `accept` got with the tokens.
+            nats: the same for `Generation.entropy_nats`.
         """
         ids = self.tokens[self.start : self.length]  # [T]
         assert self.finish is not None
@@ -139,6 +142,7 @@ class Answer:
             finish=self.finish,
             policy_version=(newest if self.oldest is None else self.oldest, newest),
             entropy=np.array(self.entropy, np.float64) if entropies else None,
+            entropy_nats=np.array(self.entropy_nats, np.float64) if nats else None,
         )
 
     def _text(self, ids: np.ndarray) -> str:

@@ -5,7 +5,7 @@ for large vocabularies. Letters: B rows of the batch, R rows of a block, V vocab
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -82,7 +82,27 @@ def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray
         top: number of most probable tokens.
     """
     vocabulary = logits.shape[1]
-    entropy = np.zeros(len(allowed))  # [B]
+    found = [np.zeros(0)]
+    for logprob in _allowed_logprobs(logits, sampling, allowed):
+        best = logprob.topk(min(top, vocabulary), -1).values  # [R, top]
+        found.append((_entropy(best) / math.log(vocabulary)).cpu().numpy())
+    return np.concatenate(found)
+
+
+def full_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray | None]) -> np.ndarray:
+    """[B] float64 nats, -sum p log p of each row's distribution; arguments and limits as of `top_entropy`."""
+    logprobs = _allowed_logprobs(logits, sampling, allowed)
+    return np.concatenate([np.zeros(0), *(_entropy(logprob).cpu().numpy() for logprob in logprobs)])
+
+
+def _entropy(logprob: Tensor) -> Tensor:
+    """[R] -sum p log p of log-probabilities [R, K], of which some may be -inf."""
+    return -torch.where(logprob > -torch.inf, logprob.exp() * logprob, 0.0).sum(-1)
+
+
+def _allowed_logprobs(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray | None]) -> Iterator[Tensor]:
+    """The log-probabilities [R, V] of blocks of rows, in order, in float64; -inf where a row may not choose."""
+    vocabulary = logits.shape[1]
     step = max(1, _BLOCK // vocabulary)
     for start in range(0, len(allowed), step):
         x = logits[start : start + step].double() / (sampling.temperature or 1.0)  # [R, V]
@@ -91,10 +111,7 @@ def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray
                 out = torch.ones(vocabulary, dtype=torch.bool, device=x.device)
                 out[torch.tensor(ids, device=x.device)] = False
                 x[row].masked_fill_(out, -torch.inf)
-        logprob = x.log_softmax(-1).topk(min(top, vocabulary), -1).values  # [R, top]
-        terms = torch.where(logprob > -torch.inf, logprob.exp() * logprob, 0.0)  # [R, top]
-        entropy[start : start + step] = (-terms.sum(-1) / math.log(vocabulary)).cpu().numpy()
-    return entropy
+        yield x.log_softmax(-1)
 
 
 def _pad(sets: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -39,6 +39,7 @@ class Serving:
         sampling: the sampling distribution, stop strings included.
         deterministic: batches must not depend on timing.
         entropies: compute the entropy of each token's distribution (`Generation.entropy`).
+        nats: compute `Generation.entropy_nats`.
         version: version of the weights.
     """
 
@@ -47,6 +48,7 @@ class Serving:
     sampling: Sampling
     deterministic: bool = False
     entropies: bool = False
+    nats: bool = False
     version: int = 0
 
 

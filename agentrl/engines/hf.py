@@ -32,5 +32,6 @@ def make(config: Config, serving: Serving) -> Any:
         actions=config.actions,
         deterministic=serving.deterministic,
         entropies=serving.entropies,
+        nats=serving.nats,
         version=serving.version,
     )

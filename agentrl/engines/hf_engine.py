@@ -15,7 +15,7 @@ import numpy as np
 
 from agentrl.chat import Tries
 from agentrl.engines.answer import Answer, Words
-from agentrl.engines.distribution import draw, top_entropy
+from agentrl.engines.distribution import draw, full_entropy, top_entropy
 from agentrl.engines.forwards import Chunk, choose_runner
 from agentrl.engines.sampling import Sampling
 from agentrl.engines.slots import Donor, Slots
@@ -72,6 +72,7 @@ class HfEngine:
             where longer batches do not fit into the processor's caches, and 16384 elsewhere.
         end_ids: token ids that end a free answer; None takes those of the tokenizer and of the generation config.
         entropies: compute the entropy of each token's distribution (`Generation.entropy`).
+        nats: compute `Generation.entropy_nats`.
 
     Raises:
         ValueError: max_context exceeds the model's positions, or no token id ends an answer.
@@ -93,6 +94,7 @@ class HfEngine:
         max_batch_tokens: int | None = None,
         end_ids: Sequence[int] | None = None,
         entropies: bool = False,
+        nats: bool = False,
     ) -> None:
         positions = getattr(base_config(model), "max_position_embeddings", None)
         if positions is not None and max_context > positions:
@@ -104,7 +106,7 @@ class HfEngine:
         self.max_slots, self.max_context = max_slots, max_context
         self.max_batch_tokens = max_batch_tokens or (2048 if model.device.type == "cpu" else 16384)
         self.actions, self.deterministic, self.version = actions, deterministic, version
-        self.entropies = entropies
+        self.entropies, self.nats = entropies, nats
         self.stats = Stats()
         self._words = Words(tokenizer, sampling.stop, _end_ids(model, tokenizer, end_ids))
         self._runner, self._reason = choose_runner(model, max_slots, max_context)
@@ -197,7 +199,7 @@ class HfEngine:
         self.stats.prompt_tokens += answer.start
         self.stats.forced_tokens += answer.forced
         self.stats.sampled_tokens += answer.drawn - answer.forced
-        return answer.generation(self.version, entropies=self.entropies)
+        return answer.generation(self.version, entropies=self.entropies, nats=self.nats)
 
     async def _wait_for(self, answer: Answer) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -256,7 +258,8 @@ class HfEngine:
         options = [a.options() for a in batch]
         ids, logprobs, sets = draw(logits, self.sampling, noise, options)
         entropy = top_entropy(logits, self.sampling, options) if self.entropies else np.zeros(len(batch))  # [B]
-        draws = zip(batch, ids.tolist(), logprobs.tolist(), sets, entropy.tolist(), strict=True)
+        nats = full_entropy(logits, self.sampling, options) if self.nats else np.zeros(len(batch))  # [B]
+        draws = zip(batch, ids.tolist(), logprobs.tolist(), sets, entropy.tolist(), nats.tolist(), strict=True)
         for answer, *token in draws:
             answer.accept(*token)
             if answer.finish is not None:

@@ -1,19 +1,22 @@
 """Evaluation on panels, intervals, paired comparison, replay of stored episodes, continuations from stored steps."""
 
 from agentrl.evaluate.branched_graph import attach_branches, mark_row, with_run_rewards
-from agentrl.evaluate.certainty import certain_too_early
+from agentrl.evaluate.certainty import CERTAIN_ITERATIONS, certain_too_early
 from agentrl.evaluate.comparison import compare, read_report
 from agentrl.evaluate.continuations import Place, continuation_returns, find_place, play_on
-from agentrl.evaluate.decisions import SituationRow, pooled, situation_rows
+from agentrl.evaluate.decisions import SituationRow, pooled, situation_names, situation_rows
 from agentrl.evaluate.episode_files import EpisodeFiles, folder_of, outcome_of, read_episode, stored_episodes
 from agentrl.evaluate.evaluation import Outcome, Report, evaluate
 from agentrl.evaluate.finding import Finding, Severity
 from agentrl.evaluate.monte_carlo import branch_summary
 from agentrl.evaluate.replaying import Replayed, Stage, replay, task_keys
+from agentrl.evaluate.run_evaluations import MODES, chosen_evaluations, evaluation_rank, evaluations
 from agentrl.evaluate.setting import evaluated_entry, header
 from agentrl.evaluate.stats import Interval, mcnemar, paired_bootstrap, wilson
 
 __all__ = [
+    "CERTAIN_ITERATIONS",
+    "MODES",
     "EpisodeFiles",
     "Finding",
     "Interval",
@@ -27,10 +30,13 @@ __all__ = [
     "attach_branches",
     "branch_summary",
     "certain_too_early",
+    "chosen_evaluations",
     "compare",
     "continuation_returns",
     "evaluate",
     "evaluated_entry",
+    "evaluation_rank",
+    "evaluations",
     "find_place",
     "folder_of",
     "header",
@@ -43,6 +49,7 @@ __all__ = [
     "read_episode",
     "read_report",
     "replay",
+    "situation_names",
     "situation_rows",
     "stored_episodes",
     "task_keys",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from agentrl.evaluate.decisions import SituationRow, pooled
 from agentrl.evaluate.finding import Finding
 
-RECENT = 10  # iterations that are looked at, and iterations that they are compared with
+CERTAIN_ITERATIONS = 10  # that are looked at, and that these are compared with
 ENOUGH_GROUPS = 20  # groups that can tell, in each of the two
 ENOUGH_DECISIONS = 20  # decisions of each side, where copies differed at the start
 CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most now, and at least at first
@@ -15,23 +15,23 @@ SOLVED = 0.9  # success from which on nothing is wrong
 def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
     """The kinds of decisions that have become certain while success has not.
 
-    A decision counts if, over the last `RECENT` iterations, at most `CERTAIN` of the groups that can tell still vary in
-    it, after at least `OPEN` of them varied in the run's first `RECENT` iterations; if its episodes now succeed less
-    often than `SOLVED`; and if it did no better than the alternatives while it varied: in the states where the copies
-    differed, its episodes succeeded no more often than the others'. A decision that all copies take because nothing
-    else is possible never varied, and one that is certain because it is right did better while it varied: neither
-    counts.
+    A decision counts if, over the last `CERTAIN_ITERATIONS` iterations, at most `CERTAIN` of the groups that can tell
+    still vary in it, after at least `OPEN` of them varied in the run's first `CERTAIN_ITERATIONS`; if its episodes now
+    succeed less often than `SOLVED`; and if it did no better than the alternatives while it varied: in the states where
+    the copies differed, its episodes succeeded no more often than the others'. A decision that all copies take because
+    nothing else is possible never varied, and one that is certain because it is right did better while it varied:
+    neither counts.
 
     Args:
         rows: of the iterations from the run's start to now, each with its own iteration, in any order.
 
     Returns:
-        The findings, the most frequent decision first; none while fewer than 2 * RECENT iterations are known.
+        The findings, the most frequent decision first; none before 2 * CERTAIN_ITERATIONS iterations.
     """
     iterations = sorted({row.iteration for row in rows})
-    if len(iterations) < 2 * RECENT:
+    if len(iterations) < 2 * CERTAIN_ITERATIONS:
         return []
-    start, now = set(iterations[:RECENT]), set(iterations[-RECENT:])
+    start, now = set(iterations[:CERTAIN_ITERATIONS]), set(iterations[-CERTAIN_ITERATIONS:])
     early = {row.situation: row for row in pooled(row for row in rows if row.iteration in start)}
     late = pooled(row for row in rows if row.iteration in now)
     return [
@@ -41,6 +41,7 @@ def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
             text=_sentence(row, early[row.situation]),
             stage="train",
             iteration=max(now),
+            subject=row.situation,
         )
         for row in late
         if row.situation in early and _became_certain(row, early[row.situation]) and _fails(row, early[row.situation])

@@ -79,7 +79,7 @@ def situation_rows(graph: StepGraph, iteration: int, situation: Situation | None
     rows = np.flatnonzero((graph.kind == PLAYED) & ~graph.failed())  # [R]
     if not len(rows):
         return []
-    names = _named(graph, rows, situation)
+    names = situation_names(graph, rows, situation)
     words, label = np.unique(np.array(names, object).astype(str), return_inverse=True)  # [L], [R]
     choice = keys(graph.group, graph.agent, graph.state)[rows]  # [R] equal where copies decided in the same state
     told = np.bincount(choice)[choice] >= 2  # [R]
@@ -143,8 +143,8 @@ def _pool(name: str, same: Sequence[SituationRow], episodes: dict[int, tuple[int
     return SituationRow(situation=name, iteration=max(row.iteration for row in same), **added)
 
 
-def _named(graph: StepGraph, rows: np.ndarray, situation: Situation | None) -> list[str]:
-    """The situation's name of each of the rows."""
+def situation_names(graph: StepGraph, rows: np.ndarray, situation: Situation | None = None) -> list[str]:
+    """The situation's name of each of the rows [R] of a stored graph; see `situation_rows`."""
     actions, states = graph.names["action"], graph.names["state"]
     texts = graph.texts.get("observation", [""] * len(graph))
     several = len(np.unique(graph.agent[rows])) > 1

@@ -15,6 +15,7 @@ class Finding:
         severity: error (the run is broken), warning (it is likely to learn nothing) or note.
         text: one sentence with numbers and the next move.
         stage, iteration: stage and step of the row at which the rule was first broken.
+        subject: what the finding is about, where a rule can be broken by several things; else empty.
     """
 
     rule: str
@@ -22,3 +23,4 @@ class Finding:
     text: str
     stage: str
     iteration: int
+    subject: str = ""

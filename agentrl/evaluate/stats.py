@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 Z95 = 1.959963984540054
+BLOCK = 1_000_000  # resampled tasks that are held at once
 
 
 class Interval(NamedTuple):
@@ -52,9 +53,14 @@ def paired_bootstrap(a: np.ndarray, b: np.ndarray, *, seed: int = 0, samples: in
     rng = np.random.default_rng(seed)
     runs, n = difference.shape
     means = np.empty(samples)
-    for i in range(samples):
-        tasks = rng.integers(n, size=n)
-        rows = rng.integers(runs, size=runs) if runs > 1 else np.zeros(1, np.int64)
-        means[i] = difference[rows][:, tasks].mean()
+    if runs == 1:
+        block = max(1, BLOCK // max(1, n))  # samples at once; the draws are the same, one after the other
+        for start in range(0, samples, block):
+            size = min(block, samples - start)
+            means[start : start + size] = difference[0][rng.integers(n, size=(size, n))].mean(1)
+    else:
+        for i in range(samples):
+            tasks = rng.integers(n, size=n)
+            means[i] = difference[rng.integers(runs, size=runs)][:, tasks].mean()
     low, high = np.quantile(means, [0.025, 0.975])
     return Interval(float(low), float(high))

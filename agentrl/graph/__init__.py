@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrl.graph.converters import from_messages, from_verl
+    from agentrl.graph.converters import from_messages, from_trl, from_verl, from_verl_rollouts
     from agentrl.graph.export import KINDS, to_json, to_networkx, word
     from agentrl.graph.filler import Filler, PolicyReader
     from agentrl.graph.jsonl import read_steps, steps_graph
@@ -73,7 +73,9 @@ __all__ = [
     "following",
     "forked",
     "from_messages",
+    "from_trl",
     "from_verl",
+    "from_verl_rollouts",
     "gae",
     "graph_values",
     "group_max",
@@ -134,7 +136,9 @@ _HOME = {
     "following": "agentrl.graph.segments",
     "forked": "agentrl.graph.root_paths",
     "from_messages": "agentrl.graph.converters",
+    "from_trl": "agentrl.graph.converters",
     "from_verl": "agentrl.graph.converters",
+    "from_verl_rollouts": "agentrl.graph.converters",
     "gae": "agentrl.graph.segments",
     "graph_values": "agentrl.graph.merged_values",
     "group_max": "agentrl.graph.segments",

@@ -6,6 +6,7 @@ For example:
     Path("steps.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,14 +30,19 @@ def from_messages(trajectories: Iterable[Mapping[str, Any]]) -> list[Row]:
     """
     rows: list[Row] = []
     for number, trajectory in enumerate(trajectories):
+        if not isinstance(trajectory, Mapping):
+            raise ValueError(f"trajectory {number}: {trajectory!r:.80} is no object")
         for name in ("messages", "group"):
             if name not in trajectory:
                 raise ValueError(f"trajectory {number}: {name}: missing, it has {sorted(trajectory)}")
-        turns = _turns(trajectory["messages"])
+        try:
+            turns = _turns(_messages(trajectory["messages"]))
+        except ValueError as error:
+            raise ValueError(f"trajectory {number}: {error}") from None
         if not turns:
             raise ValueError(f"trajectory {number}: messages: there is no assistant message in it")
         rewards = trajectory.get("rewards", [0.0] * (len(turns) - 1) + [trajectory.get("reward")])
-        if len(rewards) != len(turns) or rewards[-1] is None:
+        if not isinstance(rewards, list) or len(rewards) != len(turns) or rewards[-1] is None:
             raise ValueError(
                 f"trajectory {number}: rewards: {len(turns)} assistant messages need `reward`, or as many `rewards`"
             )
@@ -45,7 +51,7 @@ def from_messages(trajectories: Iterable[Mapping[str, Any]]) -> list[Row]:
                 "group": str(trajectory["group"]),
                 "episode": str(trajectory.get("episode", number)),
                 "turn": turn,
-                "reward": float(reward),
+                "reward": _number(f"trajectory {number}: rewards", reward),
                 **{name: text for name, text in zip(("state", "action", "next_state"), texts, strict=True) if text},
             }
             for turn, (reward, texts) in enumerate(zip(rewards, turns, strict=True))
@@ -130,3 +136,113 @@ def _verl_values(batch: Mapping[str, Sequence[Any]], i: int) -> Row:
         if "values" in batch:
             row["token_value"] = [float(v) for v, m in zip(batch["values"][i], mask, strict=True) if m]
     return row
+
+
+def from_verl_rollouts(rollouts: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Steps of verl's stored rollouts (`trainer.rollout_data_dir`), one step per rollout.
+
+    Args:
+        rollouts: each with `input` (the prompt), `output` and `score`; maybe `step`. Rollouts of one prompt in one step
+            of training are a group.
+
+    Raises:
+        ValueError: a rollout lacks one of them, or its score is no number.
+    """
+    return [
+        _single(number, one["input"], one["output"], _number(f"rollout {number}: score", one["score"]), one.get("step"))
+        for number, one in enumerate(_with("rollout", rollouts, ("input", "output", "score")))
+    ]
+
+
+OF_TRL = ("mode", "step", "prompt", "completion", "advantage", "images", "image")  # columns that are no reward
+
+
+def from_trl(completions: Sequence[Mapping[str, Any]], rewards: Sequence[str] = ()) -> list[Row]:
+    """Steps of TRL's logged completions (`log_completions=True`, completions_NNNNN.parquet).
+
+    A completion of text is one step; of one that is a list of messages each assistant message is a step. Completions of
+    one prompt in one step of training are a group.
+
+    Args:
+        completions: each with `prompt` and `completion` (text, or messages) and a column per reward function; maybe
+            `step`.
+        rewards: the columns to add up; default: all columns of numbers that are no part of the log itself, which is
+            TRL's reward if no reward weights are set. Null is a reward function that did not apply.
+
+    Raises:
+        ValueError: a completion has no prompt, no completion or no reward.
+    """
+    rows: list[Row] = []
+    for number, one in enumerate(_with("completion", completions, ("prompt", "completion"))):
+        names = rewards or [name for name, value in one.items() if name not in OF_TRL and _is_number(value)]
+        if not names:
+            raise ValueError(f"completion {number}: it has no column with a reward, its columns are {sorted(one)}")
+        paid = [one.get(name) for name in names]
+        reward = sum(_number(f"completion {number}: {n}", x) for n, x in zip(names, paid, strict=True) if x is not None)
+        prompt, said = one["prompt"], one["completion"]
+        if isinstance(said, str):
+            rows.append(_single(number, _prompt_text(prompt), said, reward, one.get("step")))
+            continue
+        messages = [{"role": "user", "content": _prompt_text(prompt)}, *said] if isinstance(said, list) else said
+        group = _group(_prompt_text(prompt), one.get("step"))
+        try:
+            rows += from_messages([{"group": group, "episode": number, "messages": messages, "reward": reward}])
+        except ValueError as error:
+            raise ValueError(f"completion {number}: {str(error).partition(': ')[2]}") from None
+    return rows
+
+
+def _single(number: int, prompt: Any, answer: Any, reward: float, step: Any) -> Row:
+    """An episode of one step."""
+    text = str(prompt)
+    row: Row = {"group": _group(text, step), "episode": str(number), "turn": 0, "reward": reward}
+    return row | {"state": text, "action": str(answer), "terminated": True}
+
+
+def _group(prompt: str, step: Any) -> str:
+    return prompt if step is None else f"step {step}: {prompt}"
+
+
+def _prompt_text(prompt: Any) -> str:
+    """The text of a prompt; of messages, those that are not the system's."""
+    if not isinstance(prompt, list):
+        return str(prompt)
+    return "\n".join(_text(message.get("content")) for message in _messages(prompt) if message["role"] != "system")
+
+
+def _with(what: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+    for number, row in enumerate(rows):
+        for name in names:
+            if not isinstance(row, Mapping) or row.get(name) is None:
+                has = sorted(row) if isinstance(row, Mapping) else row
+                raise ValueError(f"{what} {number}: {name}: missing, it has {has}")
+    return rows
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(where: str, value: Any) -> float:
+    if not _is_number(value) or not math.isfinite(value):
+        raise ValueError(f"{where}: {value!r} is no finite number")
+    return float(value)
+
+
+def _messages(messages: Any) -> Sequence[Mapping[str, Any]]:
+    """Messages in OpenAI's format; ValueError if they are not."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str):
+        raise ValueError(f"messages: {messages!r:.80} is no list of messages")
+    for message in messages:
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            raise ValueError(f"messages: {message!r:.80} is no message: it needs a role and a content")
+        content = message.get("content")
+        if not isinstance(content, str | list | None):
+            raise ValueError(f"messages: the content {content!r:.80} is neither text nor a list of parts")
+        if isinstance(content, list) and not all(isinstance(part, Mapping) for part in content):
+            raise ValueError(f"messages: the content {content!r:.80} has a part that is no object")
+        for call in message.get("tool_calls") or ():
+            function = call.get("function") if isinstance(call, Mapping) else None
+            if not isinstance(function, Mapping) or not {"name", "arguments"} <= set(function):
+                raise ValueError(f"messages: the tool call {call!r:.80} has no function with a name and arguments")
+    return messages

@@ -1,21 +1,22 @@
-"""Reads a step graph from a path that a user names: a table of steps, a stored graph or a run folder."""
+"""Reads a step graph from a path that a user names: steps, another tool's log, a stored graph or a run folder."""
 
 from pathlib import Path
 
 from agentrl.graph import store
-from agentrl.graph.jsonl import read_steps
+from agentrl.graph.logs import read_log
 from agentrl.graph.step_graph import StepGraph
 
 
 def read_any(steps: Path) -> StepGraph:
-    """The step graph of a JSONL file, of a stored graph (.safetensors), or of the newest graph in a run folder.
+    """The step graph of a stored graph (.safetensors), of the newest graph in a run folder, or of a file of steps or of
+    another tool's log (`agentrl.graph.logs`).
 
     Raises:
         ValueError: the file cannot be read as steps or as a stored graph, or the run folder holds no graph.
     """
     if steps.is_dir():
         steps = newest_graph(steps)
-    return store.read_graph(steps) if steps.suffix == ".safetensors" else read_steps(steps)
+    return store.read_graph(steps) if steps.suffix == ".safetensors" else read_log(steps)
 
 
 def newest_graph(run: Path) -> Path:

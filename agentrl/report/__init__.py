@@ -1,14 +1,17 @@
-"""Pictures and pages of runs: the learning curve, and who gets the credit."""
+"""Pages and pictures: what a run learned, who gets the credit, the learning curve."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrl.report.curve import check_matplotlib, learning_curve
+    from agentrl.report.curve import curve_svg, learning_curve
     from agentrl.report.data import CreditData, credit_data
-    from agentrl.report.page import credit_page, inspector_page, write_credit_page
+    from agentrl.report.page import credit_page, inspector_page, run_page, write_credit_page
+    from agentrl.report.read_run import run_data
+    from agentrl.report.run_schema import RunData
     from agentrl.report.stored import EVALUATION, TRAINING, Asked, Found, Source, search, sources
     from agentrl.report.tokenizer import token_words
+    from agentrl.report.write_run import write_run_page
 
 __all__ = [
     "EVALUATION",
@@ -16,19 +19,28 @@ __all__ = [
     "Asked",
     "CreditData",
     "Found",
+    "RunData",
     "Source",
-    "check_matplotlib",
     "credit_data",
     "credit_page",
+    "curve_svg",
     "inspector_page",
     "learning_curve",
+    "run_data",
+    "run_page",
     "search",
     "sources",
     "token_words",
     "write_credit_page",
+    "write_run_page",
 ]
 
 _HOME = {
+    "RunData": "agentrl.report.run_schema",
+    "curve_svg": "agentrl.report.curve",
+    "run_data": "agentrl.report.read_run",
+    "run_page": "agentrl.report.page",
+    "write_run_page": "agentrl.report.write_run",
     "EVALUATION": "agentrl.report.stored",
     "TRAINING": "agentrl.report.stored",
     "Asked": "agentrl.report.stored",
@@ -38,7 +50,6 @@ _HOME = {
     "search": "agentrl.report.stored",
     "sources": "agentrl.report.stored",
     "CreditData": "agentrl.report.data",
-    "check_matplotlib": "agentrl.report.curve",
     "credit_data": "agentrl.report.data",
     "credit_page": "agentrl.report.page",
     "learning_curve": "agentrl.report.curve",

@@ -1,62 +1,121 @@
-"""The learning curve of a run as a picture (extra `report`)."""
+"""The learning curve of a run as an SVG picture: success on training tasks, and held-out evaluations with intervals.
 
+Its numbers are those of the run's page (`CurveData`). It needs no library, and the same run gives the same bytes.
+"""
+
+from collections.abc import Sequence
+from html import escape
 from pathlib import Path
-from typing import Any
 
+from agentrl.files import write_atomically
+from agentrl.report.run_curve import curve_data
+from agentrl.report.run_schema import CurveData, EvaluationPoint
 from agentrl.run import RunFolder, read_metrics
 
-
-def check_matplotlib() -> None:
-    """Raises ValueError if matplotlib is missing; a run checks this before it trains for hours."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise ValueError("log.picture=true needs matplotlib: pip install 'agentrl-stepgraph[report]'") from None
+WIDTH, HEIGHT = 760, 400
+LEFT, RIGHT, TOP, BOTTOM = 56, 96, 40, 48
+COLOURS = {"sampled": "#1f5fa8", "greedy": "#b4532a"}
+GREY, LINE, INK = "#8a93a5", "#dfe3ea", "#1d2330"
+STEP_WORDS = 8  # numbers along the axis of iterations, about
 
 
 def learning_curve(folder: RunFolder) -> Path:
-    """Draw success per iteration on training tasks, and held-out evaluations with their 95% intervals.
-
-    Returns:
-        Path of the PNG file.
+    """Draw `learning_curve.svg` into a run's folder, and return its path.
 
     Raises:
-        ValueError: matplotlib is missing.
+        ValueError: the metrics are damaged.
     """
-    check_matplotlib()
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    rows = read_metrics(folder.metrics)
-    train = [r for r in rows if r["stage"] == "train"]
-    figure, axes = pyplot.subplots(figsize=(7.5, 4.2), dpi=120)
-    axes.plot([r["step"] + 1 for r in train], [r["success"] for r in train], color="0.75", lw=1, label="training tasks")
-    cloned = any(r.get("name") == "clone" for r in rows)  # then the clone is iteration 0, else the start
-    held_out = [r for r in rows if r["stage"] == "eval" and not (cloned and r["name"] == "start")]
-    for mode, colour in (("sampled", "tab:blue"), ("greedy", "tab:orange")):
-        _points(axes, [r for r in held_out if r["mode"] == mode], mode, colour)
-    axes.set(
-        xlabel="iteration", ylabel="success", ylim=(0, 1), title=f"{folder.path.name}: success on tasks never seen"
-    )
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower right", frameon=False)
-    figure.tight_layout()
-    path = folder.path / "learning_curve.png"
-    figure.savefig(path, metadata={"Software": None})
-    pyplot.close(figure)
+    curve = curve_data(folder.path.resolve().name, folder.path, read_metrics(folder.metrics), [])
+    path = folder.path / "learning_curve.svg"
+    write_atomically(path, curve_svg(curve).encode())
     return path
 
 
-def _points(axes: Any, rows: list[dict[str, Any]], mode: str, colour: str) -> None:
-    """Plot the evaluations of one mode; the evaluation of the clone is at iteration 0."""
-    if not rows:
-        return
-    at = [0 if r["name"] == "clone" else r["step"] for r in rows]
-    rate = [r["success_rate"] for r in rows]
-    below = [max(0.0, r["success_rate"] - r["interval"][0]) for r in rows]  # older runs store bounds beyond the rate
-    above = [max(0.0, r["interval"][1] - r["success_rate"]) for r in rows]
-    axes.errorbar(
-        at, rate, yerr=[below, above], color=colour, marker="o", ms=4, lw=1.5, capsize=3, label=f"held-out, {mode}"
+def curve_svg(curve: CurveData) -> str:
+    """The picture, on a white ground so that it can be read on any page."""
+    last = max([1, *curve.iteration, *(point.iteration for point in curve.evaluations)])
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'font-family="system-ui, sans-serif" font-size="13" fill="{INK}">',
+        f"<title>{escape(curve.name)}: success on tasks never seen</title>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+        f'<text x="{LEFT}" y="22" font-size="15" font-weight="600">{escape(curve.name)}: success on tasks never seen'
+        "</text>",
+        *_axes(last),
+        *_training(curve, last),
+    ]
+    cloned = any(point.name == "clone" for point in curve.evaluations)  # then the clone is iteration 0, else the start
+    ends: list[tuple[float, str]] = []
+    for mode, shift in (("sampled", -2.0), ("greedy", 2.0)):
+        points = [p for p in curve.evaluations if p.mode == mode and not (cloned and p.name == "start")]
+        if points:
+            lines += _evaluations(points, mode, shift, last)
+            ends.append((_up(points[-1].success), mode))
+    lines += _labels(ends)
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _across(iteration: float, last: int) -> float:
+    return LEFT + iteration / last * (WIDTH - LEFT - RIGHT)
+
+
+def _up(success: float) -> float:
+    return HEIGHT - BOTTOM - success * (HEIGHT - TOP - BOTTOM)
+
+
+def _axes(last: int) -> list[str]:
+    lines = []
+    for tenth in range(0, 11, 2):
+        y = _up(tenth / 10)
+        lines.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{LINE}"/>')
+        lines.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{10 * tenth}%</text>')
+    step = next(s for p in range(9) for s in (10**p, 2 * 10**p, 5 * 10**p) if last / s <= STEP_WORDS)
+    for iteration in range(0, last + 1, step):
+        x = _across(iteration, last)
+        lines.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{iteration}</text>')
+    x = (LEFT + WIDTH - RIGHT) / 2
+    return [*lines, f'<text x="{x:.1f}" y="{HEIGHT - 8}" text-anchor="middle">iteration</text>']
+
+
+def _training(curve: CurveData, last: int) -> list[str]:
+    points = [(_across(i, last), _up(s)) for i, s in zip(curve.iteration, curve.success, strict=True) if s is not None]
+    label = (
+        f'<text x="{WIDTH - RIGHT - 4}" y="{HEIGHT - BOTTOM - 8}" text-anchor="end" fill="{GREY}">grey: training tasks'
     )
+    return [_line(points, f'stroke="{GREY}" stroke-opacity="0.7"'), f"{label}; bars: 95% intervals</text>"]
+
+
+def _evaluations(points: Sequence[EvaluationPoint], mode: str, shift: float, last: int) -> list[str]:
+    at = [(_across(p.iteration, last) + shift, _up(p.success), p) for p in points]
+    colour = COLOURS[mode]
+    lines = [_line([(x, y) for x, y, _ in at], f'stroke="{colour}" stroke-width="2"')]
+    for x, y, p in at:
+        low, high = _up(p.low), _up(p.high)
+        bar = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 4:.1f} {low:.1f}h8M{x - 4:.1f} {high:.1f}h8"
+        lines.append(f'<path d="{bar}" stroke="{colour}" stroke-width="1.5"/>')
+        words = f"{p.name}, {mode}: {p.success:.1%} [{p.low:.1%}, {p.high:.1%}] of {p.episodes}"
+        mark = (
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}">'
+            if mode == "sampled"
+            else f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8" fill="{colour}">'
+        )
+        lines.append(f"{mark}<title>{escape(words)}</title>{'</circle>' if mode == 'sampled' else '</rect>'}")
+    return lines
+
+
+def _labels(ends: Sequence[tuple[float, str]]) -> list[str]:
+    """The names of the modes beside their last points, one below the other."""
+    lines, above = [], 0.0
+    for y, mode in sorted(ends):
+        above = max(y + 4, above + 16)
+        lines.append(
+            f'<text x="{WIDTH - RIGHT + 12}" y="{above:.1f}" fill="{COLOURS[mode]}" font-weight="600">{mode}</text>'
+        )
+    return lines
+
+
+def _line(points: Sequence[tuple[float, float]], style: str) -> str:
+    if not points:
+        return ""
+    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    return f'<path d="{path}" fill="none" {style}/>'

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from agentrl.credit import Credit, agreement
 from agentrl.graph import KINDS, PLAYED, PROBE, StepGraph, mean, word
+from agentrl.report.printable import printable
 from agentrl.types import Status
 
 SCHEMA = 1
@@ -155,6 +156,7 @@ def credit_data(
     groups: Sequence[int] | None = None,
     at_most: int = 6_400,
     decode: Callable[[Sequence[int]], Sequence[str]] | None = None,
+    text_chars: int = TEXT_CHARS,
 ) -> CreditData:
     """The data of the credit page.
 
@@ -166,6 +168,7 @@ def credit_data(
         groups: numbers of the groups to show; default: those that `choose` takes.
         at_most: steps to show; whole groups only, one at least. What is left out is said in `shown`.
         decode: token ids to one text each; default: ids are shown as numbers.
+        text_chars: characters of one text; the page says how many were cut off.
 
     Raises:
         ValueError: a group does not exist.
@@ -176,8 +179,8 @@ def credit_data(
     place[rows] = np.arange(len(rows))
     column = columns_of_time(graph)  # [N]
     episodes, by_group = _episodes(graph, chosen, place)
-    states = _Words(graph, "state")
-    actions = _Words(graph, "action")
+    states = _Words(graph, "state", text_chars)
+    actions = _Words(graph, "action", text_chars)
     texts: dict[str, int] = {}
     steps = _steps(graph, rows, place, column, states, actions, texts, decode)
     total = len(np.unique(graph.group))
@@ -195,7 +198,7 @@ def credit_data(
         states=states.words,
         actions=actions.words,
         texts=list(texts),
-        agreement=agreement(graph, credits, top=5) if len(credits) > 1 else [],
+        agreement=printable(agreement(graph, credits, top=5)) if len(credits) > 1 else [],
     )
 
 
@@ -241,13 +244,13 @@ def columns_of_time(graph: StepGraph) -> np.ndarray:
 class _Words:
     """The words of the ids that are shown, each once."""
 
-    def __init__(self, graph: StepGraph, kind: str) -> None:
-        self.graph, self.kind = graph, kind
+    def __init__(self, graph: StepGraph, kind: str, text_chars: int) -> None:
+        self.graph, self.kind, self.text_chars = graph, kind, text_chars
         self.index: dict[str, int] = {}
 
     @property
     def words(self) -> list[str]:
-        return [_cut(text) for text in self.index]
+        return [_cut(text, self.text_chars) for text in self.index]
 
     def of(self, number: int) -> int:
         return self.index.setdefault(word(self.graph, self.kind, number), len(self.index))
@@ -294,8 +297,8 @@ def _episodes(
             ending = int(graph.ending[own].max())
             episodes.append(
                 EpisodeData(
-                    name=word(graph, "episode", number),
-                    agent=word(graph, "agent", int(graph.agent[last])),
+                    name=printable(word(graph, "episode", number)),
+                    agent=printable(word(graph, "agent", int(graph.agent[last]))),
                     group=index,
                     score=numbers(score[[last]])[0],
                     succeeded=bool(succeeded[last]),
@@ -359,7 +362,7 @@ def _group(
         key = (int(graph.state[row]), int(graph.next_state[row]), int(graph.action[row]))
         edges.setdefault(key, []).append(int(place[row]))
     return GroupData(
-        name=word(graph, "group", number),
+        name=printable(word(graph, "group", number)),
         episodes=episodes,
         states=[states.of(s) for s in seen],
         visits=[count[s] for s in seen],
@@ -386,9 +389,9 @@ def _steps(
         stored = graph.texts.get(name)
         if stored is None:
             return [-1] * len(rows)
-        return [texts.setdefault(_cut(stored[row]), len(texts)) for row in rows.tolist()]
+        return [texts.setdefault(_cut(stored[row], actions.text_chars), len(texts)) for row in rows.tolist()]
 
-    shown = ("value", "old_value", "mc_value", "mc_error", "env_score")
+    shown = ("value", "old_value", "mc_value", "mc_error", "env_score", "entropy")
     extra = [k for k in graph.columns if k in shown or k.startswith(("signal/", "info."))]
     return StepsData(
         row=rows.tolist(),
@@ -420,15 +423,15 @@ def _tokens(
     index = np.arange(table.offsets[row], table.offsets[row + 1])
     index = index[table.sampled[index]]
     ids = table.ids[index].tolist()
-    words = decode(ids) if decode is not None else [str(i) for i in ids]
+    words = printable(list(decode(ids))) if decode is not None else [str(i) for i in ids]
     allowed = (table.allowed_offsets[index + 1] - table.allowed_offsets[index]).tolist()
     logprob = [float(f"{x:.4g}") for x in table.logprobs[index].tolist()]
     return list(zip(words, logprob, allowed, strict=True))
 
 
-def _cut(text: str) -> str:
-    """At most `TEXT_CHARS` characters; lone surrogates, which no file can hold, become a question mark."""
-    text = text.encode("utf-8", "replace").decode()
-    if len(text) <= TEXT_CHARS:
+def _cut(text: str, most: int) -> str:
+    """At most `most` characters; lone surrogates, which no file can hold, become a question mark."""
+    text = printable(text)
+    if len(text) <= most:
         return text
-    return f"{text[:TEXT_CHARS]} … ({len(text) - TEXT_CHARS} more characters)"
+    return f"{text[:most]} … ({len(text) - most} more characters)"

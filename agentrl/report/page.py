@@ -1,4 +1,4 @@
-"""The credit page: one HTML file that needs no network, from `CreditData`.
+"""The credit page and the page of a run: each one HTML file that needs no network, from its data.
 
 The data is gzipped JSON in base64 inside the file, so that no text of a model or an environment is ever parsed as HTML;
 the page's script writes texts by `textContent`. A content security policy admits this one script and nothing from
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from agentrl.files import write_atomically
 from agentrl.report.data import CreditData
+from agentrl.report.run_schema import RunData
 
 
 def credit_page(data: CreditData) -> str:
@@ -32,8 +33,23 @@ def inspector_page(title: str) -> str:
     return _page(title, scripts=scripts, styles=styles, above=above, policy="; connect-src 'self'")
 
 
+def run_page(data: RunData) -> str:
+    """The page of a run; the same data gives the same bytes."""
+    packed = base64.b64encode(gzip.compress(data.model_dump_json().encode(), mtime=0)).decode()
+    stored = f'<script type="application/octet-stream" id="run-data">{packed}</script>\n'
+    scripts, styles = ("credit.js", "report.js"), ("credit.css", "report.css")
+    return _page(data.name, scripts=scripts, styles=styles, data=stored, shell="report.html")
+
+
 def _page(
-    title: str, *, scripts: Sequence[str], styles: Sequence[str], data: str = "", above: str = "", policy: str = ""
+    title: str,
+    *,
+    scripts: Sequence[str],
+    styles: Sequence[str],
+    data: str = "",
+    above: str = "",
+    policy: str = "",
+    shell: str = "credit.html",
 ) -> str:
     """The shell with its parts; the policy admits this script alone, and what `policy` adds."""
     static = files("agentrl.report") / "static"
@@ -47,8 +63,8 @@ def _page(
         "data": data,
         "script": script,
     }
-    shell = (static / "credit.html").read_text()
-    return re.sub(r"{{ (\w+) }}", lambda slot: values[slot[1]], shell)  # one pass: no value is looked at again
+    text = (static / shell).read_text()
+    return re.sub(r"{{ (\w+) }}", lambda slot: values[slot[1]], text)  # one pass: no value is looked at again
 
 
 def write_credit_page(data: CreditData, path: Path) -> int:

@@ -56,10 +56,20 @@ class Crew:
         pools: by name of the agent.
         admissible: restrict answers to the admissible actions.
         seed: part of the noise keys.
+        timed: store how long each answer and each step of an environment takes.
     """
 
-    def __init__(self, agents: Mapping[str, Agent], pools: Mapping[str, Pool], *, admissible: bool, seed: int) -> None:
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        pools: Mapping[str, Pool],
+        *,
+        admissible: bool,
+        seed: int,
+        timed: bool = False,
+    ) -> None:
         self.agents, self._pools, self._admissible, self._seed = agents, pools, admissible, seed
+        self._timed = timed
 
     def player(self, actors: Mapping[str, Actor], stage: int = 0) -> Player:
         """The player of the first agent. Every agent may call every agent, itself included.
@@ -81,6 +91,7 @@ class Crew:
                 stage=stage,
                 agent=agent.name,
                 agents=players,
+                timed=self._timed,
                 program=agent.program,
             )
         return next(iter(players.values()))

@@ -6,6 +6,7 @@ holds it for reports, and no statistic counts it.
 """
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
@@ -279,6 +280,7 @@ class _Episode:
             The status that ends the episode; None if it continues.
         """
         observation = history.now
+        began = time.monotonic()
         generation = await self.answer(self.request(history, ask, room))
         if generation is None or generation.finish in NO_ANSWER:
             return self.unanswered(generation)
@@ -298,6 +300,7 @@ class _Episode:
             calls=parsed.calls,
             rewrites=ask.rewrites is not None,
             asked=ask.messages,
+            answer_s=time.monotonic() - began if self.player.timed else math.nan,
         )
         self.record.steps.append(step)
         if ask.rewrites is not None:
@@ -317,7 +320,9 @@ class _Episode:
             self.cut()
             return Status.CALL_LIMIT
         self.record.calls += max(1, parsed.calls)
+        began = time.monotonic()
         result, replies = await self.act(step)
+        step.env_s = time.monotonic() - began if self.player.timed else math.nan
         step.reward, step.terminated, step.truncated = result.reward, result.terminated, result.truncated
         step.info = result.info
         if "status" in result.info and step.status == Status.OK:

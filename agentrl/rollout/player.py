@@ -31,6 +31,7 @@ class Player:
         seed, stage: part of every noise key, so that training, cloning and evaluation draw different noise.
         agent: name of this agent.
         agents: players of the agents that this agent may call, by name.
+        timed: store how long each answer and each step of the environment takes, which differs in every run.
         program: plays the episodes in place of prompt and context policy; None: the actor plays them turn by turn.
     """
 
@@ -44,6 +45,7 @@ class Player:
     stage: int = 0
     agent: str = "agent"
     agents: Mapping[str, "Player"] = field(default_factory=dict)
+    timed: bool = False
     program: "Program | None" = None
 
 

@@ -1,5 +1,6 @@
 """The step graph of a batch of records."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     A step that several records share is one row, in the episode of the first of them. Records without new steps have
     no row. The chain of a called agent follows its caller's chain; it is an episode of its own in the same rollout and
     group. Numeric entries of a step's `info` become columns `info.NAME`, and its `signals` become columns `signal/NAME`
-    (NaN on steps without the entry). If steps rewrote a memory, a column `rewrites` marks them.
+    (NaN on steps without the entry). If steps rewrote a memory, a column `rewrites` marks them; see also `_measured`.
     """
     roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
     chains = [(chain, root) for root in roots for chain in root.chains() if chain.own]
@@ -48,6 +49,7 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     rewrites = np.array([step.rewrites for step in steps], bool)  # [N]
     optional = {"value": values} if not np.isnan(values).all() else {}
     optional |= {"rewrites": rewrites} if rewrites.any() else {}
+    optional |= _measured(steps)
     return StepGraph(
         columns={**arrays, **_info_columns(steps), **optional},
         tokens=_tokens(steps, arrays["parent"]),
@@ -58,6 +60,17 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
         },
         tails=_tails([episode for episode, _ in chains]),
     )
+
+
+def _measured(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
+    """Columns [N] that only runs which ask for them have: `entropy` in nats per answer, `answer_s` and `env_s`."""
+    nats = [step.generation.entropy_nats for step in steps]
+    columns = {
+        "entropy": np.array([math.nan if one is None else float(one.sum()) for one in nats]),
+        "answer_s": np.array([step.answer_s for step in steps]),
+        "env_s": np.array([step.env_s for step in steps]),
+    }
+    return {name: values for name, values in columns.items() if not np.isnan(values).all()}
 
 
 class _Places(NamedTuple):

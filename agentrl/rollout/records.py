@@ -33,6 +33,9 @@ class StepRecord:
         calls: number of tool calls that the answer asks for.
         rewrites: the answer was the model's new memory and did not go to the environment.
         asked: the messages of the prompt.
+        answer_s: wall-clock seconds from the request to the answer, waiting for other episodes included; NaN if the
+            player is not timed.
+        env_s: wall-clock seconds of the environment's step, with the agents that it calls; NaN likewise.
     """
 
     observation: Observation
@@ -50,6 +53,8 @@ class StepRecord:
     calls: int = 0
     rewrites: bool = False
     asked: Sequence[Message] = ()
+    answer_s: float = math.nan
+    env_s: float = math.nan
     follows: "StepRecord | None" = None
 
 

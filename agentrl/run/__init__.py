@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import RunFolder, versions
+    from agentrl.run.health import RULES, findings, read_findings
     from agentrl.run.listing import Condition, ListedRun, condition, listed_runs, ordered, selected
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
     from agentrl.run.now import Now
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BRANCH",
+    "RULES",
     "Condition",
     "Contestant",
     "Curve",
@@ -43,6 +45,7 @@ __all__ = [
     "Stopwatch",
     "Tally",
     "condition",
+    "findings",
     "frame",
     "is_run",
     "leak_note",
@@ -51,6 +54,7 @@ __all__ = [
     "ordered",
     "preflight",
     "read_config",
+    "read_findings",
     "read_lines",
     "read_metrics",
     "read_vocabularies",
@@ -78,6 +82,7 @@ _HOME = {
     "Frame": "agentrl.run.watching",
     "Curve": "agentrl.run.watching",
     "BRANCH": "agentrl.run.stages",
+    "RULES": "agentrl.run.health",
     "Contestant": "agentrl.run.evaluated_policy",
     "Loop": "agentrl.run.event_loop",
     "Metrics": "agentrl.run.metrics",
@@ -95,6 +100,8 @@ _HOME = {
     "status_of": "agentrl.run.status",
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
+    "findings": "agentrl.run.health",
+    "read_findings": "agentrl.run.health",
     "Tally": "agentrl.run.progress",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",

@@ -38,6 +38,9 @@ FREE_TO_DIFFER = (
     "run.threads",
     "log.tensorboard",
     "log.picture",
+    "log.report",
+    "log.entropies",
+    "log.seconds",
 )
 
 
@@ -142,6 +145,14 @@ class RunFolder:
     def graph_path(self, iteration: int) -> Path:
         """File of an iteration's rollouts."""
         return self.path / "graphs" / f"{iteration:06d}.safetensors"
+
+    def stored_graphs(self) -> list[Path]:
+        """Files of the stored rollouts, in the order of the iterations."""
+        return sorted(path for path in (self.path / "graphs").glob("*.safetensors") if path.stem.isdecimal())
+
+    def evaluation_graph_path(self, name: str) -> Path:
+        """File of an evaluation's episodes, beside its report."""
+        return self.path / "evaluations" / f"{name.replace(' ', '-')}.safetensors"
 
     def checkpoints(self) -> list[Path]:
         """Complete checkpoints, oldest first: `clone-NNNNNN` of the warm-up, then `NNNNNN`."""

@@ -7,9 +7,11 @@ move. `Health` follows a run while it goes, and names each rule once; `findings`
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agentrl.evaluate import Finding, Severity
+from agentrl.files import read_json
 
 Row = Mapping[str, Any]
 WINDOW = 10  # iterations that a rule about a lasting state looks at
@@ -215,7 +217,7 @@ def success_gone(past: Past) -> str:
     """Success was there, and is gone."""
     if past.last["stage"] != "train" or len(past.train) < 2 * SHORT:
         return ""
-    wins = [float(row["success"]) for row in past.train]
+    wins = [float(row["success"]) for row in past.train if "success" in row]
     means = [sum(wins[i : i + SHORT]) / SHORT for i in range(len(wins) - SHORT + 1)]
     best = max(means)
     if best < SEEN or means[-1] > FALL * best:
@@ -285,6 +287,13 @@ class Health:
         self.found += new
         return new
 
+    def note(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Findings of a rule that looks at more than metrics; those that are new, each named once."""
+        known = {(one.rule, one.subject) for one in self.found}
+        new = [one for one in findings if (one.rule, one.subject) not in known]
+        self.found += new
+        return new
+
     def _broken(self, row: Row) -> Iterator[Finding]:
         known = {finding.rule for finding in self.found}
         for name, (severity, rule) in RULES.items():
@@ -300,6 +309,29 @@ class Health:
     def dump(self) -> dict[str, Any]:
         """What a run stores as health.json."""
         return {"format": 1, "findings": [asdict(finding) for finding in self.found]}
+
+
+def read_findings(path: Path) -> list[Finding]:
+    """The findings of a health.json, none if there is no such file; ValueError if it is damaged."""
+    if not path.is_file():
+        return []
+    values = read_json(path, "file of findings")
+    try:
+        return [Finding(**one) for one in values["findings"]]
+    except (KeyError, TypeError):
+        raise ValueError(f"{path} is damaged: remove it, the findings are computed again from the metrics") from None
+
+
+def decided_before(path: Path, iteration: int) -> list[Finding]:
+    """The stored findings on decisions from before an iteration, which metrics alone do not give again.
+
+    A damaged file gives none: the rule finds again what still holds.
+    """
+    try:
+        stored = read_findings(path)
+    except ValueError:
+        return []
+    return [one for one in stored if one.rule == "certain_too_early" and one.iteration < iteration]
 
 
 def findings(rows: Sequence[Row]) -> list[Finding]:

@@ -7,7 +7,7 @@ version the other way.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from agentrl.config import Entry
 from agentrl.credit import signal_names
 from agentrl.engines import Sampling, Serving, stopping
 from agentrl.env import EnvironmentFile, Limits, Pool, panel_tasks, pool_within, read_panel, tasks_of
-from agentrl.evaluate import Report, evaluate
+from agentrl.evaluate import Outcome, Report, evaluate
 from agentrl.graph import StepGraph
 from agentrl.model import Weights
 from agentrl.rollout import (
@@ -52,6 +52,13 @@ def held_out_tasks(settings: Settings) -> list[Task]:
     return [tasks[i] for i in range(min(chosen.tasks, len(tasks)))]
 
 
+class Evaluated(NamedTuple):
+    """An evaluation, and the steps of its episodes in the order of the panel."""
+
+    report: Report
+    graph: StepGraph
+
+
 class Rollouts:
     """Batches of rollouts, demonstrations and evaluations of the policies as they were last loaded.
 
@@ -74,7 +81,13 @@ class Rollouts:
         self.pools = [*pools.values(), self._pool(settings.eval_env, tables.limits)]
         admissible = settings.engine.config.actions != "free"
         self.crews = {
-            where: Crew(self.agents, {**pools, self.main.name: own}, admissible=admissible, seed=tables.run.seed)
+            where: Crew(
+                self.agents,
+                {**pools, self.main.name: own},
+                admissible=admissible,
+                seed=tables.run.seed,
+                timed=tables.log.seconds,
+            )
             for where, own in (("train", pools[self.main.name]), ("eval", self.pools[-1]))
         }
         self.chats: dict[str, Chat] = {}
@@ -166,16 +179,21 @@ class Rollouts:
         free = self.settings.engine.config.actions == "free"
         return {} if free or not left else {"unlisted_share": left / len(steps)}
 
-    def evaluation(self, mode: str, tasks: Sequence[Task], on_episode: OnEpisode = None) -> Report:
+    def evaluation(self, mode: str, tasks: Sequence[Task], on_episode: OnEpisode = None) -> Evaluated:
         """The current policies on held-out tasks, each once; `on_episode` gets each episode when it ends."""
         sampling, asked = self.settings.tables.sampling, self.settings.tables.eval.temperature
         temperature = 0.0 if mode == "greedy" else asked or sampling.temperature
         engines = self._engines(sampling.model_copy(update={"temperature": temperature}))
         player = self.crews["eval"].player(self._actors(engines), EVALUATE)
         described = {**engines[self.main.policy].describe(), "mode": mode}
-        each = self._each(on_episode)
-        ended = lambda record, _: each(record)  # noqa: E731
-        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, described, on_episode=ended))
+        each, records = self._each(on_episode), list[EpisodeRecord]()
+
+        def keep(record: EpisodeRecord, _: Outcome) -> None:
+            records.append(record)
+            each(record)
+
+        report = self.loop.run(evaluate(player, self.settings.eval_env, tasks, described, on_episode=keep))
+        return Evaluated(report, build_graph(sorted(records, key=lambda record: record.group)))
 
     def try_expert(self) -> None:
         """One move of the demonstrator, so that a mistake in its name is told before anything is written."""
@@ -238,6 +256,7 @@ class Rollouts:
                 sampling=stopping(sampling, *prompts),
                 deterministic=self.settings.tables.run.deterministic,
                 entropies=self.settings.rollout.hooks.entropy,
+                nats=self.settings.tables.log.entropies,
                 version=self._version,
             )
             engines[name] = engine.hooks.make(engine.config, serving)

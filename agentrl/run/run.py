@@ -12,12 +12,14 @@ import numpy as np
 import torch
 
 from agentrl.credit import Credit
+from agentrl.evaluate import Finding
 from agentrl.files import read_toml, write_atomically
 from agentrl.graph import StepGraph, write_graph
 from agentrl.run import checkpoint
 from agentrl.run.checks import leak_note, leaves_report
+from agentrl.run.decisions import Decisions
 from agentrl.run.folder import RunFolder
-from agentrl.run.health import Health
+from agentrl.run.health import Health, decided_before
 from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
 from agentrl.run.now import Now
 from agentrl.run.policies import Policies
@@ -43,7 +45,8 @@ class Run:
         state: where it stands.
         metrics, progress: what is logged, and what a person sees.
         now: what it does at this moment, for `agentrl watch`.
-        health: what the rules found in the metrics.
+        health: what the rules found in the metrics and in the decisions.
+        decisions: what the rule on decisions looks at.
         rollouts, policies: what rolls out, and what learns.
     """
 
@@ -52,6 +55,7 @@ class Run:
     state: checkpoint.RunState
     metrics: Metrics
     health: Health
+    decisions: Decisions
     progress: Progress
     now: Now
     rollouts: Rollouts
@@ -87,7 +91,9 @@ class Run:
         """One line of metrics and one of timings, and what is found wrong in them; `beside` is for the rules alone."""
         row = self.metrics.log(stage, step, values)
         self.metrics.time(stage, step, watch.seconds)
-        found = self.health.add({**row, **beside})
+        self._tell(self.health.add({**row, **beside}))
+
+    def _tell(self, found: Sequence[Finding]) -> None:
         for finding in found:
             self.progress.say(f"health: {finding.text}")
         if found:
@@ -113,6 +119,7 @@ class Run:
             given = np.where(credit.assigned, credit.advantage, np.nan)  # [N]
             stored = graph.with_columns(advantage=given, credit_weight=credit.weight)
             write_graph(stored, self.folder.graph_path(iteration))
+            self._tell(self.health.note(self.decisions.add(iteration, stored)))
 
     def finish(self, iteration: int) -> None:
         """The iteration is done: evaluations and checkpoints that are due."""
@@ -132,8 +139,10 @@ class Run:
             watch = self.stopwatch(f"evaluation {name} {mode}", self.state.step, 0, len(due))
             bar = self.progress.bar(f"{name}, {mode}", len(due))
             with watch.phase("evaluate"):
-                report = self.rollouts.evaluation(mode, due, bar.episodes(0, step=True))
+                report, graph = self.rollouts.evaluation(mode, due, bar.episodes(0, step=True))
             bar.close()
+            if self.settings.tables.run.graphs_every:
+                write_graph(graph, self.folder.evaluation_graph_path(f"{name}-{mode}"))
             summary = report.summary()
             low, high = summary["interval"]
             seconds = summary.pop("wall_seconds")
@@ -205,6 +214,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         folder.rewind(state.metric_lines, state.timing_lines)
         metrics = Metrics(folder, _trackers(settings, folder.path, progress))
         health = Health(read_metrics(folder.metrics))
+        health.note(decided_before(folder.health, state.step if state.stage == "train" else 0))
         rollouts.load(policies.weights(), state.step if state.stage == "train" else 0)
     except BaseException:
         folder.drop_if_nothing_came_of_it()
@@ -221,6 +231,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         state=state,
         metrics=metrics,
         health=health,
+        decisions=Decisions(folder, settings.env.hooks.situation, progress.say),
         progress=progress,
         now=now,
         rollouts=rollouts,

@@ -25,7 +25,7 @@ CONNECT_S = 3.0  # for an endpoint to take a connection
 RESET_S = 30.0  # for an environment to be made and to begin one task
 HUB = "https://huggingface.co"
 DISTRIBUTION = "agentrl-stepgraph"
-MODULES = {"lora": "peft", "picture": "matplotlib"}  # option -> module
+MODULES = {"lora": "peft"}  # option -> module
 
 
 class Finding(NamedTuple):
@@ -205,15 +205,12 @@ def _refusal(url: str) -> str:
 
 
 def _packages(settings: Settings) -> Iterator[Finding]:
-    tables = settings.tables
     wanted: dict[str, bool] = {
         "lora": any(plan.model.lora is not None for plan in settings.policies.values()),
-        "picture": tables.log.picture,
     }
     for option, asked in wanted.items():
         if asked and find_spec(MODULES[option]) is None:
-            extra = "report" if option == "picture" else option
-            text = f"the option {option} needs {MODULES[option]}: pip install '{DISTRIBUTION}[{extra}]'"
+            text = f"the option {option} needs {MODULES[option]}: pip install '{DISTRIBUTION}[{option}]'"
             yield Finding("package", "missing", text)
     for tracker in settings.trackers:
         try:

@@ -129,13 +129,20 @@ class LogSection(Section):
             the dotted path of a module of your own. A tracker that fails does not disturb the run.
         options: options of trackers by name, such as `log.options.wandb.project`.
         tensorboard: the same as `tensorboard` in `to`.
-        picture: draw the learning curve (extra `report`).
+        picture: draw the learning curve, learning_curve.svg.
+        report: write report.html when the run ends, as `agentrl report` does.
+        entropies: store the entropy of each answer, in nats, with the steps (column `entropy`).
+        seconds: store the wall-clock seconds of each answer and environment step (columns `answer_s`, `env_s`). The
+            stored steps then differ in every run.
     """
 
     to: tuple[str, ...] = ()
     options: dict[str, dict[str, Any]] = Field(default_factory=dict)
     tensorboard: bool = False
     picture: bool = False
+    report: bool = True
+    entropies: bool = False
+    seconds: bool = False
 
 
 class PoolSection(Section):

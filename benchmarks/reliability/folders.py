@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-IGNORED = (".lock",)
+IGNORED = (".lock", "report.html")  # the page holds times, which differ
 SECONDS = "seconds"  # the key of an evaluation's times
 NAMES = ("name", "folder")  # of the runs, which differ
 

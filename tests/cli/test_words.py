@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import sys
 import tomllib
 import warnings
 from pathlib import Path
@@ -127,27 +126,6 @@ def test_doctor_names_every_extra_and_what_is_missing(capsys, monkeypatch):
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("extra")]
     missing = [line for line in lines if "missing" in line]
     assert missing == ["extra search         missing: pip install 'agentrl-stepgraph[search]'"]  # it needs bm25s too
-
-
-def test_a_picture_that_cannot_be_drawn_does_not_fail_a_run_that_is_done(tmp_path, monkeypatch):
-    from agentrl.cli.train import drawn
-    from agentrl.run import RunFolder
-
-    def broken(folder: RunFolder) -> Path:
-        raise RuntimeError("no space for axes")
-
-    monkeypatch.setattr("agentrl.report.learning_curve", broken)
-    told = drawn(RunFolder(tmp_path))
-    assert told.startswith("none, it could not be drawn (RuntimeError: no space for axes)")
-
-
-def test_a_run_that_cannot_draw_its_picture_says_so_before_it_trains(tmp_path, capsys, monkeypatch):
-    recipe = tmp_path / "r.toml"
-    recipe.write_text('env = {name = "alfworld"}\nmodel = {new = {}}\nengine = {}\nlog = {picture = true}')
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert main(["train", str(recipe), f"run.folder={tmp_path / 'runs'}"]) == 2
-    assert "agentrl-stepgraph[report]" in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
 
 
 def test_the_words_that_resume_a_run_are_what_a_shell_takes():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agentrl.engines import Sampling
-from agentrl.engines.distribution import top_entropy
+from agentrl.engines.distribution import full_entropy, top_entropy
 from agentrl.engines.slots import Slots
 from tests.engines.engines import VOCAB, engine_of, make, plain_greedy, plain_logprobs, request, returned_logprobs
 
@@ -149,6 +149,21 @@ def test_top_entropy_equals_a_slow_loop(seed):
     assert found[2] == 0.0
 
 
+@pytest.mark.parametrize("temperature", [0.7, 0.0])
+def test_full_entropy_equals_a_slow_loop(temperature):
+    rng = np.random.default_rng(5)
+    logits = rng.normal(size=(4, 30)) * 3
+    allowed = [None, np.array([3, 7, 20]), np.array([4]), np.arange(0, 30, 2)]
+    expected = []
+    for row, ids in zip(logits, allowed, strict=True):
+        p = np.exp(row[np.arange(30) if ids is None else ids] / (temperature or 1.0))
+        p /= p.sum()
+        expected.append(-(p * np.log(p)).sum())
+    found = full_entropy(torch.from_numpy(logits), Sampling(temperature=temperature), allowed)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert found[2] == 0.0 and full_entropy(torch.zeros(0, 30), Sampling(), []).shape == (0,)
+
+
 def test_the_engine_tells_the_entropy_of_each_token_when_asked():
     model = make()
     prompt = np.arange(5, 25)
@@ -162,3 +177,7 @@ def test_the_engine_tells_the_entropy_of_each_token_when_asked():
     table = plain_logprobs(model, np.concatenate([prompt, answer.token_ids]))[len(prompt) - 1 : -1]  # [T, V]
     top = np.sort(table, 1)[:, ::-1][:, :10]
     np.testing.assert_allclose(answer.entropy, -(np.exp(top) * top).sum(1) / np.log(VOCAB), atol=1e-4)
+    assert answer.entropy_nats is None
+    whole = asyncio.run(ask(engine_of(model, nats=True)))
+    assert whole.entropy is None and whole.token_ids.tolist() == answer.token_ids.tolist()
+    np.testing.assert_allclose(whole.entropy_nats, -(np.exp(table) * table).sum(1), atol=1e-4)

@@ -55,3 +55,13 @@ def test_resampling_runs_widens_the_interval():
     b = (rng.random((3, 100)) < 0.5).astype(float)
     one, several = paired_bootstrap(a.mean(0), b.mean(0)), paired_bootstrap(a, b)
     assert several.high - several.low > 1.5 * (one.high - one.low)
+
+
+@pytest.mark.parametrize("n", [1, 7, 300])
+def test_the_bootstrap_of_one_run_equals_a_loop_over_samples(n):
+    rng = np.random.default_rng(n)
+    a, b = rng.random(n), rng.random(n)
+    draws = np.random.default_rng(3)
+    means = [(a - b)[draws.integers(n, size=n)].mean() for _ in range(4_000)]
+    expected = np.quantile(means, [0.025, 0.975])
+    assert tuple(paired_bootstrap(a, b, seed=3, samples=4_000)) == tuple(expected)

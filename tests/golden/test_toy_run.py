@@ -89,6 +89,10 @@ def test_ten_iterations_give_the_stored_metrics_and_weights_and_repeat_byte_for_
     again = train_toy(tmp_path)
     assert (toy / "metrics.jsonl").read_bytes() == (again / "metrics.jsonl").read_bytes()
     check_same_bytes(toy, again)
+    played = sorted(path.name for path in (toy / "evaluations").glob("*.safetensors"))
+    assert len(played) == len(list((toy / "evaluations").glob("*.json"))) > 0
+    for name in played:
+        assert (toy / "evaluations" / name).read_bytes() == (again / "evaluations" / name).read_bytes(), name
 
 
 def test_five_iterations_and_five_more_are_ten(toy, tmp_path):
@@ -134,3 +138,24 @@ if __name__ == "__main__":
     if sys.argv[1:] != ["--write"]:
         sys.exit("usage: python tests/golden/test_toy_run.py --write")
     write()
+
+
+def test_entropies_and_seconds_are_stored_when_asked_and_change_nothing_else(toy, tmp_path):
+    from agentrl.graph import read_graph, token_rows
+    from agentrl.report import run_data
+
+    run = train_toy(tmp_path, "run.iterations=1", "log.entropies=true", "log.seconds=true", "eval.modes=['sampled']")
+    plain, told = (read_graph(folder / "graphs" / "000000.safetensors") for folder in (toy, run))
+    assert set(told.columns) - set(plain.columns) == {"entropy", "answer_s", "env_s"}
+    for name, column in plain.columns.items():
+        np.testing.assert_array_equal(told.columns[name], column, err_msg=name)
+    assert told.tokens is not None and plain.tokens is not None
+    assert (told.columns["answer_s"] > 0).all() and (told.columns["env_s"] >= 0).all()
+    # The entropy is the expectation of minus the log-probability of what was sampled.
+    surprise = np.bincount(token_rows(told.tokens), -told.tokens.logprobs, len(told))  # [N]
+    apart = told.columns["entropy"] - surprise  # [N]
+    assert abs(apart.mean()) < 4 * apart.std() / math.sqrt(len(apart)) and told.columns["entropy"].mean() > 0.1
+    held_out = read_graph(run / "evaluations" / "end-sampled.safetensors")
+    assert {"entropy", "answer_s", "env_s"} <= set(held_out.columns)
+    (part, *_) = run_data(run).parts
+    assert len(part.seconds) == len(part.data.steps.row) and part.data.steps.values["entropy"][0] is not None

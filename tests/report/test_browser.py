@@ -3,50 +3,26 @@
 Needs Debian's chromium and playwright (`make browser` installs both); else the tests are skipped with a sentence.
 """
 
-import shutil
-
 import numpy as np
 import pytest
 
 from agentrl.report import write_credit_page
+from tests.report.conftest import busy_seconds
+from tests.report.contrast import CONTRAST
 from tests.report.pages import credits_of, data_of, graph_of, household
 
 pytestmark = pytest.mark.browser
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if BROWSER is None:
-        pytest.skip("no Chromium on this machine: apt-get install chromium, or make browser")
-    api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright, or make browser")
-    with api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture
-def open_page(browser, tmp_path):
-    """Open the page of some data offline; every message of the console and every request is kept."""
-    contexts = []
+def open_page(open_file, tmp_path):
+    """Open the page of some data."""
 
     def opened(data, anchor="", **options):
         write_credit_page(data, tmp_path / "credit.html")
-        context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.said, page.asked = [], []
-        page.on("console", lambda message: page.said.append(message.text))
-        page.on("pageerror", lambda error: page.said.append(str(error)))
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.goto(f"file://{tmp_path}/credit.html{anchor}")
-        page.wait_for_selector("body[data-ready=yes]")
-        return page
+        return open_file(tmp_path / "credit.html", anchor, **options)
 
-    yield opened
-    for context in contexts:
-        context.close()
+    return opened
 
 
 def cells(page):
@@ -144,7 +120,7 @@ def test_a_large_group_opens_in_time(open_page):
     ]
     page = open_page(data_of(graph_of(rows), "grpo", "gigpo", "salt"))
     assert len(page.query_selector_all(".cell")) == 6400
-    assert page.evaluate("performance.now()") < 30_000  # a bound for a loaded machine, not a measurement
+    assert 0 < busy_seconds(page) < 10  # a bound, not a measurement
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -155,16 +131,3 @@ def test_it_fits_the_window_and_texts_have_contrast(open_page, width, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     for selector in ("h1", ".soft", "td", "#merged"):
         assert page.evaluate(CONTRAST, selector) >= 4.5, selector
-
-
-CONTRAST = """(selector) => {
-  const linear = (x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
-  const parse = (c) => c.match(/[\\d.]+/g).slice(0, 3).map((x) => linear(x / 255));
-  const light = (c) => { const [r, g, b] = parse(c); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const element = document.querySelector(selector);
-  let below = element;
-  while (below && getComputedStyle(below).backgroundColor === "rgba(0, 0, 0, 0)") below = below.parentElement;
-  const both = [light(getComputedStyle(element).color), light(getComputedStyle(below).backgroundColor)];
-  const [a, b] = both.sort((x, y) => y - x);
-  return (a + 0.05) / (b + 0.05);
-}"""

@@ -57,6 +57,18 @@ def test_the_verb_writes_one_or_several_methods(steps, tmp_path, capsys):
     assert [m["name"] for m in unpacked(out.read_text())["methods"]] == ["grpo", "salt"]
 
 
+def test_several_methods_may_simply_be_named(steps, tmp_path, capsys):
+    out = tmp_path / "credit.html"
+    assert main(["credit", "grpo", "gigpo", "gigpo.gamma=0.5", "--steps", str(steps), "--html", str(out)]) == 0
+    grpo, gigpo = unpacked(out.read_text())["methods"]
+    assert (grpo["name"], gigpo["name"], gigpo["options"]["gamma"]) == ("grpo", "gigpo", 0.5)
+    capsys.readouterr()
+    assert main(["credit", "grpo", "gigpo", "--steps", str(steps)]) == 0
+    assert capsys.readouterr().out.startswith("methods")
+    assert main(["credit", "grpo", "gigpu", "--steps", str(steps)]) == 2
+    assert "'gigpu' is not an option" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

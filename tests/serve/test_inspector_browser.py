@@ -7,8 +7,10 @@ import pytest
 from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign
 from agentrl.graph import read_graph, write_graph
+from tests.report.conftest import browser  # noqa: F401
+from tests.report.contrast import CONTRAST
 from tests.report.pages import graph_of, household
-from tests.report.test_browser import CONTRAST, browser, cells  # noqa: F401
+from tests.report.test_browser import cells
 from tests.serve.test_inspector import serving
 from tests.toys.stored_run import graph, store, stored_run
 

@@ -359,8 +359,8 @@ function listen() {
   document.addEventListener("keydown", keys);
 }
 
-// show these data from now on; `asked` holds the row and the method of an address
-function show(loaded, asked) {
+// these data from now on, not yet drawn; `asked` holds the method of an address
+function take(loaded, asked) {
   data = loaded;
   steps = data.steps;
   method = Math.max(0, data.methods.findIndex((m) => m.name === asked.get("method")));
@@ -369,6 +369,11 @@ function show(loaded, asked) {
   selected = undefined;
   byId("title").textContent = data.title;
   byId("subtitle").textContent = [data.subtitle, data.shown].filter(Boolean).join(" · ");
+}
+
+// show these data from now on; `asked` holds the row and the method of an address
+function show(loaded, asked) {
+  take(loaded, asked);
   const at = asked.has("row") ? steps.row.indexOf(Number(asked.get("row"))) : -1;
   if (!data.groups.length) byId("legend").textContent = "There are no steps.";
   else { drawAgreement(); if (at >= 0) choose(at); else draw(); }

@@ -1,0 +1,45 @@
+"""The evaluations that a run has stored: their files, in order, and the two to compare."""
+
+import os
+import re
+from pathlib import Path
+
+MODES = ("greedy", "sampled")
+STAGES = ("start", "clone", "iteration", "end")  # in the order in which a run evaluates
+
+
+def evaluations(run: Path, mode: str) -> list[Path]:
+    """The report files of a run's evaluations of one mode, oldest first."""
+    files = [path for path in (run / "evaluations").glob(f"*-{mode}.json") if evaluation_rank(path) > (-1, 0)]
+    return sorted(files, key=evaluation_rank)
+
+
+def evaluation_rank(path: Path) -> tuple[int, int]:
+    """When a run made the evaluation in this file: (stage, iteration); (-1, 0) for another file."""
+    match = re.fullmatch(r"(start|clone|iteration|end)(?:-(\d+))?-(greedy|sampled)\.json", path.name)
+    return (-1, 0) if match is None else (STAGES.index(match[1]), int(match[2] or 0))
+
+
+def chosen_evaluations(a: Path, b: Path, mode: str | None) -> tuple[Path, Path]:
+    """Two report files to compare, the later first if they are evaluations of one run.
+
+    Args:
+        a, b: report files, or run folders, whose last evaluation is taken.
+        mode: of run folders' evaluations; None: greedy if both have it, else sampled.
+
+    Raises:
+        ValueError: a run folder has no evaluation of this mode; `mode` is given and neither is a folder.
+    """
+    folders = [path for path in (a, b) if path.is_dir()]
+    if mode is not None and not folders:
+        raise ValueError("--mode is for run folders: leave it out, or name a run folder")
+    modes = [mode] if mode is not None else list(MODES)
+    both = [one for one in modes if all(evaluations(folder, one) for folder in folders)]
+    if not both:
+        wanted = " and ".join(dict.fromkeys(str(folder) for folder in folders))
+        raise ValueError(f"{wanted}: no {' or '.join(modes)} evaluation in both; name two files in evaluations/")
+    first, second = ((evaluations(path, both[0])[-1] if path.is_dir() else path) for path in (a, b))
+    same_run = os.path.realpath(first.parent) == os.path.realpath(second.parent)
+    if same_run and evaluation_rank(first) < evaluation_rank(second):
+        return second, first
+    return first, second

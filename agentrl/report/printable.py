@@ -1,0 +1,19 @@
+"""Texts as a file can hold them: JSON of other programs may hold lone surrogates, which are no UTF-8."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
+
+
+def printable(value: Value) -> Value:
+    """A value of JSON with a question mark for each lone surrogate in its texts and keys."""
+    return _printable(value)  # type: ignore[no-any-return]
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, Mapping):
+        return {_printable(key): _printable(inner) for key, inner in value.items()}
+    return [_printable(inner) for inner in value] if isinstance(value, list) else value

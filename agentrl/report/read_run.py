@@ -1,0 +1,287 @@
+"""The data of a run's page: a pure function of the run's folder (and of another one, to compare with)."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentrl.evaluate import (
+    Finding,
+    SituationRow,
+    certain_too_early,
+    evaluation_rank,
+    evaluations,
+    pooled,
+    situation_rows,
+)
+from agentrl.files import read_toml
+from agentrl.graph import StepGraph, read_graph
+from agentrl.report.printable import printable
+from agentrl.report.run_about import about_data, run_word
+from agentrl.report.run_against import against_data
+from agentrl.report.run_curve import ORDER, curve_data, number, read_outcomes, read_timings
+from agentrl.report.run_failures import failures_of_graphs, failures_of_outcomes
+from agentrl.report.run_health import health_data
+from agentrl.report.run_parts import (
+    Budget,
+    Decode,
+    Stored,
+    evaluation_part,
+    links_into,
+    own_method,
+    read_evaluation,
+    shown_iterations,
+    stored_graphs,
+    training_part,
+)
+from agentrl.report.run_schema import (
+    AgainstData,
+    CurveData,
+    FailureData,
+    HealthData,
+    PartData,
+    RunData,
+    SituationData,
+    StepLink,
+)
+from agentrl.report.tokenizer import token_words
+from agentrl.run import read_metrics
+from agentrl.settings import Settings
+
+RECENT = 10  # stored iterations at each end of the run that failures and decisions are counted over
+SITUATIONS = 15  # of the most frequent ones
+NEEDED = {  # stage -> the texts and numbers that each of its rows has
+    "train": ((), ("reward", "episodes", "constant_groups")),
+    "eval": (("name", "mode", "benchmark", "panel"), ("episodes", "success_rate", "env_errors", "invalid_share")),
+}
+MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success")  # ends of names of numbers
+Situation = Callable[..., str] | None
+
+
+def run_data(run: Path, against: Path | None = None, budget: Budget | None = None) -> RunData:
+    """Everything on the page of a run, finished or not.
+
+    Args:
+        run: its folder.
+        against: the folder of another run, to compare with.
+        budget: how many steps to show; default: what usually fits.
+
+    Raises:
+        ValueError: a folder holds no run, or a file in it is damaged.
+    """
+    config, rows = _config(run), read_rows(run)
+    timings, budget = read_timings(run / "timings.jsonl"), budget or Budget()
+    name, files = run.resolve().name, stored_graphs(run)
+    curve = curve_data(name, run, rows, timings)
+    recent = {i: read_graph(files[i]) for i in [*files][-RECENT:]}
+    situation = _situation(config)
+    situations, certain = _decisions(files, recent, situation)
+    graphs = {i: recent.get(i) or read_graph(files[i]) for i in shown_iterations([*files])}
+    held_out = _held_out(run)
+    parts, numbers = _parts(run, config, graphs, held_out, budget)
+    failures = list(_failures(recent, held_out, parts, numbers, situation))
+    health = health_data(run / "health.json", rows, certain)
+    return RunData(
+        name=name,
+        in_short=_in_short(curve, health, failures, parts),
+        about=about_data(run, config, rows, timings, curve),
+        curve=curve,
+        health=health,
+        failures=failures,
+        situations=situations,
+        parts=parts,
+        against=None if against is None else _against(run, against, config),
+        left_out=list(_left_out(run, rows, curve, files, held_out)),
+    )
+
+
+def read_rows(run: Path) -> list[dict[str, Any]]:
+    """The rows of a run's metrics; ValueError if a line is not what a run writes."""
+    path = run / "metrics.jsonl"
+    rows = printable(read_metrics(path))
+    for line, row in enumerate(rows, 1):
+        if wrong := _wrong_in(row):
+            raise ValueError(f"line {line} of {path} is no line of metrics: {wrong}; put the file back from a copy")
+    return rows
+
+
+def _wrong_in(row: Any) -> str:
+    """What a row of metrics lacks, or has that no run writes; empty if nothing."""
+    if not (isinstance(row, dict) and isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)):
+        return "it needs a stage and a step"
+    texts, numbers = NEEDED.get(row["stage"], ((), ()))
+    for key in texts:
+        if not isinstance(row.get(key), str):
+            return f"{key} is no text"
+    for key in {*numbers, *(key for key in row if key.endswith(MEASURED))}:
+        if not isinstance(row.get(key), int | float):
+            return f"{key} is no number"
+    bounds = row.get("interval", [0, 1])
+    if not (isinstance(bounds, list) and len(bounds) == 2 and all(isinstance(x, int | float) for x in bounds)):
+        return "interval is no pair of numbers"
+    for key in ("endings", "per_type", "policy", "faults"):
+        if not isinstance(row.get(key, {}), dict):
+            return f"{key} is no table"
+    kinds = row.get("per_type", {}).values()
+    if not all(isinstance(one, dict) and {"episodes", "success_rate", "interval"} <= set(one) for one in kinds):
+        return "per_type has a type without episodes, success_rate or interval"
+    return ""
+
+
+def _config(run: Path) -> dict[str, Any]:
+    if not (run / "config.toml").is_file():
+        raise ValueError(f"{run} is no run folder: it has no config.toml")
+    return read_toml(run / "config.toml")
+
+
+def _situation(config: Mapping[str, Any]) -> Situation:
+    """The environment's hook; None if it has none or cannot be loaded here: then the kind of action is counted."""
+    try:
+        return Settings(config, stored=True).env.hooks.situation
+    except (ValueError, KeyError, TypeError, ImportError):
+        return None
+
+
+def _decisions(
+    files: Mapping[int, Path], recent: Mapping[int, StepGraph], situation: Situation
+) -> tuple[list[SituationData], list[Finding]]:
+    """The decisions of the last stored iterations, and those that became certain too early."""
+    now = [row for i, graph in recent.items() for row in situation_rows(graph, i, situation)]
+    first = [i for i in [*files][:RECENT] if i not in recent]
+    then = [row for i in first for row in situation_rows(read_graph(files[i]), i, situation)]
+    return [_situation_data(row) for row in pooled(now)[:SITUATIONS]], certain_too_early([*then, *now])
+
+
+def _situation_data(row: SituationRow) -> SituationData:
+    names = [name for name in SituationData.model_fields if name != "entropy"]
+    return SituationData(entropy=number(row.entropy), **{name: printable(getattr(row, name)) for name in names})
+
+
+def _held_out(run: Path) -> dict[str, tuple[Path, StepGraph | None]]:
+    """Mode -> the report of its last evaluation, and that evaluation's steps if they are stored."""
+    newest = {mode: found[-1] for mode in ORDER if (found := evaluations(run, mode))}
+    return {mode: (path, read_evaluation(path)) for mode, path in newest.items()}
+
+
+def _parts(
+    run: Path,
+    config: Mapping[str, Any],
+    graphs: Mapping[int, StepGraph],
+    held_out: Mapping[str, tuple[Path, StepGraph | None]],
+    budget: Budget,
+) -> tuple[list[PartData], list[int]]:
+    """What the page can open, the last iteration first; and the iteration of each, -1 - n for the n-th evaluation."""
+    method, decode = own_method(config), _words(run)
+    parts, numbers = [], []
+    for order, i in enumerate(sorted(graphs, reverse=True)):
+        at_most = budget.other if order else budget.last
+        stored = Stored(f"iteration {i}", i, graphs[i])
+        parts.append(training_part(stored, method, at_most, decode, budget.text_chars))
+        numbers.append(i)
+    for order, (mode, (path, graph)) in enumerate(held_out.items()):
+        if graph is not None and len(graph):
+            stored = Stored(f"held-out, {_evaluation(path, mode)}, {mode}", -1, graph)
+            parts.append(evaluation_part(stored, budget.evaluation, decode, budget.text_chars))
+            numbers.append(-1 - order)
+    return parts, numbers
+
+
+def _words(run: Path) -> Decode:
+    """The words of token ids; ids are shown if the tokenizer of the newest checkpoint is damaged or missing."""
+    try:
+        return token_words(run)
+    except Exception:  # noqa: BLE001  tokenizers raises bare Exceptions; words are no result
+        return None
+
+
+def _evaluation(path: Path, mode: str) -> str:
+    return path.name.removesuffix(f"-{mode}.json").replace("-", " ")
+
+
+def _failures(
+    recent: Mapping[int, StepGraph],
+    held_out: Mapping[str, tuple[Path, StepGraph | None]],
+    parts: Sequence[PartData],
+    numbers: Sequence[int],
+    situation: Situation,
+) -> Iterator[FailureData]:
+    """Of the last evaluations, then of the last stored iterations of training."""
+    links = links_into(parts, numbers)
+    for order, (mode, (path, graph)) in enumerate(held_out.items()):
+        report = read_outcomes(path)
+        source = f"held-out tasks, {_evaluation(path, mode)}, {mode}"
+        if graph is None or not len(graph):
+            yield failures_of_outcomes(source, report["outcomes"])
+            continue
+        kinds = {one["task"]: str(one.get("kind", "")) for one in report["outcomes"]}
+
+        def held_out_links(_: int, row: int, at: int = -1 - order) -> list[StepLink]:
+            return links(at, row)
+
+        yield failures_of_graphs(source, [graph], kinds, held_out_links, situation)
+    if recent:
+        iterations = [*recent]
+        span = f"iteration {iterations[0]}" + (f" to {iterations[-1]}" if len(iterations) > 1 else "")
+        source = f"training tasks, {span}"
+
+        def training_links(number: int, row: int) -> list[StepLink]:
+            return links(iterations[number], row)
+
+        yield failures_of_graphs(source, [*recent.values()], {}, training_links, situation)
+
+
+def _against(run: Path, against: Path, config: Mapping[str, Any]) -> AgainstData:
+    other = _config(against)
+    curve = curve_data(against.resolve().name, against, read_rows(against), read_timings(against / "timings.jsonl"))
+    return against_data(run, against, (config, other), curve)
+
+
+def _in_short(
+    curve: CurveData, health: HealthData, failures: Sequence[FailureData], parts: Sequence[PartData]
+) -> list[str]:
+    """The answers to "does it learn", "what goes wrong", "is it healthy" and "who gets the credit"."""
+    found = list(curve.verdicts)
+    if not found and len(curve.success) > 1:
+        at_first, now = curve.success[0], curve.success[-1]
+        if at_first is not None and now is not None:
+            way = f"from {at_first:.1%} to {now:.1%}"
+            found.append(f"Success on training tasks went {way}; there are no evaluations to compare yet.")
+    for one in failures[:1]:
+        cells = [cell for cell in one.cells if cell.episodes > cell.succeeded]
+        failing = sorted(cells, key=lambda cell: cell.succeeded - cell.episodes)
+        if one.failed:
+            how = ", ".join(
+                f"{c.episodes - c.succeeded} by {c.ending}" + (f" ({c.kind})" if c.kind else "") for c in failing[:3]
+            )
+            ends = ", ".join(f'"{kind.situation}" ({kind.episodes})' for kind in one.last_kinds[:2])
+            last = f"; most often the last decision was {ends}" if ends else ""
+            found.append(f"{one.failed} of {one.episodes} episodes still fail ({one.source}): {how}{last}.")
+    broken = [one.rule for one in health.findings if one.severity != "note"]
+    found.append(
+        f"Health: {len(broken)} of {health.rules} rules broken ({', '.join(dict.fromkeys(broken))})."
+        if broken
+        else f"Health: none of {health.rules} rules is broken."
+    )
+    return [*found, *(part.story for part in parts[:1] if part.story)]
+
+
+def _left_out(
+    run: Path,
+    rows: Sequence[Mapping[str, Any]],
+    curve: CurveData,
+    files: Mapping[int, Path],
+    held_out: Mapping[str, tuple[Path, StepGraph | None]],
+) -> Iterator[str]:
+    trained = sum(row["stage"] == "train" for row in rows)
+    if len(curve.iteration) < trained:
+        yield f"{len(curve.iteration)} of {trained} iterations stand in the curves."
+    shown = len(shown_iterations([*files]))
+    if shown < len(files):
+        yield (
+            f"Steps of {shown} of {len(files)} stored iterations are shown, whole groups of each; agentrl credit "
+            f"METHOD --steps {run_word(run)}/graphs/NNNNNN.safetensors --html OUT shows any other."
+        )
+    if trained and not files:
+        yield "No steps are stored, so no credit is shown: train with run.graphs_every of 1 or more."
+    without = [evaluation_rank(path) for path, graph in held_out.values() if graph is None]
+    if without:
+        yield "Of held-out episodes only the outcomes are stored (an older version wrote this run)."

@@ -1,0 +1,154 @@
+"""Does it learn? The learning curve of a run, from its metrics, timings and evaluations."""
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from agentrl.evaluate import compare, evaluations, read_report
+from agentrl.files import read_jsonl
+from agentrl.report.printable import printable
+from agentrl.report.run_schema import CurveData, EvaluationPoint
+
+Row = Mapping[str, Any]
+ORDER = ("sampled", "greedy")  # sampled first: it is how the policy acts in training
+AT_MOST = 1_000  # iterations in the page; of longer runs every n-th is taken
+
+
+def read_timings(path: Path) -> list[dict[str, Any]]:
+    """The rows of a timings file that can be read: times are no result, so damage there is no error."""
+    rows: list[dict[str, Any]] = []
+    with contextlib.suppress(ValueError):
+        rows.extend(row for _, row in read_jsonl(path, "timings file") if isinstance(row, dict))
+    return rows
+
+
+def curve_data(name: str, run: Path, rows: Sequence[Row], timings: Sequence[Row]) -> CurveData:
+    """The learning curve.
+
+    Args:
+        name: of the run.
+        run: its folder, for the outcomes of its evaluations.
+        rows: of metrics.jsonl.
+        timings: of timings.jsonl, one line per line of metrics; else CPU seconds are unknown.
+    """
+    spent = _cpu_seconds(rows, timings)  # [R]
+    sampled = list(accumulate(_tokens(row) for row in rows))  # [R]
+    train = [i for i, row in enumerate(rows) if row["stage"] == "train"]
+    shown = thinned(train)
+    points = [
+        _point(row, sampled[i], spent[i]) for i, row in enumerate(rows) if row["stage"] == "eval" and "name" in row
+    ]
+    return CurveData(
+        name=name,
+        iteration=[int(rows[i]["step"]) for i in shown],
+        success=[number(rows[i].get("success")) for i in shown],
+        reward=[number(rows[i].get("reward")) for i in shown],
+        tokens=[sampled[i] for i in shown],
+        cpu_s=[spent[i] for i in shown],
+        evaluations=points,
+        verdicts=_verdicts(run),
+    )
+
+
+def thinned(indices: Sequence[int]) -> list[int]:
+    """At most `AT_MOST` of the indices: every n-th, and the last."""
+    stride = math.ceil(len(indices) / AT_MOST) or 1
+    kept = list(indices[::stride])
+    return kept if not indices or kept[-1] == indices[-1] else [*kept, indices[-1]]
+
+
+def number(value: Any) -> float | None:
+    """A number for JSON with nine digits; None for what is none, and for infinities and NaN."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(f"{value:.9g}")
+
+
+def _tokens(row: Row) -> int:
+    """Tokens that the iteration of a row sampled, those that were filtered away too."""
+    found = row.get("generated_tokens", row.get("tokens", 0)) if row["stage"] == "train" else 0
+    return int(found)
+
+
+def _cpu_seconds(rows: Sequence[Row], timings: Sequence[Row]) -> list[float | None]:
+    """[R] CPU seconds of the run up to each row and with it."""
+    if [(r["stage"], r["step"]) for r in rows] != [(t.get("stage"), t.get("step")) for t in timings]:
+        return [None] * len(rows)
+    return [float(f"{x:.6g}") for x in accumulate(sum(phase_seconds(row).values()) for row in timings)]
+
+
+def phase_seconds(row: Row) -> dict[str, float]:
+    """CPU seconds by phase of a line of timings."""
+    found = {key: number(x) for key, x in row.items() if key.endswith("_cpu_s")}
+    return {key.removesuffix("_cpu_s"): x for key, x in found.items() if x is not None}
+
+
+def _point(row: Row, tokens: int, cpu_s: float | None) -> EvaluationPoint:
+    rate = float(row["success_rate"])
+    low, high = row["interval"]
+    kinds = row.get("per_type") or {}
+    return EvaluationPoint(
+        name=str(row["name"]),
+        mode=str(row["mode"]),
+        iteration=0 if row["name"] in ("start", "clone") else int(row["step"]),
+        success=rate,
+        low=min(float(low), rate),  # older runs store bounds beyond the rate
+        high=max(float(high), rate),
+        episodes=int(row["episodes"]),
+        tokens=tokens,
+        cpu_s=cpu_s,
+        reward=number(row.get("mean_reward")),
+        steps=number(row.get("mean_steps")),
+        per_type={
+            kind: (int(one["episodes"]), float(one["success_rate"]), *map(float, one["interval"]))
+            for kind, one in kinds.items()
+        },
+    )
+
+
+def _verdicts(run: Path) -> list[str]:
+    """For each mode: success before training and now, paired by task."""
+    found = []
+    for mode in ORDER:
+        files = evaluations(run, mode)
+        before = [path for path in files if path.name.startswith(("clone-", "start-"))]
+        if not before or files[-1] == before[-1]:
+            continue
+        first, last = before[-1], files[-1]
+        names = [path.name.removesuffix(f"-{mode}.json").replace("-", " ") for path in (first, last)]
+        try:
+            found.append(_verdict(mode, names, compare(*on_common_tasks(read_outcomes(last), read_outcomes(first)))))
+        except ValueError as error:
+            found.append(f"{mode.capitalize()} success cannot be compared with {names[0]}: {error}.")
+    return found
+
+
+def read_outcomes(report: Path) -> dict[str, Any]:
+    """A report with episodes; ValueError if the file is not one."""
+    return printable(read_report(report))
+
+
+def on_common_tasks(a: Row, b: Row) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Two reports, each with the outcomes of the tasks that both played, as if these were one panel.
+
+    Evaluations during a run play the first tasks of the panel that the others play.
+    """
+    if a["benchmark"] != b["benchmark"] or a["panel"] == b["panel"]:
+        return dict(a), dict(b)
+    both = {o["task"] for o in a["outcomes"]} & {o["task"] for o in b["outcomes"]}
+    first, second = ({**r, "panel": "", "outcomes": [o for o in r["outcomes"] if o["task"] in both]} for r in (a, b))
+    return (first, second) if both else (dict(a), dict(b))
+
+
+def _verdict(mode: str, names: Sequence[str], r: Mapping[str, Any]) -> str:
+    low, high = r["interval"]
+    rose, fell = low > 0, high < 0
+    word = "rose" if rose else "fell" if fell else "did not change beyond chance"
+    way = f"from {r['success_b']:.1%} ({names[0]}) to {r['success_a']:.1%} ({names[1]})"
+    return (
+        f"{mode.capitalize()} success on {r['episodes']} held-out tasks {word}: {way}, {100 * r['difference']:+.1f} "
+        f"points, 95% interval {100 * low:+.1f} to {100 * high:+.1f}, paired by task."
+    )

@@ -1,0 +1,232 @@
+"""Who gets the credit, and what was said? The stored steps that the page of a run shows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agentrl import catalogue
+from agentrl.config import Entry, resolve
+from agentrl.credit import Credit, CreditMethod, assign
+from agentrl.graph import PLAYED, StepGraph, read_graph
+from agentrl.report.data import TEXT_CHARS, CreditData, choose, credit_data
+from agentrl.report.run_schema import PartData, StepLink
+
+Decode = Callable[[Sequence[int]], Sequence[str]] | None
+BESIDE = ("grpo", "gigpo")  # what the run's own method is compared with
+ITERATIONS = 3  # stored iterations to show: the first, one in the middle, the last
+SINGLED_OUT_CHARS = 80
+AS_STORED = "as stored"
+
+
+class Budget(NamedTuple):
+    """What the page may hold: steps of the last iteration, of each other one, and of the evaluation; of a text."""
+
+    last: int = 1_600
+    other: int = 500
+    evaluation: int = 800
+    text_chars: int = TEXT_CHARS
+
+
+class Stored(NamedTuple):
+    """A stored iteration or evaluation; `iteration` is -1 for an evaluation."""
+
+    title: str
+    iteration: int
+    graph: StepGraph
+
+
+def stored_graphs(run: Path) -> dict[int, Path]:
+    """Iteration -> file of its rollouts, ascending."""
+    files = [file for file in (run / "graphs").glob("*.safetensors") if file.stem.isdecimal()]
+    return {int(file.stem): file for file in sorted(files)}
+
+
+def shown_iterations(stored: Sequence[int]) -> list[int]:
+    """The first, the middle and the last of the stored iterations."""
+    return sorted({stored[0], stored[len(stored) // 2], stored[-1]}) if stored else []
+
+
+def own_method(config: Mapping[str, Any]) -> Entry[CreditMethod] | None:
+    """The run's credit method; None if it cannot be loaded here."""
+    try:
+        return resolve(CreditMethod, config["credit"], "credit")
+    except (ValueError, KeyError, TypeError, ImportError):
+        return None
+
+
+def training_part(
+    stored: Stored, method: Entry[CreditMethod] | None, at_most: int, decode: Decode, text_chars: int
+) -> PartData:
+    """Groups of a stored iteration with the credit of the run's method and of those that it is compared with.
+
+    A method that cannot load here is replaced by the advantages that the run has stored.
+    """
+    graph = stored.graph
+    credits, options = _credits(graph, method)
+    groups, reasons = _groups(graph, credits, at_most)
+    data = credit_data(graph, credits, options, title=stored.title, groups=groups, decode=decode, text_chars=text_chars)
+    return PartData(
+        title=stored.title,
+        kind="training",
+        reasons=reasons,
+        story=_story(data),
+        methods={name: _about(name, method) for name in credits},
+        seconds=_seconds(graph, data),
+        data=data,
+    )
+
+
+def evaluation_part(stored: Stored, at_most: int, decode: Decode, text_chars: int) -> PartData:
+    """Held-out episodes, those that failed first."""
+    graph = stored.graph
+    numbers = np.unique(graph.group)
+    failed = {int(g) for g in np.unique(graph.group[~graph.succeeded & (graph.kind == PLAYED)])}
+    taken: list[int] = []
+    left = at_most
+    for g in sorted(numbers.tolist(), key=lambda g: (g not in failed, g)):
+        size = int((graph.group == g).sum())
+        if not taken or size <= left:
+            taken.append(int(g))
+            left -= size
+    data = credit_data(graph, {}, {}, title=stored.title, groups=taken, decode=decode, text_chars=text_chars)
+    reasons = ["failed" if g in failed else "succeeded" for g in sorted(taken)]
+    return PartData(
+        title=stored.title,
+        kind="evaluation",
+        reasons=reasons,
+        story="",
+        methods={},
+        seconds=_seconds(graph, data),
+        data=data,
+    )
+
+
+def links_into(parts: Sequence[PartData], iterations: Sequence[int]) -> Callable[[int, int], list[StepLink]]:
+    """Where the page shows a row of an iteration's graph.
+
+    Args:
+        parts: what is shown.
+        iterations: of each part; -1 for an evaluation.
+
+    Returns:
+        (iteration, row) -> at most one link.
+    """
+    places = {iteration: (number, set(parts[number].data.steps.row)) for number, iteration in enumerate(iterations)}
+
+    def links(iteration: int, row: int) -> list[StepLink]:
+        number, rows = places.get(iteration, (-1, set()))
+        return [StepLink(number, row)] if row in rows else []
+
+    return links
+
+
+def _credits(
+    graph: StepGraph, method: Entry[CreditMethod] | None
+) -> tuple[dict[str, Credit], dict[str, Mapping[str, Any]]]:
+    """The credit of each method on the whole graph, the run's own first; without methods that need other columns."""
+    credits: dict[str, Credit] = {}
+    options: dict[str, Mapping[str, Any]] = {}
+    entries = [] if method is None else [method]
+    for name in BESIDE:
+        if method is None or name != method.name:
+            loaded = catalogue.load(CreditMethod, name)
+            entries.append(Entry(name, loaded, loaded.config()))
+    for entry in entries:
+        try:
+            credits[entry.name] = assign(entry, graph)
+        except ValueError:
+            continue  # it needs a column that these steps do not have
+        options[entry.name] = entry.config.model_dump(mode="json")
+    if (method is None or method.name not in credits) and graph.has("advantage"):
+        given = graph.columns["advantage"]
+        has = ~np.isnan(given)
+        stored = Credit.of(np.where(has, given, 0.0), assigned=has)
+        credits, options = {AS_STORED: stored, **credits}, {AS_STORED: {}, **options}
+    return credits, options
+
+
+def _about(name: str, own: Entry[CreditMethod] | None) -> str:
+    """The first sentence of a method's file, and its paper; empty for stored advantages."""
+    if name == AS_STORED:
+        return "the advantages that the run has stored; its method cannot be loaded here"
+    hooks = own.hooks if own is not None and own.name == name else catalogue.load(CreditMethod, name)
+    first = " ".join(hooks.about.partition("\n\n")[0].split()).rstrip(".")
+    return f"{first} ({hooks.paper})." if hooks.paper else f"{first}."
+
+
+def _groups(graph: StepGraph, credits: Mapping[str, Credit], at_most: int) -> tuple[list[int], list[str]]:
+    """Groups to show, ascending, and why each: one that all copies won, one that all lost, and the widest spreads."""
+    numbers = np.unique(graph.group).tolist()
+    played = graph.kind == PLAYED
+    reasons: dict[int, str] = {}
+    for text, all_of in (("all copies succeeded", True), ("all copies failed", False)):
+        for g in numbers:
+            won = graph.succeeded[(graph.group == g) & played]
+            if len(won) and (won == all_of).all():
+                reasons[int(g)] = text
+                break
+    left = at_most - sum(int((graph.group == g).sum()) for g in reasons)
+    wide = choose(graph, credits, max(left, 1))
+    if left <= 0 and reasons:
+        wide = wide[:1]
+    for g in wide:
+        reasons.setdefault(int(g), "among the widest spreads of credit")
+    chosen = sorted(reasons)
+    return chosen, [reasons[g] for g in chosen]
+
+
+def _story(data: CreditData) -> str:
+    """What the first method singles out in the group of the widest spread: its best and its worst credited step."""
+    if not data.methods or not data.groups:
+        return ""
+    method, widest = data.methods[0], widest_group(data)
+    rows = [i for e in data.groups[widest].episodes for i in data.episodes[e].steps]
+    given = [(a, i) for i in rows if (a := method.advantage[i]) is not None]
+    if not given:
+        return f"{method.name} gave no credit in the group shown first."
+    won = sum(data.episodes[e].succeeded for e in data.groups[widest].episodes)
+    best, worst = max(given, key=lambda x: (x[0], -x[1])), min(given)
+    if best[0] == worst[0]:
+        return f"{method.name} gave every step of the group shown first the same credit, {best[0]:+.2f}."
+
+    def said(step: tuple[float, int]) -> str:
+        action = " ".join(data.actions[data.steps.action[step[1]]].split())
+        if len(action) > SINGLED_OUT_CHARS:
+            action = action[:SINGLED_OUT_CHARS] + "…"
+        parts = [f"{name} {x:+.2f}" for name, x in _terms(method.parts, step[1])]
+        why = f": {', '.join(parts)}" if parts else ""
+        return f'"{action}" in turn {data.steps.turn[step[1]]} ({step[0]:+.2f}{why})'
+
+    copies = f"{won} of {len(data.groups[widest].episodes)} copies succeeded"
+    return f"In the group shown first {copies}; {method.name} credits {said(best)} most, and {said(worst)} least."
+
+
+def _terms(parts: Mapping[str, Sequence[float | None]], step: int) -> list[tuple[str, float]]:
+    """The parts of a step's credit that are advantages themselves."""
+    return [(name, x) for name, of in parts.items() if name.endswith("advantage") and (x := of[step]) is not None]
+
+
+def widest_group(data: CreditData) -> int:
+    """The group in which the first method's advantages differ most; the page shows it first."""
+    spreads = []
+    for group in data.groups:
+        rows = [i for e in group.episodes for i in data.episodes[e].steps]
+        given = [a for i in rows if (a := data.methods[0].advantage[i]) is not None]
+        spreads.append(max(given) - min(given) if given else 0.0)
+    return spreads.index(max(spreads))
+
+
+def _seconds(graph: StepGraph, data: CreditData) -> list[tuple[float | None, float | None]]:
+    """Wall-clock seconds of each shown step's answer and of its environment step; empty if none are stored."""
+    if not graph.has("answer_s"):
+        return []
+    both = (graph.columns["answer_s"], graph.columns["env_s"])
+    return [tuple(float(f"{x[row]:.4g}") if np.isfinite(x[row]) else None for x in both) for row in data.steps.row]  # type: ignore[misc]
+
+
+def read_evaluation(report: Path) -> StepGraph | None:
+    """The steps of an evaluation, beside its report; None if they are not stored."""
+    path = report.with_suffix(".safetensors")
+    return read_graph(path) if path.is_file() else None

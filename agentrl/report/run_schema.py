@@ -1,0 +1,335 @@
+"""What the page of a run shows, as data: one typed, versioned form, which `agentrl report RUN --json` prints.
+
+Each class answers one question of the page. Shares lie between 0 and 1; an unknown number is null, which is not 0.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from agentrl.report.data import CreditData, Numbers
+
+RUN_SCHEMA = 1
+
+
+class StepLink(NamedTuple):
+    """A step that the page can open: index into `RunData.parts`, and the step's row in the graph of that part."""
+
+    part: int
+    row: int
+
+
+class OptionData(BaseModel, frozen=True):
+    """A key of the recipe whose value is not the default; `default` is null for a key that has none."""
+
+    key: str
+    value: Any
+    default: Any
+
+
+class AboutData(BaseModel, frozen=True):
+    """What is this?
+
+    Attributes:
+        facts: label and text, such as ("held-out tasks", "200 of alfworld-gen, panel 5824b8317430").
+        recipe: what differs from the defaults; the whole recipe where `defaults` is false.
+        defaults: the defaults could be found. False if a part of the recipe cannot be loaded here, such as an
+            environment in a file that is not there.
+        versions: of Python and the packages, as the run stored them.
+        command: what trains such a run again.
+        seconds: CPU seconds by phase, over all lines of timings.
+    """
+
+    facts: Sequence[tuple[str, str]]
+    recipe: Sequence[OptionData]
+    defaults: bool
+    versions: Mapping[str, str]
+    command: str
+    seconds: Mapping[str, float]
+
+
+class EvaluationPoint(BaseModel, frozen=True):
+    """One evaluation on held-out tasks.
+
+    Attributes:
+        name: such as `clone`, `iteration 40` or `end`.
+        mode: sampled or greedy.
+        iteration: updates of training before it; 0 for `start` and `clone`.
+        success, low, high: success rate and its 95% interval (Wilson).
+        episodes: scored episodes.
+        tokens: sampled in training before it.
+        cpu_s: CPU seconds of the run before it, evaluations included; null without whole timings.
+        reward, steps: means per episode.
+        per_type: type of task -> [episodes, success rate, low, high].
+    """
+
+    name: str
+    mode: str
+    iteration: int
+    success: float
+    low: float
+    high: float
+    episodes: int
+    tokens: int
+    cpu_s: float | None
+    reward: float | None
+    steps: float | None
+    per_type: Mapping[str, tuple[int, float, float, float]]
+
+
+class CurveData(BaseModel, frozen=True):
+    """Does it learn?
+
+    Attributes:
+        name: of the run.
+        iteration: of the training columns that follow, which are parallel.
+        success, reward: of the batch, on training tasks.
+        tokens: sampled in training up to and with the iteration.
+        cpu_s: CPU seconds of the run up to and with the iteration.
+        evaluations: in the order of the run.
+        verdicts: one sentence per mode: from where to where success went, and whether chance can explain it.
+    """
+
+    name: str
+    iteration: Sequence[int]
+    success: Numbers
+    reward: Numbers
+    tokens: Sequence[int]
+    cpu_s: Numbers
+    evaluations: Sequence[EvaluationPoint]
+    verdicts: Sequence[str]
+
+
+class FindingData(BaseModel, frozen=True):
+    """A health rule that is broken; see `agentrl.evaluate.Finding`."""
+
+    rule: str
+    severity: str
+    text: str
+    stage: str
+    iteration: int
+    subject: str = ""
+
+
+class HealthData(BaseModel, frozen=True):
+    """Is it healthy?
+
+    Attributes:
+        findings: the broken rules.
+        rules: how many rules were looked at.
+        series: metric -> one number per iteration of `CurveData.iteration`.
+        mass: turn -> share of the credit's absolute mass per iteration, where the run measured it.
+    """
+
+    findings: Sequence[FindingData]
+    rules: int
+    series: Mapping[str, Numbers]
+    mass: Mapping[str, Numbers]
+
+
+class EndingCell(BaseModel, frozen=True):
+    """Episodes by ending and type of task; `examples` are last steps."""
+
+    ending: str
+    kind: str
+    episodes: int
+    succeeded: int
+    examples: Sequence[StepLink]
+
+
+class LastStep(BaseModel, frozen=True):
+    """A state and what was done there last, before episodes failed."""
+
+    state: str
+    action: str
+    episodes: int
+    examples: Sequence[StepLink]
+
+
+class LastKind(BaseModel, frozen=True):
+    """A kind of decision that stood last in failed episodes: a situation as `agentrl diagnose` names it."""
+
+    situation: str
+    episodes: int
+    examples: Sequence[StepLink]
+
+
+class LoopState(BaseModel, frozen=True):
+    """A state that single episodes left three times or more."""
+
+    state: str
+    episodes: int
+    failed: int
+    examples: Sequence[StepLink]
+
+
+class InvalidAnswer(BaseModel, frozen=True):
+    """An answer without a valid action."""
+
+    text: str
+    status: str
+    answers: int
+    examples: Sequence[StepLink]
+
+
+class FailureData(BaseModel, frozen=True):
+    """What goes wrong, in one set of episodes.
+
+    Attributes:
+        source: which episodes, in words.
+        episodes, failed: scored episodes, and those without success; episodes lost to the environment are in `cells`.
+        cells: by ending and type of task.
+        last: most frequent last steps of failed episodes; null where only outcomes are stored.
+        last_kinds: the same by situation.
+        looping: [failed episodes with a loop, failed, succeeded with a loop, succeeded]; null like `last`.
+        loops: the states of the loops.
+        invalid: invalid answers by text.
+        answers: number of answers, which `invalid` is a part of.
+    """
+
+    source: str
+    episodes: int
+    failed: int
+    cells: Sequence[EndingCell]
+    last: Sequence[LastStep] | None
+    last_kinds: Sequence[LastKind]
+    looping: tuple[int, int, int, int] | None
+    loops: Sequence[LoopState]
+    invalid: Sequence[InvalidAnswer]
+    answers: int
+
+
+class SituationData(BaseModel, frozen=True):
+    """Decisions by situation over the last stored iterations; see `agentrl.evaluate.SituationRow`."""
+
+    situation: str
+    decisions: int
+    episodes: int
+    won: int
+    others: int
+    others_won: int
+    entropy: float | None
+    groups: int
+    varied: int
+    chosen: int
+    chosen_won: int
+    instead: int
+    instead_won: int
+    revisits: int
+
+
+class PartData(BaseModel, frozen=True):
+    """Steps that the page can open: groups of one stored iteration with their credit, or held-out episodes.
+
+    Attributes:
+        title: such as `iteration 79` or `end, sampled`.
+        kind: `training` or `evaluation`.
+        reasons: for each group of `data`, why it is shown.
+        story: one sentence on what the credit singles out; empty for an evaluation.
+        methods: method of `data` -> what it is, in a sentence.
+        seconds: for each step of `data`, wall-clock seconds of [answer, environment]; empty if the run stored none.
+        data: the steps.
+    """
+
+    title: str
+    kind: str
+    reasons: Sequence[str]
+    story: str
+    methods: Mapping[str, str]
+    seconds: Sequence[tuple[float | None, float | None]]
+    data: CreditData
+
+
+class PlayedStep(NamedTuple):
+    """A step of an episode that is laid beside another one."""
+
+    state: str
+    action: str
+    reward: float
+
+
+class PairData(BaseModel, frozen=True):
+    """One task that two runs played.
+
+    Attributes:
+        task: its key.
+        kind: its type.
+        won: `A` or `B`, the one that succeeded.
+        a, b: their steps; empty where the steps of the evaluation are not stored.
+        a_ending, b_ending: how they ended.
+        diverged: the first step at which they differ, in what they saw or in what they did; null without steps.
+    """
+
+    task: str
+    kind: str
+    won: str
+    a: Sequence[PlayedStep]
+    b: Sequence[PlayedStep]
+    a_ending: str
+    b_ending: str
+    diverged: int | None
+
+
+class AgainstMode(BaseModel, frozen=True):
+    """A paired comparison of the last evaluations of one mode; see `agentrl.evaluate.compare`.
+
+    Attributes:
+        a, b: names of the evaluations.
+        per_type: type -> [tasks, success of A, success of B].
+        pairs: tasks that only one of the two solved, some of them.
+    """
+
+    mode: str
+    a: str
+    b: str
+    tasks: int
+    success_a: float
+    success_b: float
+    difference: float
+    interval: tuple[float, float]
+    only_a: int
+    only_b: int
+    p_value: float
+    per_type: Mapping[str, tuple[int, float, float]]
+    pairs: Sequence[PairData]
+
+
+class AgainstData(BaseModel, frozen=True):
+    """Is A better than B? A is the run of the page.
+
+    Attributes:
+        name: of B.
+        verdicts: one sentence per mode, or why there is no comparison.
+        modes: the comparisons.
+        recipe: key, value of A, value of B for each key that differs.
+        curve: of B.
+    """
+
+    name: str
+    verdicts: Sequence[str]
+    modes: Sequence[AgainstMode]
+    recipe: Sequence[tuple[str, Any, Any]]
+    curve: CurveData
+
+
+class RunData(BaseModel, frozen=True):
+    """Everything on the page of a run; `schema_version` counts changes of this form.
+
+    Attributes:
+        name: of the run.
+        in_short: the answers in a few sentences.
+        left_out: what does not fit into the page, one sentence each.
+    """
+
+    schema_version: int = RUN_SCHEMA
+    name: str
+    in_short: Sequence[str]
+    about: AboutData
+    curve: CurveData
+    health: HealthData
+    failures: Sequence[FailureData]
+    situations: Sequence[SituationData]
+    parts: Sequence[PartData]
+    against: AgainstData | None
+    left_out: Sequence[str]

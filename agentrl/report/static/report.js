@@ -1,0 +1,388 @@
+// The page of a run. It follows credit.js, whose views show the chosen steps; a block, so that its names are its own.
+// Every text of the data goes into the page by textContent: it comes from models and environments.
+{
+let run, part = 0;
+const percent = (x, digits = 1) => x === null || x === undefined ? "–" : (100 * x).toFixed(digits) + "%";
+const share = (n, of) => of ? `${n} (${percent(n / of, 0)})` : String(n);
+const told = (value) => value === null || value === undefined ? "none" : typeof value === "string" ? value : JSON.stringify(value);
+const brief = (x) => x !== 0 && Math.abs(x) < 0.01 ? x.toExponential(1) : String(Number(x.toPrecision(3)));
+const grouped = (x) => Math.abs(x) >= 1e6 ? brief(x / 1e6) + "M" : Math.abs(x) >= 1e4 ? brief(x / 1e3) + "k" : brief(x);
+const known = (x) => x !== null && x !== undefined;
+
+// a column "open" without a button in it is left out
+function table(parent, heads, rows, className) {
+  const last = heads.length - 1;
+  if (heads[last][0] === "open" && !rows.some((row) => row[last].some)) { heads = heads.slice(0, last); rows = rows.map((row) => row.slice(0, last)); }
+  const made = node(parent, "table", className ? { class: className } : {}), head = node(node(made, "thead"), "tr"), body = node(made, "tbody");
+  heads.forEach(([name, words]) => node(head, "th", { scope: "col", ...(words ? { class: "words" } : {}) }, name));
+  for (const row of rows) {
+    const line = node(body, "tr");
+    row.forEach((cell, i) => {
+      const place = node(line, "td", heads[i] && heads[i][1] ? { class: "words" } : {});
+      if (typeof cell === "function") cell(place); else place.textContent = cell;
+    });
+  }
+  return made;
+}
+
+// buttons that open steps
+const opening = (links) => Object.assign((place) => links.forEach((link, i) => {
+  node(place, "button", { title: `open the step in ${run.parts[link[0]].title}` }, String(i + 1)).onclick = () => openStep(link);
+}), { some: links.length > 0 });
+
+// ---- curves ----
+
+// about n round numbers from low to high
+function ticks(low, high, n) {
+  const raw = (high - low) / n || 1, power = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw);
+  const found = [];
+  for (let x = Math.ceil(low / step - 1e-9) * step; x <= high + 1e-9 * step; x += step) found.push(Math.abs(x) < step / 1e6 ? 0 : x);
+  return found;
+}
+
+// a frame with axes; gives the functions from numbers to places
+function frame(svg, { width, height, left, bottom, top, right, x, y, xTicks, yTicks, yWords, label }) {
+  svg.setAttribute("width", width);
+  svg.setAttribute("height", height);
+  const across = (v) => left + (x[1] > x[0] ? (v - x[0]) / (x[1] - x[0]) : 0.5) * (width - left - right);
+  const up = (v) => height - bottom - (y[1] > y[0] ? (v - y[0]) / (y[1] - y[0]) : 0.5) * (height - bottom - top);
+  for (const v of yTicks) {
+    node(svg, "line", { class: "axis", x1: left, x2: width - right, y1: up(v), y2: up(v) });
+    node(svg, "text", { class: "soft", x: left - 6, y: up(v) + 4, "text-anchor": "end" }, yWords(v));
+  }
+  for (const v of xTicks) node(svg, "text", { class: "soft", x: across(v), y: height - bottom + 16, "text-anchor": across(v) > width - right - 8 && right < 20 ? "end" : "middle" }, grouped(v));
+  if (label) node(svg, "text", { class: "soft", x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" }, label);
+  return { across, up };
+}
+
+const linePath = (points) => points.length ? "M" + points.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L") : "M0 0";
+
+// mean over the ten iterations before a place
+function smoothed(values) {
+  return values.map((_, i) => mean(values.slice(Math.max(0, i - 9), i + 1)));
+}
+
+function drawCurve() {
+  const axis = byId("axis").value, box = byId("curve");
+  const curves = [run.curve, ...(run.against ? [run.against.curve] : [])];
+  const place = (point) => axis === "iteration" ? point.iteration : point[axis];
+  const ends = curves.flatMap((c) => [...c[axis], ...c.evaluations.map(place)]).filter(known);
+  const svg = node(clear(box.id), "svg", { role: "img", "aria-label": `Success over ${byId("axis").selectedOptions[0].textContent}; the table below has the numbers.` });
+  const width = Math.max(320, box.clientWidth), x = [Math.min(0, ...ends), Math.max(1, ...ends)];
+  const { across, up } = frame(svg, { width, height: 300, left: 46, right: 92, top: 10, bottom: 40, x, y: [0, 1], xTicks: ticks(...x, width > 600 ? 8 : 4),
+    yTicks: [0, 0.2, 0.4, 0.6, 0.8, 1], yWords: (v) => percent(v, 0), label: byId("axis").selectedOptions[0].textContent });
+  const labels = [];
+  curves.forEach((curve, which) => {
+    const other = which ? " other" : "";
+    const at = curve[axis].map((v, i) => [v, curve.success[i], i]).filter(([v, s]) => known(v) && known(s));
+    if (!which) node(svg, "path", { class: "training", d: linePath(at.map(([v, s]) => [across(v), up(s)])) });
+    const even = smoothed(curve.success);
+    node(svg, "path", { class: "smooth" + other, d: linePath(at.map(([v, , i]) => [across(v), up(even[i])])) });
+    labels.push(...drawEvaluations(svg, curve, which, place, across, up));
+  });
+  labels.sort((a, b) => a[1] - b[1]).forEach((label, i) => {
+    if (i && label[1] < labels[i - 1][1] + 14) label[1] = labels[i - 1][1] + 14;
+    node(svg, "text", { class: label[2].split(" ")[0], x: width - 84, y: label[1] }, label[2]);
+  });
+  byId("curve-words").textContent = curveWords();
+}
+
+function drawEvaluations(svg, curve, which, place, across, up) {
+  const cloned = curve.evaluations.some((e) => e.name === "clone");
+  const labels = [];
+  for (const mode of ["sampled", "greedy"]) {
+    const points = curve.evaluations.filter((e) => e.mode === mode && !(cloned && e.name === "start") && known(place(e)));
+    const at = points.map((e) => [across(place(e)) + (mode === "greedy" ? 3 : -3), up(e.success), e]);
+    node(svg, "path", { class: mode + (which ? " other" : ""), d: linePath(at) });
+    for (const [x, y, e] of at) {
+      const group = node(svg, "g", { class: "evaluation", "data-run": which, "data-name": e.name, "data-mode": mode, "data-success": e.success, "data-low": e.low, "data-high": e.high });
+      node(group, "line", { class: mode + " bound", x1: x, x2: x, y1: up(e.low), y2: up(e.high) });
+      for (const end of [e.low, e.high]) node(group, "line", { class: mode + " bound", x1: x - 4, x2: x + 4, y1: up(end), y2: up(end) });
+      const style = which ? { style: "fill: var(--card)" } : {}; // those of B are hollow
+      if (mode === "sampled") node(group, "circle", { class: mode, cx: x, cy: y, r: 3.5, ...style });
+      else node(group, "rect", { class: mode, x: x - 3.5, y: y - 3.5, width: 7, height: 7, ...style });
+      group.append(titled(`${curve.name}, ${e.name}, ${mode}: ${percent(e.success)} [${percent(e.low)}, ${percent(e.high)}] of ${e.episodes} episodes`));
+    }
+    if (at.length) labels.push([mode, at[at.length - 1][1] + 4, mode + (which ? " (B)" : "")]);
+  }
+  return labels;
+}
+
+function curveWords() {
+  const names = [...new Set(run.curve.evaluations.map((e) => e.name))];
+  const before = names.includes("clone") ? " Iteration 0 is the clone: the model after imitating a demonstrator, before reinforcement learning." : "";
+  return "Held-out success with 95% intervals (Wilson): circles are sampled as in training, squares greedy. " +
+    "Grey: success on training tasks, thin per iteration, thick the mean of ten." + before +
+    (run.against ? ` Dashed lines and hollow marks: B, ${run.against.name}.` : "");
+}
+
+function drawCurveTable() {
+  const rows = [run.curve, ...(run.against ? [run.against.curve] : [])].flatMap((curve) => curve.evaluations.map((e) => [
+    curve.name, e.name, e.mode, String(e.iteration), percent(e.success), `${percent(e.low)} to ${percent(e.high)}`, String(e.episodes), plain(e.reward), plain(e.steps),
+    Object.entries(e.per_type).map(([kind, [n, rate]]) => `${kind} ${percent(rate, 0)} of ${n}`).join(", ")]));
+  table(clear("curve-table"), [["run"], ["evaluation", true], ["mode", true], ["iteration"], ["success"], ["95% interval"], ["episodes"], ["reward"], ["steps"], ["by type", true]], rows);
+}
+
+// ---- health ----
+
+const SHOWN = [["entropy", "entropy, nats per token"], ["approx_kl", "KL to the policy that sampled, nats"], ["mismatch_max", "log-prob mismatch of engine and trainer, largest, nats"],
+  ["clip_fraction", "share of clipped ratios"], ["grad_norm", "gradient norm"], ["skipped_steps", "skipped optimiser steps"], ["constant_groups", "share of constant groups"],
+  ["invalid_share", "share of invalid answers"], ["truncated_share", "share of cut episodes"], ["env_error_share", "share of lost episodes"], ["steps", "steps per episode"], ["tokens", "tokens per iteration"],
+  ["explained_variance", "explained variance of the critic"], ["reward", "reward on training tasks"]];
+
+function drawHealth() {
+  const list = clear("findings");
+  for (const one of run.health.findings) {
+    const line = node(list, "li", { "data-rule": one.rule });
+    node(line, "span", { class: "severity" }, `${one.severity === "note" ? "" : "✗ "}${one.severity}`);
+    node(line, "span", {}, ` ${one.rule} (${one.stage} ${one.iteration}): ${one.text}.`);
+  }
+  if (!run.health.findings.length) node(list, "li", { class: "good" }, `✓ None of the ${run.health.rules} health rules is broken.`);
+  const of = (key) => key.replace(/^.*\//, "");
+  const shown = SHOWN.flatMap(([name, words]) => Object.keys(run.health.series).filter((key) => of(key) === name).map((key) => [key, words]));
+  for (const [key, words] of shown) drawMultiple(byId("multiples"), key, words);
+  if (Object.keys(run.health.mass).length > 1) drawMass(byId("multiples"));
+  const rest = Object.keys(run.health.series).filter((key) => !shown.some(([name]) => name === key));
+  byId("others").ontoggle = () => { if (!byId("more-multiples").childElementCount) for (const key of rest) drawMultiple(byId("more-multiples"), key, key); };
+  if (!rest.length) byId("others").remove();
+}
+
+function smallFrame(parent, key, words) {
+  const box = node(parent, "div", { class: "multiple", "data-series": key });
+  node(box, "b", {}, words);
+  if (key !== words && key.includes("/")) node(box, "span", { class: "soft" }, ` ${key}`);
+  return box;
+}
+
+function drawMultiple(parent, key, words) {
+  const values = run.health.series[key], x = run.curve.iteration, points = values.map((v, i) => [x[i], v]).filter(([, v]) => known(v));
+  const given = points.map(([, v]) => v), low = given.reduce((a, b) => Math.min(a, b)), high = given.reduce((a, b) => Math.max(a, b));
+  const box = smallFrame(parent, key, words), last = given[given.length - 1];
+  node(box, "div", { class: "soft" }, low === high ? `always ${plain(last)}` : `first ${plain(given[0])}, last ${plain(last)}, from ${plain(low)} to ${plain(high)}`);
+  if (low === high) return;
+  const svg = node(box, "svg", { role: "img", "aria-label": `${words}: first ${plain(given[0])}, last ${plain(last)}` });
+  const { across, up } = frame(svg, { width: 230, height: 84, left: 46, right: 6, top: 6, bottom: 20, x: [x[0], x[x.length - 1]], y: [Math.min(low, low > 0 && low < high / 3 ? 0 : low), high],
+    xTicks: [x[0], x[x.length - 1]], yTicks: [low > 0 && low < high / 3 ? 0 : low, high], yWords: grouped });
+  node(svg, "path", { class: "series", "stroke-opacity": 0.5, d: linePath(points.map(([a, b]) => [across(a), up(b)])) });
+  const even = smoothed(values);
+  node(svg, "path", { class: "smooth", d: linePath(points.map(([a]) => [across(a), up(even[x.indexOf(a)])])) });
+}
+
+// share of the credit's mass by turn: a line of cells per turn, darker where more of it lies
+function drawMass(parent) {
+  const turns = Object.entries(run.health.mass), x = run.curve.iteration, high = Math.max(...turns.flatMap(([, v]) => v.filter(known)));
+  const box = smallFrame(parent, "mass", "credit by turn");
+  const end = turns.map(([turn, v]) => [turn, v[v.length - 1]]).filter(([, v]) => known(v)).sort((a, b) => b[1] - a[1]);
+  node(box, "div", { class: "soft" }, `share of the credit's absolute mass; last iteration most in turn ${end[0][0]}, ${percent(end[0][1], 0)}`);
+  const svg = node(box, "svg", { role: "img", "aria-label": "share of the credit by turn (rows) and iteration" }), rows = Math.min(turns.length, 24), columns = 46;
+  svg.setAttribute("width", 230);
+  svg.setAttribute("height", rows * 6 + 20);
+  turns.slice(0, rows).forEach(([turn, values], row) => {
+    for (let c = 0; c < columns; c++) {
+      const some = values.slice(Math.floor(c * values.length / columns), Math.max(Math.floor(c * values.length / columns) + 1, Math.floor((c + 1) * values.length / columns)));
+      const value = mean(some);
+      if (value) node(svg, "rect", { x: 46 + c * 178 / columns, y: row * 6, width: 178 / columns + 0.3, height: 6, fill: "var(--pos)", "fill-opacity": (0.95 * value / high).toFixed(3) });
+    }
+    if (row === 0 || row === rows - 1) node(svg, "text", { class: "soft", x: 40, y: row * 6 + 7, "text-anchor": "end" }, `turn ${turn}`);
+  });
+  for (const [at, anchor, v] of [[46, "start", x[0]], [224, "end", x[x.length - 1]]]) node(svg, "text", { class: "soft", x: at, y: rows * 6 + 14, "text-anchor": anchor }, String(v));
+}
+
+// ---- failures ----
+
+function drawFailures() {
+  const place = byId("failures");
+  for (const one of run.failures) {
+    node(place, "h3", {}, `${one.source}: ${one.failed} of ${one.episodes} episodes failed (${percent(one.episodes ? one.failed / one.episodes : 0)})`);
+    const box = node(place, "div", { class: "tables" });
+    drawEndings(node(box, "div"), one);
+    if (one.last_kinds.length) {
+      table(node(box, "div"), [["last decision before a failure", true], ["episodes"], ["open", true]], one.last_kinds.map((l) => [l.situation, share(l.episodes, one.failed), opening(l.examples)]));
+    }
+    if (one.last && one.last.length) {
+      table(node(box, "div"), [["last state before a failure", true], ["last action", true], ["episodes"], ["open", true]],
+        one.last.map((l) => [short(l.state, 90), short(l.action, 60), share(l.episodes, one.failed), opening(l.examples)]));
+    }
+    if (one.looping) {
+      const [lost, failed, won, succeeded] = one.looping, words = node(box, "div");
+      node(words, "p", {}, `Loops (one state left three times or more): in ${share(lost, failed)} of the failed episodes and ${share(won, succeeded)} of the others.`);
+      if (one.loops.length) table(words, [["state of the loop", true], ["episodes"], ["failed"], ["open", true]], one.loops.map((l) => [short(l.state, 90), String(l.episodes), String(l.failed), opening(l.examples)]));
+    }
+    if (one.invalid.length) {
+      table(node(box, "div"), [["invalid answer", true], ["status", true], ["times"], ["open", true]], one.invalid.map((a) => [short(a.text, 120), a.status, share(a.answers, one.answers), opening(a.examples)]));
+    } else if (one.last) node(box, "p", {}, `Every one of the ${one.answers} answers was a valid action.`);
+  }
+  if (!run.failures.length) node(place, "p", {}, "No episodes are stored.");
+  if (run.situations.length) drawSituations();
+}
+
+function drawEndings(place, one) {
+  const kinds = [...new Set(one.cells.map((c) => c.kind))], endings = [...new Set(one.cells.map((c) => c.ending))];
+  const total = one.cells.reduce((sum, c) => sum + c.episodes, 0);
+  table(place, [["ending", true], ...kinds.map((k) => [k || "episodes"]), ["failed"], ["open", true]], endings.map((ending) => {
+    const cells = kinds.map((kind) => one.cells.find((c) => c.ending === ending && c.kind === kind));
+    const failed = cells.reduce((sum, c) => sum + (c ? c.episodes - c.succeeded : 0), 0);
+    return [ending, ...cells.map((c) => c ? share(c.episodes, total) : "–"), String(failed), opening(cells.flatMap((c) => c ? c.examples : []).slice(0, 3))];
+  }));
+}
+
+function drawSituations() {
+  const place = byId("situations"), dash = (n, of) => of ? percent(n / of, 0) : "–";
+  node(place, "h3", {}, "Which decisions succeed, over the last stored iterations of training?");
+  const scroll = node(place, "div", { class: "scroll" });
+  table(scroll, [["situation", true], ["decisions"], ["success with"], ["without"], ["entropy"], ["copies differ"], ["then so"], ["then otherwise"], ["back"]], run.situations.map((s) => [
+    s.situation, String(s.decisions), dash(s.won, s.episodes), dash(s.others_won, s.others), known(s.entropy) ? s.entropy.toFixed(2) : "–", dash(s.varied, s.groups), dash(s.chosen_won, s.chosen), dash(s.instead_won, s.instead), dash(s.revisits, s.decisions)]));
+  node(place, "p", { class: "soft" }, "Success of episodes with and without such a decision; entropy in nats per decision. Copies differ: of the groups whose copies decided in one state, the share in which they decided differently; " +
+    "then so, then otherwise: success there of those that decided so, and of the others. Back: decisions that led to a state in which the episode had been before.");
+}
+
+// ---- credit and conversation ----
+
+function showPart(number, asked) {
+  const before = run.parts[part], one = run.parts[number];
+  part = number;
+  byId("part").value = number;
+  byId("story").textContent = one.story;
+  byId("method-words").textContent = Object.entries(one.methods).map(([name, words]) => `${name}: ${words}`).join(" ");
+  const loaded = one.data.methods.length ? one.data : { ...one.data, methods: [{ name: "no credit", options: {}, advantage: one.data.steps.row.map(() => null), weight: [], parts: {} }] };
+  shownAs = !one.data.methods.length ? "reward" : before.data.methods.length ? shownAs : "advantage";
+  clear("agreement");
+  const row = asked.get("row");
+  take(loaded, asked);
+  const at = row === null ? -1 : steps.row.indexOf(Number(row));
+  selected = at >= 0 ? at : mostTelling();
+  group = data.episodes.find((e) => e.steps.includes(selected)).group;
+  drawAgreement();
+  draw();
+}
+
+// the step of the group shown first with the largest credit
+function mostTelling() {
+  const rows = rowsOf(group), credit = data.methods[0].advantage;
+  return rows.reduce((best, i) => Math.abs(credit[i] || 0) > Math.abs(credit[best] || 0) ? i : best, rows[0]);
+}
+
+function openStep([number, row]) {
+  showPart(number, new URLSearchParams({ row: String(row) }));
+  byId("said").scrollIntoView();
+}
+
+function drawConversation(panel, i) {
+  const of = data.episodes.find((e) => e.steps.includes(i)), place = clear("conversation");
+  byId("reason").textContent = run.parts[part].reasons[group] ? `Shown because: ${run.parts[part].reasons[group]}.` : "";
+  byId("of-episode").textContent = `${run.parts[part].title}, ${of.agent ? of.agent + ", " : ""}episode ${of.name}: ${of.failed ? "lost to the environment" : of.succeeded ? "succeeded" : "failed"}${of.ending ? " by " + of.ending : ""}`;
+  const groupWords = data.groups[of.group].name;
+  if (!of.name.startsWith(groupWords)) node(place, "p", { class: "soft" }, groupWords);
+  for (const k of of.steps) drawTurn(place, k, k === i);
+}
+
+function drawTurn(place, i, now) {
+  const box = node(place, "div", { class: now ? "turn now" : "turn", "data-turn": steps.turn[i] });
+  const head = node(box, "p", {}), seen = steps.observation[i] >= 0 ? data.texts[steps.observation[i]] : data.states[steps.state[i]];
+  const button = node(head, "button", { "aria-label": `show the credit of turn ${steps.turn[i]}` }, `turn ${steps.turn[i]}`);
+  button.onclick = () => { selected = i; draw(); byId("credit").scrollIntoView(); };
+  const facts = [`status ${steps.status[i]}`, steps.valid[i] ? "" : "invalid", `reward ${plain(steps.reward[i])}`];
+  for (const m of run.parts[part].data.methods) facts.push(`${m.name} ${signed(m.advantage[i])}`);
+  for (const name in steps.values) if (known(steps.values[name][i]) && !name.startsWith("info.")) facts.push(`${name} ${plain(steps.values[name][i])}`);
+  const seconds = run.parts[part].seconds[i];
+  if (seconds) facts.push(`answer ${plain(seconds[0])} s`, `environment ${plain(seconds[1])} s`);
+  node(head, "span", { class: "soft" }, "  " + facts.filter(Boolean).join(", "));
+  node(box, "pre", { class: "saw" }, seen);
+  if (steps.tokens[i].length) drawTokens(box, steps.tokens[i]);
+  else node(box, "pre", {}, "→ " + (steps.answer[i] >= 0 ? data.texts[steps.answer[i]] : data.actions[steps.action[i]]));
+}
+
+function listParts() {
+  const list = byId("part");
+  run.parts.forEach((one, i) => node(list, "option", { value: i }, `${one.title} (${one.data.shown})`));
+  list.onchange = () => showPart(Number(list.value), new URLSearchParams());
+  byId("measure").onchange = (event) => { shownAs = event.target.value; draw(); };
+  byId("groups").onchange = (event) => { group = Number(event.target.value); selected = mostTelling(); draw(); };
+  byId("filter").onchange = (event) => { filter = event.target.value; draw(); };
+  byId("credit").addEventListener("keydown", (event) => {
+    keys(event);
+    const cell = document.querySelector(".cell.selected"); // drawn anew, so that it has lost the focus
+    if (document.activeElement === document.body && cell) cell.focus({ preventScroll: true });
+  });
+  stepExtras.push(drawConversation);
+}
+
+// ---- against, about ----
+
+function drawAgainst() {
+  if (!run.against) { byId("better").remove(); byId("to-better").remove(); return; }
+  const place = byId("comparison"), b = run.against;
+  byId("than").textContent = `A is ${run.name}, B is ${b.name}`;
+  for (const text of b.verdicts) node(place, "p", {}, text);
+  for (const one of b.modes) {
+    node(place, "h3", {}, `By type, ${one.mode}`);
+    table(place, [["type", true], ["tasks"], ["A"], ["B"], ["A minus B"]], Object.entries(one.per_type).map(([kind, [n, x, y]]) => [kind || "all", String(n), percent(x), percent(y), signed(100 * (x - y), 1) + " points"]), "narrow");
+  }
+  node(place, "h3", {}, b.recipe.length ? "Keys of the recipe that differ" : "The recipes are the same.");
+  if (b.recipe.length) table(place, [["key", true], ["A", true], ["B", true]], b.recipe.map(([key, x, y]) => [key, told(x), told(y)]), "narrow");
+  for (const one of b.modes) for (const pair of one.pairs) drawPair(place, one, pair);
+}
+
+function drawPair(place, one, pair) {
+  const box = node(place, "details", {}), parted = pair.diverged;
+  node(box, "summary", {}, `${pair.won} alone solved ${pair.task}${pair.kind ? " (" + pair.kind + ")" : ""}, ${one.mode}` + (parted === null ? "" : `: they part at step ${parted}`));
+  if (parted === null) { node(box, "p", { class: "soft" }, "The steps of these evaluations are not stored."); return; }
+  const grid = node(box, "div", { class: "sides" });
+  for (const word of ["", `A: ${pair.a_ending}`, `B: ${pair.b_ending}`]) node(grid, "b", {}, word);
+  for (let t = 0; t < Math.max(pair.a.length, pair.b.length); t++) {
+    const mark = t === parted ? " parted" : "";
+    node(grid, "div", { class: "soft" + mark }, t === parted ? `${t} ✗` : String(t));
+    for (const side of [pair.a, pair.b]) {
+      const cell = node(grid, "div", { class: mark.trim(), "data-step": t });
+      if (!side[t]) continue;
+      node(cell, "div", {}, side[t][0]);
+      node(cell, "div", { class: "did" }, `→ ${side[t][1]}` + (side[t][2] ? ` (reward ${plain(side[t][2])})` : ""));
+    }
+  }
+}
+
+function drawAbout() {
+  const place = byId("facts"), about = run.about, list = node(place, "dl", { class: "facts" });
+  for (const [name, text] of about.facts) { node(list, "dt", {}, name); node(list, "dd", {}, text); }
+  node(list, "dt", {}, "to train it again");
+  node(node(list, "dd"), "code", {}, about.command);
+  node(list, "dt", {}, "versions");
+  node(list, "dd", {}, Object.entries(about.versions).map(([name, v]) => `${name} ${v}`).join(", ") || "not stored");
+  if (Object.keys(about.seconds).length) {
+    node(list, "dt", {}, "CPU seconds by phase");
+    node(list, "dd", {}, Object.entries(about.seconds).map(([name, s]) => `${name} ${plain(s)}`).join(", "));
+  }
+  const more = node(place, "details");
+  node(more, "summary", {}, about.defaults ? `The recipe: ${about.recipe.length} keys that are not the default` : `The whole recipe, ${about.recipe.length} keys (its defaults cannot be loaded here)`);
+  table(node(more, "div", { class: "scroll" }), [["key", true], ["value", true], ["default", true]], about.recipe.map((o) => [o.key, told(o.value), about.defaults ? told(o.default) : "unknown"]));
+  byId("what").textContent = about.facts.filter(([name]) => ["environment", "credit, loss", "iterations", "seed"].includes(name)).map(([name, text]) => `${name} ${text}`).join(" · ");
+}
+
+async function open() {
+  const packed = Uint8Array.from(atob(byId("run-data").textContent), (c) => c.charCodeAt(0));
+  run = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  byId("run").textContent = run.name;
+  for (const text of run.in_short) node(byId("sentences"), "li", {}, text);
+  byId("left-out").textContent = run.left_out.join(" ");
+  drawCurve();
+  drawCurveTable();
+  drawHealth();
+  drawFailures();
+  drawAgainst();
+  drawAbout();
+  byId("axis").onchange = drawCurve;
+  if (!run.curve.cpu_s.some(known)) byId("axis").options[2].remove();
+  addEventListener("resize", drawCurve);
+  shownAs = "advantage";
+  address = () => ({ part });
+  const asked = new URLSearchParams(location.hash.slice(1)), wanted = Number(asked.get("part") || 0);
+  if (run.parts.length) {
+    listParts();
+    showPart(run.parts[wanted] ? wanted : 0, asked);
+    if (asked.has("row")) byId("credit").scrollIntoView();
+  } else { for (const id of ["credit", "said"]) byId(id).remove(); }
+  document.body.dataset.ready = "yes";
+}
+
+open();
+}

@@ -1,0 +1,55 @@
+"""Follows the decisions of a run while it trains, for the health rule on decisions that became certain too early."""
+
+from collections.abc import Callable
+
+from agentrl.evaluate import CERTAIN_ITERATIONS, Finding, SituationRow, certain_too_early, situation_rows
+from agentrl.graph import StepGraph, read_graph
+from agentrl.run.folder import RunFolder
+from agentrl.types import Observation
+
+
+class Decisions:
+    """The decisions of the first and of the last stored iterations, which the rule compares.
+
+    Args:
+        folder: of the run; a resumed run reads its earlier iterations there.
+        situation: the environment's hook that names situations; None: the kind of action.
+        say: tells the user if the decisions cannot be named, which never stops a run.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        situation: Callable[[Observation, str], str] | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self.folder, self.situation, self.say = folder, situation, say
+        self._broken = False
+        self._rows: dict[int, list[SituationRow]] | None = None  # iteration -> its rows
+
+    def add(self, iteration: int, graph: StepGraph) -> list[Finding]:
+        """The findings after one more stored iteration."""
+        if self._broken:
+            return []
+        try:
+            return self._add(iteration, graph)
+        except Exception as error:  # noqa: BLE001  the hook is the user's code
+            self._broken = True
+            self.say(f"note: decisions cannot be named, and their health rule is left out: {error!r}")
+            return []
+
+    def _add(self, iteration: int, graph: StepGraph) -> list[Finding]:
+        if self._rows is None:
+            self._rows = self._read(iteration)
+        self._rows[iteration] = situation_rows(graph, iteration, self.situation)
+        known = sorted(self._rows)
+        for between in known[CERTAIN_ITERATIONS:-CERTAIN_ITERATIONS]:
+            del self._rows[between]
+        return certain_too_early([row for rows in self._rows.values() for row in rows])
+
+    def _read(self, before: int) -> dict[int, list[SituationRow]]:
+        """The rows of the stored iterations before this one that the rule needs."""
+        files = {int(path.stem): path for path in self.folder.stored_graphs() if int(path.stem) < before}
+        known = sorted(files)
+        wanted = {*known[:CERTAIN_ITERATIONS], *known[-CERTAIN_ITERATIONS:]}
+        return {i: situation_rows(read_graph(files[i]), i, self.situation) for i in sorted(wanted)}
