@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentrl.rollout.records import StepRecord
-from agentrl.tool.calls import load_format
+from agentrl.tool import load_format
 from agentrl.types import Generation, Message, ToolCall
 
 MOST_CHOICES = 128
