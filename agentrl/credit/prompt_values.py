@@ -49,6 +49,7 @@ class PromptValues:
     def __init__(self, tracker: PromptTracker) -> None:
         self.tracker = tracker
         self.answers: dict[str, Tokens] = {}  # prompt -> its last answer, with the log-probs of then
+        self.temperatures: dict[str, float] = {}  # prompt -> that of its last answer, if it was not the recipe's
 
     def columns(self, graph: StepGraph, policy: PolicyReader) -> Columns:
         """See the class. Raises ValueError if the steps branch: each prompt must have one answer per episode."""
@@ -65,6 +66,9 @@ class PromptValues:
             outcome = float(np.clip(graph.score[row], 0.0, 1.0))
             self.tracker.update(prompt, outcome, change[prompt])
             self.answers[prompt] = _answer(graph, row)
+            self.temperatures.pop(prompt, None)
+            if graph.has("temperature") and not np.isnan(graph.column("temperature")[row]):
+                self.temperatures[prompt] = float(graph.column("temperature")[row])
             change[prompt] = 0.0  # a copy of the same prompt in this batch: the policy has not moved since
         return Columns(steps={"value": value, "policy_kl": moved})
 
@@ -73,19 +77,21 @@ class PromptValues:
         tokens = self.answers.get(prompt)
         if tokens is None:
             return 0.0
-        now = policy.logprobs(tokens, np.arange(len(tokens.context)))
+        rows = np.arange(len(tokens.context))
+        now = policy.logprobs(tokens, rows, temperature=self.temperatures.get(prompt))
         counted = decisions(tokens)
         return float(np.abs(now - tokens.logprobs)[counted].mean()) if counted.any() else 0.0
 
     def state_dict(self) -> dict[str, Any]:
         """The state, for a checkpoint."""
         answers = {prompt: {name: getattr(t, name) for name in _ARRAYS} for prompt, t in self.answers.items()}
-        return {"counts": self.tracker.state_dict(), "answers": answers}
+        return {"counts": self.tracker.state_dict(), "answers": answers, "temperatures": dict(self.temperatures)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that `state_dict` returned."""
         self.tracker.load_state_dict(state["counts"])
         self.answers = {prompt: Tokens(**arrays) for prompt, arrays in state["answers"].items()}
+        self.temperatures = dict(state.get("temperatures", {}))  # absent in checkpoints of older versions
 
 
 def _prompt(graph: StepGraph, row: int) -> str:

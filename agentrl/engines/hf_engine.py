@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from agentrl.chat import Tries
 from agentrl.engines.answer import Answer, Words
-from agentrl.engines.distribution import draw, top_entropy
+from agentrl.engines.distribution import by_temperature, draw_each, top_entropy
 from agentrl.engines.forwards import Chunk, choose_runner
 from agentrl.engines.sampling import Sampling
 from agentrl.engines.slots import Donor, Slots
@@ -254,8 +255,13 @@ class HfEngine:
         self._mark(batch)
         noise = uniforms(np.array([a.key for a in batch], np.uint64), np.array([a.drawn for a in batch]))
         options = [a.options() for a in batch]
-        ids, logprobs, sets = draw(logits, self.sampling, noise, options)
-        entropy = top_entropy(logits, self.sampling, options) if self.entropies else np.zeros(len(batch))  # [B]
+        hot = [a.request.temperature for a in batch]
+        ids, logprobs, sets = draw_each(logits, self.sampling, noise, options, hot)
+        entropy = np.zeros(len(batch))  # [B]
+        if self.entropies:
+            for rows, sampling in by_temperature(self.sampling, hot):
+                index = torch.from_numpy(rows).to(logits.device)
+                entropy[rows] = top_entropy(logits[index], sampling, [options[b] for b in rows])
         draws = zip(batch, ids.tolist(), logprobs.tolist(), sets, entropy.tolist(), strict=True)
         for answer, *token in draws:
             answer.accept(*token)

@@ -12,20 +12,23 @@ from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, adopt, l
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
-from agentrl.rollout.sampler import Sampler, SamplerFile
+from agentrl.rollout.sampler import Allocator, Draw, Follower, Sampler, SamplerFile
 
 __all__ = [
     "Actor",
     "Agent",
+    "Allocator",
     "Ask",
     "Branch",
     "Budget",
     "Collected",
     "ContextPolicy",
     "Crew",
+    "Draw",
     "EpisodeRecord",
     "Expansion",
     "ExpertActor",
+    "Follower",
     "History",
     "Player",
     "Point",

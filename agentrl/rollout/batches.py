@@ -13,7 +13,7 @@ from agentrl.rollout.expansion import Expansion, RolloutMethod, lost
 from agentrl.rollout.player import Player
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord
-from agentrl.rollout.sampler import Sampler, SamplerFile
+from agentrl.rollout.sampler import Allocator, Draw, Sampler, SamplerFile
 
 FIRST_WAVE = 4  # under a budget, 1/4 of the groups are played first, to learn the cost per group
 
@@ -124,9 +124,16 @@ async def collect(
     for attempt in range(rounds):
         groups: list[list[EpisodeRecord]] = []
         while size := spent.room(budget, tasks - len(groups)):
-            drawn_tasks, number = sampler.draw(size), iteration * rounds + attempt
-            batch = Expansion(player, drawn_tasks, iteration=number, first=len(groups), on_episode=on_episode)
+            draws, number = _first_wave(sampler, size, copies), iteration * rounds + attempt
+            batch = Expansion(player, draws, iteration=number, first=len(groups), on_episode=on_episode)
             records = await rollout.hooks.rollout(rollout.config, batch, copies)
+            if isinstance(sampler, Allocator):
+                left = size * copies - batch.begun()
+                wave = leaf_episodes([records], rewards, reported).graph
+                batch.next_wave(
+                    _checked(dict(zip(batch.groups, sampler.further(draws, wave, left), strict=True)), left)
+                )
+                records += await rollout.hooks.rollout(rollout.config, batch, copies)
             batch.finish()
             groups += [[r for r in records if r.group == group] for group in batch.groups]
             spent.add(batch)
@@ -142,6 +149,23 @@ async def collect(
     metrics = batch_metrics(records) | spent.metrics(len(final_groups), len(passed))
     graph = rescore(with_signals(build_graph(records), reported), rewards)
     return Collected(graph=graph, records=records, metrics=metrics)
+
+
+def _first_wave(sampler: Sampler, size: int, copies: int) -> list[Draw]:
+    """The draws of a round; those of an allocator begin with at most `copies` chains each."""
+    draws = sampler.draw(size)
+    if not isinstance(sampler, Allocator):
+        return draws
+    return [draw if draw.copies is None else replace(draw, copies=min(draw.copies, copies)) for draw in draws]
+
+
+def _checked(copies: dict[int, int], left: int) -> dict[int, int]:
+    """The further chains of an allocator, by group; ValueError if there are more than `left`."""
+    if sum(copies.values()) > left or min(copies.values(), default=0) < 0:
+        raise ValueError(
+            f"the sampler asked for {sorted(copies.values())} further chains, {left} are left in the batch"
+        )
+    return copies
 
 
 def _renumber(record: EpisodeRecord, group: int) -> EpisodeRecord:

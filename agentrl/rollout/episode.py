@@ -142,6 +142,8 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
             calls=calls,
             replayed=replayed,
             points=dict(start.points),
+            temperature=start.temperature,
+            words=start.words,
         )
         key = (player.seed, player.stage, iteration, start.group, start.copy, *start.key, attempt)
         handle = player.pool.acquire()
@@ -204,7 +206,7 @@ class _Episode:
         point = self.start.point
         if point is None:
             first = await self.handle.reset(self.record.task)
-            return History(chat=self.player.actor.chat, first=first, now=first)
+            return History(chat=self.player.actor.chat, first=first, now=first, words=self.start.words)
         self.record.replayed += await go_back(self.handle, self.record.task, point)
         self.sampled = point.sampled
         return own_copy(point.history)
@@ -225,6 +227,8 @@ class _Episode:
         room = self.limits.turn_tokens
         if self.limits.episode_tokens is not None:
             room = min(room, self.limits.episode_tokens - self.sampled)
+        if self.start.tokens is not None:
+            room = min(room, self.start.tokens - self.sampled)
         if self.player.actor.context_limit is not None:
             room = min(room, self.player.actor.context_limit - len(ask.token_ids))
         return room if ask.max_tokens is None else min(room, ask.max_tokens)
@@ -379,6 +383,7 @@ class _Episode:
             noise_key=(*self.key, len(self.record.steps)),
             rewrites=ask.rewrites,
             tools=history.now.tools if native(self.player.prompt) else (),
+            temperature=self.start.temperature,
         )
 
     def parse(self, text: str, observation: Observation, ask: Ask) -> Parsed:
@@ -433,6 +438,7 @@ async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Err
             caller=step,
             key=(*start.key, episode.key[-1], len(record.steps), number),
             depth=start.depth + 1,
+            temperature=start.temperature,
         )
         jobs.append((player.agents[errand.agent], child))
     episode.player.actor.rest(episode.session)

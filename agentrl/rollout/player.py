@@ -55,6 +55,8 @@ class Start:
         caller: if the chain is an errand, the step that called this agent.
         key: further integers of the noise keys, which differ between an errand, its caller and its siblings.
         depth: number of callers above the chain.
+        temperature, tokens, words: see `agentrl.rollout.sampler.Draw`; called agents have the temperature of their
+            caller, and neither its tokens nor its words.
     """
 
     task: Task
@@ -71,6 +73,9 @@ class Start:
     caller: StepRecord | None = None
     key: tuple[int, ...] = ()
     depth: int = 0
+    temperature: float | None = None
+    tokens: int | None = None
+    words: str = ""
 
 
 class TooManyFaults(RuntimeError):

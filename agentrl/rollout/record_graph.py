@@ -1,5 +1,6 @@
 """The step graph of a batch of records."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +31,9 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     A step that several records share is one row, in the episode of the first of them. Records without new steps have
     no row. The chain of a called agent follows its caller's chain; it is an episode of its own in the same rollout and
     group. Numeric entries of a step's `info` become columns `info.NAME`, and its `signals` become columns `signal/NAME`
-    (NaN on steps without the entry). If steps rewrote a memory, a column `rewrites` marks them.
+    (NaN on steps without the entry). If steps rewrote a memory, a column `rewrites` marks them. If chains had a
+    temperature of their own, the column `temperature` holds it (NaN on the other steps); if chains had words of their
+    own, the texts `words` hold them.
     """
     roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
     chains = [(chain, root) for root in roots for chain in root.chains() if chain.own]
@@ -48,6 +51,10 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     rewrites = np.array([step.rewrites for step in steps], bool)  # [N]
     optional = {"value": values} if not np.isnan(values).all() else {}
     optional |= {"rewrites": rewrites} if rewrites.any() else {}
+    of_step = [chains[number][0] for number in columns["episode"]]  # [N] the record that each row belongs to
+    temperature = np.array([math.nan if r.temperature is None else r.temperature for r in of_step])  # [N]
+    optional |= {"temperature": temperature} if not np.isnan(temperature).all() else {}
+    words = [record.words for record in of_step]
     return StepGraph(
         columns={**arrays, **_info_columns(steps), **optional},
         tokens=_tokens(steps, arrays["parent"]),
@@ -55,6 +62,7 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
         texts={
             "observation": [step.observation.text for step in steps],
             "answer": [step.generation.text for step in steps],
+            **({"words": words} if any(words) else {}),
         },
         tails=_tails([episode for episode, _ in chains]),
     )

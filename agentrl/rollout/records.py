@@ -80,6 +80,8 @@ class EpisodeRecord:
         usage: sums of the `usage` of its generations, in failed tries too.
         replayed: actions carried out again to reach its branch point.
         points: turn -> the point before the turn, from which it can be branched; empty without `remember`.
+        temperature: its sampling temperature; None for that of the recipe.
+        words: what its prompts say beside the environment's words; see `agentrl.rollout.sampler.Draw`.
     """
 
     task: Task
@@ -106,6 +108,8 @@ class EpisodeRecord:
     calls: int = 0
     replayed: int = 0
     points: dict[int, Point] = field(default_factory=dict)
+    temperature: float | None = None
+    words: str = ""
 
     def spend(self, generation: Generation) -> None:
         """Add the cost of an answer."""

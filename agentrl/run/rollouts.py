@@ -25,6 +25,7 @@ from agentrl.rollout import (
     Collected,
     Crew,
     ExpertActor,
+    Follower,
     PolicyActor,
     build_graph,
     collect,
@@ -120,6 +121,11 @@ class Rollouts:
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
         return replace(collected, graph=self._with_gold(collected))
 
+    def annotated(self, graph: StepGraph) -> None:
+        """Show the annotated graph of the batch to a sampler that reads it."""
+        if isinstance(self.sampler, Follower):
+            self.sampler.annotated(graph)
+
     def unknown(self, graph: StepGraph) -> dict[str, float]:
         """Share of unknown tokens in what the model reads, `unknown_share` for the rules of health; empty below 1%."""
         unknown = self.chats[self.main.policy].tokenizer.unk_token_id
@@ -133,7 +139,7 @@ class Rollouts:
         """A batch of fresh expert episodes."""
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
-        tasks = self.clone_sampler.draw(self.settings.tables.warmup.episodes)
+        tasks = [draw.task for draw in self.clone_sampler.draw(self.settings.tables.warmup.episodes)]
         return build_graph(self.loop.run(play(self.crews["train"].player(actors, CLONE), tasks, iteration=step)))
 
     def evaluation(self, mode: str, tasks: Sequence[Task]) -> Report:

@@ -69,6 +69,7 @@ def reinforce(run: Run) -> None:
         run.state.count(batch.metrics)
         with watch.phase("annotate"):
             annotated = run.policies.annotate(batch.graph)
+            run.rollouts.annotated(annotated.graph)
         with watch.phase("credit"):
             graph, charged = charge_kl(annotated, settings.tables.update)
             charged |= reward_metrics(annotated.graph)

@@ -65,9 +65,10 @@ def _expert_episodes(settings: Settings) -> list[EpisodeRecord]:
     admissible = settings.engine.config.actions != "free"
     crew = Crew(agents, pools, admissible=admissible, seed=tables.run.seed)
     actors = {name: expert_actor(_teller(agent)) for name, agent in agents.items()}
+    drawn = [draw.task for draw in sampler.draw(min(EPISODES, len(tasks)))]
     try:
         with Loop() as loop:
-            return loop.run(play(crew.player(actors, VOCABULARY), sampler.draw(min(EPISODES, len(tasks)))))
+            return loop.run(play(crew.player(actors, VOCABULARY), drawn))
     finally:
         for pool in pools.values():
             pool.close()

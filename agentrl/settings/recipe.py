@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentrl.catalogue import load, names
 from agentrl.config import Entry, merge, override, resolve, validate
 from agentrl.credit import CreditMethod, RewardTransform, resolve_rewards
 from agentrl.engines import EngineFile
@@ -99,6 +100,12 @@ class Settings:
         episodes = tables.batch.tasks * self.rollout.hooks.leaves(self.rollout.config, tables.batch.copies)
         if episodes > MANY:
             raise ValueError(f"rollout.name={name} makes {episodes} episodes per iteration, at most {MANY}")
+        if self.sampler.hooks.uneven and not self.rollout.hooks.uneven:
+            able = [one for one in names("rollout") if load("rollout", one).uneven]
+            raise ValueError(
+                f"sampler.name={self.sampler.name} gives tasks different numbers of copies, and rollout.name={name} "
+                f"begins the same number for each: choose rollout.name from {', '.join(able)}, or another sampler"
+            )
         if "value" in fills and tables.critic.model != "none":
             raise ValueError(
                 f"rollout.name={name} fills the column 'value', and so does the critic: choose one of them"
