@@ -47,6 +47,7 @@ KINDS = MappingProxyType(
         "context": Kind("agentrl.algorithms.context", "context", "agentrl.rollout.context:ContextPolicy"),
         "reward": Kind("agentrl.algorithms.reward", "reward", "agentrl.credit.rewards:RewardTransform"),
         "sampler": Kind("agentrl.algorithms.sampler", "sampler", "agentrl.rollout.sampler:SamplerFile"),
+        "guide": Kind("agentrl.algorithms.guide", "guide", "agentrl.rollout.guide:GuideFile"),
         "regularizer": Kind(
             "agentrl.algorithms.regularizer", "regularizer", "agentrl.trainer.regularizer:RegularizerFile"
         ),
@@ -172,7 +173,8 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
     """One catalogue entry as a value of its catalogue's class.
 
     Args:
-        kind: envs, tools, credit, loss, rollout, context, reward, sampler, regularizer or engine; or the class.
+        kind: envs, tools, credit, loss, rollout, context, reward, sampler, guide, regularizer or engine; or the
+            class.
         name: of a file, of an entry point, or the (dotted) name of an importable module.
 
     Raises:

@@ -97,6 +97,8 @@ class PromptValues:
 def _prompt(graph: StepGraph, row: int) -> str:
     """The name of an episode's prompt: its task's; an agent that is called has values of its own for each task."""
     task = graph.names["group"][graph.group[row]]
+    if graph.has("guided") and graph.column("guided")[row]:
+        task = f"{task} with help from turn {graph.turn[row]}"
     return task if graph.caller[row] < 0 else f"{graph.names['agent'][graph.agent[row]]} called for {task}"
 
 

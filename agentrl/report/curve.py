@@ -32,7 +32,8 @@ def learning_curve(folder: RunFolder) -> Path:
     rows = read_metrics(folder.metrics)
     train = [r for r in rows if r["stage"] == "train"]
     figure, axes = pyplot.subplots(figsize=(7.5, 4.2), dpi=120)
-    axes.plot([r["step"] + 1 for r in train], [r["success"] for r in train], color="0.75", lw=1, label="training tasks")
+    alone = [r for r in train if "success" in r]  # not where all chains of an iteration had a guide's help
+    axes.plot([r["step"] + 1 for r in alone], [r["success"] for r in alone], color="0.75", lw=1, label="training tasks")
     cloned = any(r.get("name") == "clone" for r in rows)  # then the clone is iteration 0, else the start
     held_out = [r for r in rows if r["stage"] == "eval" and not (cloned and r["name"] == "start")]
     for mode, colour in (("sampled", "tab:blue"), ("greedy", "tab:orange")):

@@ -5,14 +5,16 @@ from agentrl.rollout.agent_calls import reply_from, reply_of
 from agentrl.rollout.agents import Agent, Crew, rows_of
 from agentrl.rollout.baselines import ExpertActor, Random, Scripted, expert_actor, read_actions
 from agentrl.rollout.batches import Budget, Collected, collect
-from agentrl.rollout.branch import Point, StateMismatch
+from agentrl.rollout.branch import Opening, OpeningTurn, Point, StateMismatch
 from agentrl.rollout.context import Ask, ContextPolicy, History, appended, continued, fresh
 from agentrl.rollout.episode import fault_counts, joined, play, play_starts, stop_on_faults
 from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, adopt, lost
+from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
 from agentrl.rollout.sampler import Allocator, Draw, Follower, Sampler, SamplerFile
+from agentrl.rollout.successes import Success, by_group, success_rate
 
 __all__ = [
     "Actor",
@@ -24,12 +26,17 @@ __all__ = [
     "Collected",
     "ContextPolicy",
     "Crew",
+    "Demonstrate",
     "Draw",
     "EpisodeRecord",
     "Expansion",
     "ExpertActor",
     "Follower",
+    "Guide",
+    "GuideFile",
     "History",
+    "Opening",
+    "OpeningTurn",
     "Player",
     "Point",
     "PolicyActor",
@@ -38,13 +45,16 @@ __all__ = [
     "Sampler",
     "SamplerFile",
     "Scripted",
+    "Shown",
     "Start",
     "StateMismatch",
     "StepRecord",
+    "Success",
     "TooManyFaults",
     "adopt",
     "appended",
     "build_graph",
+    "by_group",
     "collect",
     "continued",
     "expert_actor",
@@ -60,4 +70,5 @@ __all__ = [
     "rows_of",
     "same_state",
     "stop_on_faults",
+    "success_rate",
 ]

@@ -193,7 +193,12 @@ class Expansion:
 
 def _options(draw: Draw) -> dict[str, Any]:
     """What the chains of a draw have of it beside the task, as fields of `Start`."""
-    return {"temperature": draw.temperature, "tokens": draw.tokens, "words": draw.words}
+    return {
+        "temperature": draw.temperature,
+        "tokens": draw.tokens,
+        "words": draw.words,
+        "opening": draw.opening,
+    }
 
 
 def adopt(kept: Sequence[EpisodeRecord], left_out: Sequence[EpisodeRecord]) -> None:

@@ -7,7 +7,7 @@ from agentrl.config import Entry
 from agentrl.env import Limits, Pool, Prompt
 from agentrl.graph import PLAYED
 from agentrl.rollout.actor import Actor
-from agentrl.rollout.branch import Point
+from agentrl.rollout.branch import Opening, Point
 from agentrl.rollout.context import ContextPolicy
 from agentrl.rollout.records import StepRecord
 from agentrl.types import Task
@@ -55,8 +55,8 @@ class Start:
         caller: if the chain is an errand, the step that called this agent.
         key: further integers of the noise keys, which differ between an errand, its caller and its siblings.
         depth: number of callers above the chain.
-        temperature, tokens, words: see `agentrl.rollout.sampler.Draw`; called agents have the temperature of their
-            caller, and neither its tokens nor its words.
+        temperature, tokens, words, opening: see `agentrl.rollout.sampler.Draw`; called agents have the temperature of
+            their caller, and none of the others.
     """
 
     task: Task
@@ -76,6 +76,7 @@ class Start:
     temperature: float | None = None
     tokens: int | None = None
     words: str = ""
+    opening: Opening | None = None
 
 
 class TooManyFaults(RuntimeError):

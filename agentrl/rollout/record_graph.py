@@ -33,7 +33,8 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     group. Numeric entries of a step's `info` become columns `info.NAME`, and its `signals` become columns `signal/NAME`
     (NaN on steps without the entry). If steps rewrote a memory, a column `rewrites` marks them. If chains had a
     temperature of their own, the column `temperature` holds it (NaN on the other steps); if chains had words of their
-    own, the texts `words` hold them.
+    own, the texts `words` hold them. If chains began with words or with an opening, the column `guided` marks them; the
+    turns of an opening count: such a chain begins above turn 0.
     """
     roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
     chains = [(chain, root) for root in roots for chain in root.chains() if chain.own]
@@ -55,6 +56,8 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     temperature = np.array([math.nan if r.temperature is None else r.temperature for r in of_step])  # [N]
     optional |= {"temperature": temperature} if not np.isnan(temperature).all() else {}
     words = [record.words for record in of_step]
+    guided = np.array([record.guided for record in of_step], bool)  # [N]
+    optional |= {"guided": guided} if guided.any() else {}
     return StepGraph(
         columns={**arrays, **_info_columns(steps), **optional},
         tokens=_tokens(steps, arrays["parent"]),
@@ -97,7 +100,7 @@ def _add_rows(
             "group": group,
             "rollout": at.rollout,
             "episode": number,
-            "turn": turn,
+            "turn": len(episode.opening) + turn,
             "kind": episode.kind,
             "parent": above,
             "tree": tree,

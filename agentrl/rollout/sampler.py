@@ -15,6 +15,7 @@ import numpy as np
 
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.graph import StepGraph
+from agentrl.rollout.branch import Opening
 from agentrl.types import Task
 
 
@@ -29,6 +30,8 @@ class Draw:
         temperature: of every chain of the group; None for `sampling.temperature`.
         tokens: most tokens that a chain samples; None for the limits of the recipe.
         words: text at the end of the system message of every prompt of the group; empty for none.
+        opening: the turns that every chain of the group begins with, from an earlier episode of the task; None begins
+            at the task's beginning.
 
     Raises:
         ValueError: a number is out of range.
@@ -39,6 +42,7 @@ class Draw:
     temperature: float | None = None
     tokens: int | None = None
     words: str = ""
+    opening: Opening | None = None
 
     def __post_init__(self) -> None:
         for name, value, least in (("copies", self.copies, 0), ("tokens", self.tokens, 1)):

@@ -191,7 +191,7 @@ def success_gone(past: Past) -> str:
     """Success was there, and is gone."""
     if past.last["stage"] != "train" or len(past.train) < 2 * SHORT:
         return ""
-    wins = [float(row["success"]) for row in past.train]
+    wins = [float(row["success"]) for row in past.train if "success" in row]
     means = [sum(wins[i : i + SHORT]) / SHORT for i in range(len(wins) - SHORT + 1)]
     best = max(means)
     if best < SEEN or means[-1] > FALL * best:

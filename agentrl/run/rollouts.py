@@ -24,6 +24,8 @@ from agentrl.rollout import (
     Budget,
     Collected,
     Crew,
+    Demonstrate,
+    EpisodeRecord,
     ExpertActor,
     Follower,
     PolicyActor,
@@ -34,7 +36,7 @@ from agentrl.rollout import (
 )
 from agentrl.run.checks import check_disjoint
 from agentrl.run.event_loop import Loop
-from agentrl.run.stages import CLONE, EVALUATE, TRAIN
+from agentrl.run.stages import CLONE, EVALUATE, GUIDE, TRAIN
 from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
@@ -79,6 +81,8 @@ class Rollouts:
         self.speak(tokenizers or {})
         make = settings.sampler.hooks.make
         self.sampler = make(settings.sampler.config, self.tasks, tables.run.seed)
+        guide = settings.guide
+        self.guide = None if guide is None else guide.hooks.make(guide.config, tables.run.seed)
         self.clone_sampler = make(settings.sampler.config, self.tasks, tables.run.seed + 1)
         self.signals: list[str] = []  # names of the rewards' signals that some step has reported
         self.engines: dict[str, Any] = {}
@@ -115,6 +119,8 @@ class Rollouts:
                 budget=Budget(batch.tokens, batch.calls),
                 rewards=settings.reward,
                 reported=self.signals,
+                guide=self.guide,
+                demonstrate=self._demonstrate(iteration),
             )
         )
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
@@ -142,6 +148,16 @@ class Rollouts:
         tasks = [draw.task for draw in self.clone_sampler.draw(self.settings.tables.warmup.episodes)]
         return build_graph(self.loop.run(play(self.crews["train"].player(actors, CLONE), tasks, iteration=step)))
 
+    def _demonstrate(self, iteration: int) -> Demonstrate:
+        """Lets the expert of the agent that has the tasks play them."""
+        context = self.settings.engine.config.max_context
+        actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
+
+        async def demonstrate(tasks: Sequence[Task]) -> list[EpisodeRecord]:
+            return await play(self.crews["train"].player(actors, GUIDE), tasks, iteration=iteration)
+
+        return demonstrate
+
     def evaluation(self, mode: str, tasks: Sequence[Task]) -> Report:
         """The current policies on held-out tasks, each once."""
         sampling, asked = self.settings.tables.sampling, self.settings.tables.eval.temperature
@@ -158,12 +174,15 @@ class Rollouts:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         samplers = {"sampler": self.sampler.state_dict(), "warmup_sampler": self.clone_sampler.state_dict()}
-        return {**samplers, "signals": list(self.signals)}
+        guide = {} if self.guide is None else {"guide": self.guide.state_dict()}
+        return {**samplers, **guide, "signals": list(self.signals)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
         self.sampler.load_state_dict(state["sampler"])
         self.clone_sampler.load_state_dict(state["warmup_sampler"])
+        if self.guide is not None:
+            self.guide.load_state_dict(state["guide"])
         self.signals = list(state["signals"])
 
     def close(self) -> None:

@@ -82,6 +82,6 @@ def reinforce(run: Run) -> None:
         unknown = run.rollouts.unknown(batch.graph)
         failed = {"faults": faults} if faults else {}
         run.log("train", iteration, {**batch.metrics, **charged, **credit.metrics, **learned, **failed}, watch, unknown)
-        bar.step(f"success {batch.metrics['success']:.2f}")
+        bar.step(f"success {batch.metrics['success']:.2f}" if "success" in batch.metrics else "all chains had help")
         run.finish(iteration)
     bar.close()

@@ -11,7 +11,7 @@ from agentrl.engines import EngineFile
 from agentrl.env import EnvironmentFile, check_expert
 from agentrl.files import read_toml
 from agentrl.loss import Loss
-from agentrl.rollout import ContextPolicy, RolloutMethod, SamplerFile
+from agentrl.rollout import ContextPolicy, GuideFile, RolloutMethod, SamplerFile
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, old_keys, requirements
 from agentrl.settings.sections import MANY, Tables
@@ -46,6 +46,7 @@ class Settings:
         self.engine = resolve(EngineFile, {"name": "hf", **self.tables.engine})
         self.context = resolve(ContextPolicy, self.tables.context)
         self.sampler = resolve(SamplerFile, self.tables.sampler)
+        self.guide = resolve(GuideFile, self.tables.guide) if self.tables.guide else None
         self.rollout = resolve(RolloutMethod, self.tables.rollout)
         self.reward: tuple[Entry[RewardTransform], ...] = resolve_rewards(self.tables.reward)
         self.credit = resolve(CreditMethod, self.tables.credit)
@@ -75,6 +76,10 @@ class Settings:
                 "sampling.temperature = 0: greedy rollouts of a task are all the same, so there is nothing to learn "
                 "from; set it above 0 (eval.modes=['greedy'] evaluates greedily), or run.iterations=0"
             )
+        guide = self.guide
+        shows = guide is not None and guide.hooks.expert is not None and guide.hooks.expert(guide.config)
+        if shows:
+            check_expert(self.env, tables.warmup.expert, "warmup.expert")
         if tables.warmup.updates or tables.model.new is not None:
             for name, agent in self.agents.items():
                 where = f"agents.{name}.expert" if name in self.sections and name != agents.MAIN else "warmup.expert"
@@ -153,6 +158,7 @@ class Settings:
         for name in ("env", "engine", "context", "sampler", "rollout", "credit", "loss"):
             entry: Entry[Any] = getattr(self, name)
             values[name] = entry.dump()
+        values["guide"] = {} if self.guide is None else self.guide.dump()
         values["agents"] = {name: section.model_dump(mode="json") for name, section in self.sections.items()}
         reward = [entry.dump() for entry in self.reward]
         values["update"]["regularizers"] = [entry.dump() for entry in self.regularizers]

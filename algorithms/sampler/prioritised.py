@@ -60,6 +60,7 @@ class Sampler:
         """Each outcome of the batch, with how far the policy has moved since the task's last answer."""
         moved = graph.column("policy_kl") if graph.has("policy_kl") else np.full(len(graph), np.nan)  # [N]
         counted = graph.first & (graph.kind == PLAYED) & (graph.caller < 0) & ~graph.failed()  # [N]
+        counted &= ~graph.column("guided") if graph.has("guided") else True
         for row in np.flatnonzero(counted).tolist():
             change = 0.0 if np.isnan(moved[row]) else float(moved[row])
             outcome = float(np.clip(graph.score[row], 0.0, 1.0))
