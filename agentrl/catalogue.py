@@ -48,6 +48,7 @@ KINDS = MappingProxyType(
         "reward": Kind("agentrl.algorithms.reward", "reward", "agentrl.credit.rewards:RewardTransform"),
         "sampler": Kind("agentrl.algorithms.sampler", "sampler", "agentrl.rollout.sampler:SamplerFile"),
         "guide": Kind("agentrl.algorithms.guide", "guide", "agentrl.rollout.guide:GuideFile"),
+        "replay": Kind("agentrl.algorithms.replay", "replay", "agentrl.rollout.replay:ReplayFile"),
         "regularizer": Kind(
             "agentrl.algorithms.regularizer", "regularizer", "agentrl.trainer.regularizer:RegularizerFile"
         ),
@@ -173,7 +174,7 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
     """One catalogue entry as a value of its catalogue's class.
 
     Args:
-        kind: envs, tools, credit, loss, rollout, context, reward, sampler, guide, regularizer or engine; or the
+        kind: envs, tools, credit, loss, rollout, context, reward, sampler, guide, replay, regularizer or engine; or the
             class.
         name: of a file, of an entry point, or the (dotted) name of an importable module.
 

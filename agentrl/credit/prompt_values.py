@@ -5,11 +5,12 @@ that needs the policy and a memory: how far the policy has moved since it last a
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from agentrl.graph import PLAYED, Columns, PolicyReader, StepGraph, Tokens, decisions, forked, token_rows
+from agentrl.graph import PLAYED, Columns, PolicyReader, StepGraph, Tokens, decisions, forked, take_rows
 
 _ARRAYS = ("offsets", "ids", "sampled", "logprobs", "allowed_offsets", "allowed_ids", "context", "context_tokens")
 
@@ -105,20 +106,6 @@ def _prompt(graph: StepGraph, row: int) -> str:
 def _answer(graph: StepGraph, first: int) -> Tokens:
     """The tokens of the episode that begins at a row, with the trainer's log-probs where it has them."""
     assert graph.tokens is not None
-    tokens = graph.tokens
-    rows = np.flatnonzero(graph.episode == graph.episode[first])
-    mask = np.isin(token_rows(tokens), rows)  # [S]
-    size = np.diff(tokens.allowed_offsets)[mask]
-    place = np.full(len(graph) + 1, -1, np.int64)
-    place[rows] = np.arange(len(rows))
+    tokens = take_rows(graph.tokens, np.flatnonzero(graph.episode == graph.episode[first]))
     old = tokens.columns.get("old_logprob", tokens.logprobs)  # [S]
-    return Tokens(
-        offsets=np.concatenate([[0], np.cumsum(np.diff(tokens.offsets)[rows])]),
-        ids=tokens.ids[mask],
-        sampled=tokens.sampled[mask],
-        logprobs=np.where(tokens.sampled, old, 0.0)[mask],
-        allowed_offsets=np.concatenate([[0], np.cumsum(size)]),
-        allowed_ids=tokens.allowed_ids[np.repeat(mask, np.diff(tokens.allowed_offsets))],
-        context=place[tokens.context[rows]],
-        context_tokens=tokens.context_tokens[rows],
-    )
+    return replace(tokens, logprobs=np.where(tokens.sampled, old, 0.0), columns={})

@@ -13,6 +13,7 @@ from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
+from agentrl.rollout.replay import Fresh, Joins, Replay, ReplayFile, ReplayOptions, Stored, fresh_part
 from agentrl.rollout.sampler import Allocator, Draw, Follower, Sampler, SamplerFile
 from agentrl.rollout.successes import Success, by_group, success_rate
 
@@ -32,15 +33,20 @@ __all__ = [
     "Expansion",
     "ExpertActor",
     "Follower",
+    "Fresh",
     "Guide",
     "GuideFile",
     "History",
+    "Joins",
     "Opening",
     "OpeningTurn",
     "Player",
     "Point",
     "PolicyActor",
     "Random",
+    "Replay",
+    "ReplayFile",
+    "ReplayOptions",
     "RolloutMethod",
     "Sampler",
     "SamplerFile",
@@ -49,6 +55,7 @@ __all__ = [
     "Start",
     "StateMismatch",
     "StepRecord",
+    "Stored",
     "Success",
     "TooManyFaults",
     "adopt",
@@ -60,6 +67,7 @@ __all__ = [
     "expert_actor",
     "fault_counts",
     "fresh",
+    "fresh_part",
     "joined",
     "lost",
     "play",

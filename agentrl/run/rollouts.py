@@ -29,6 +29,7 @@ from agentrl.rollout import (
     ExpertActor,
     Follower,
     PolicyActor,
+    Replay,
     build_graph,
     collect,
     expert_actor,
@@ -83,6 +84,7 @@ class Rollouts:
         self.sampler = make(settings.sampler.config, self.tasks, tables.run.seed)
         guide = settings.guide
         self.guide = None if guide is None else guide.hooks.make(guide.config, tables.run.seed)
+        self.replay = None if settings.replay is None else Replay(settings.replay, tables.run.seed)
         self.clone_sampler = make(settings.sampler.config, self.tasks, tables.run.seed + 1)
         self.signals: list[str] = []  # names of the rewards' signals that some step has reported
         self.engines: dict[str, Any] = {}
@@ -125,7 +127,12 @@ class Rollouts:
         )
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
-        return replace(collected, graph=self._with_gold(collected))
+        graph = self._with_gold(collected)
+        if self.replay is None:
+            return replace(collected, graph=graph)
+        joined = self.replay.join(graph, iteration)
+        self.replay.add(graph, iteration)
+        return replace(collected, graph=joined, metrics={**collected.metrics, **self.replay.metrics(joined)})
 
     def annotated(self, graph: StepGraph) -> None:
         """Show the annotated graph of the batch to a sampler that reads it."""
@@ -175,7 +182,8 @@ class Rollouts:
         """What a checkpoint keeps."""
         samplers = {"sampler": self.sampler.state_dict(), "warmup_sampler": self.clone_sampler.state_dict()}
         guide = {} if self.guide is None else {"guide": self.guide.state_dict()}
-        return {**samplers, **guide, "signals": list(self.signals)}
+        replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
+        return {**samplers, **guide, **replay, "signals": list(self.signals)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
@@ -183,6 +191,8 @@ class Rollouts:
         self.clone_sampler.load_state_dict(state["warmup_sampler"])
         if self.guide is not None:
             self.guide.load_state_dict(state["guide"])
+        if self.replay is not None:
+            self.replay.load_state_dict(state["replay"])
         self.signals = list(state["signals"])
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
 from agentrl.credit import assign, reward_metrics
-from agentrl.rollout import fault_counts
+from agentrl.rollout import fault_counts, fresh_part
 from agentrl.run.metrics import Stopwatch
 from agentrl.run.progress import Progress
 from agentrl.run.run import Run, open_run
@@ -69,10 +69,10 @@ def reinforce(run: Run) -> None:
         run.state.count(batch.metrics)
         with watch.phase("annotate"):
             annotated = run.policies.annotate(batch.graph)
-            run.rollouts.annotated(annotated.graph)
+            run.rollouts.annotated(fresh_part(annotated.graph))
         with watch.phase("credit"):
             graph, charged = charge_kl(annotated, settings.tables.update)
-            charged |= reward_metrics(annotated.graph)
+            charged |= reward_metrics(fresh_part(annotated.graph))
             credit = assign(settings.credit, graph)
         with watch.phase("update"):
             learned = run.policies.improve(graph, credit, iteration, spent)

@@ -11,7 +11,7 @@ from agentrl.engines import EngineFile
 from agentrl.env import EnvironmentFile, check_expert
 from agentrl.files import read_toml
 from agentrl.loss import Loss
-from agentrl.rollout import ContextPolicy, GuideFile, RolloutMethod, SamplerFile
+from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod, SamplerFile
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, old_keys, requirements
 from agentrl.settings.sections import MANY, Tables
@@ -47,6 +47,7 @@ class Settings:
         self.context = resolve(ContextPolicy, self.tables.context)
         self.sampler = resolve(SamplerFile, self.tables.sampler)
         self.guide = resolve(GuideFile, self.tables.guide) if self.tables.guide else None
+        self.replay = resolve(ReplayFile, self.tables.replay) if self.tables.replay else None
         self.rollout = resolve(RolloutMethod, self.tables.rollout)
         self.reward: tuple[Entry[RewardTransform], ...] = resolve_rewards(self.tables.reward)
         self.credit = resolve(CreditMethod, self.tables.credit)
@@ -111,6 +112,7 @@ class Settings:
                 f"sampler.name={self.sampler.name} gives tasks different numbers of copies, and rollout.name={name} "
                 f"begins the same number for each: choose rollout.name from {', '.join(able)}, or another sampler"
             )
+        self._check_replay()
         if "value" in fills and tables.critic.model != "none":
             raise ValueError(
                 f"rollout.name={name} fills the column 'value', and so does the critic: choose one of them"
@@ -121,6 +123,26 @@ class Settings:
             raise ValueError(
                 f"credit.name={self.credit.name} gives credit per token, and the steps of rollout.name={name} branch: "
                 "choose a credit method that works per step, or rollout.name=chain"
+            )
+
+    def _check_replay(self) -> None:
+        """What replayed rollouts demand of other sections."""
+        if self.loss.hooks.behaviour and self.tables.update.old_logprob != "engine":
+            raise ValueError(
+                f"loss.name={self.loss.name} measures how far the policy is from the one that sampled: set "
+                "update.old_logprob='engine'"
+            )
+        if self.replay is None:
+            return
+        if self.rollout.hooks.fills:
+            raise ValueError(
+                f"replay.name={self.replay.name} stores whole chains, and those of rollout.name={self.rollout.name} "
+                "share steps or hold samples of their own: choose rollout.name=chain"
+            )
+        if self.credit.hooks.filler is not None:
+            raise ValueError(
+                f"credit.name={self.credit.name} fills its columns from the rollouts of a batch and would count "
+                f"replayed ones again: choose another credit method, or leave out replay.name={self.replay.name}"
             )
 
     def resuming(self, stored: Mapping[str, Any]) -> "Settings":
@@ -159,6 +181,7 @@ class Settings:
             entry: Entry[Any] = getattr(self, name)
             values[name] = entry.dump()
         values["guide"] = {} if self.guide is None else self.guide.dump()
+        values["replay"] = {} if self.replay is None else self.replay.dump()
         values["agents"] = {name: section.model_dump(mode="json") for name, section in self.sections.items()}
         reward = [entry.dump() for entry in self.reward]
         values["update"]["regularizers"] = [entry.dump() for entry in self.regularizers]

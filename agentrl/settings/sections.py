@@ -158,6 +158,7 @@ class Tables(Section):
     batch: BatchSection = BatchSection()
     sampler: dict[str, Any] = Field(default_factory=lambda: {"name": "uniform"})
     guide: dict[str, Any] = Field(default_factory=dict)
+    replay: dict[str, Any] = Field(default_factory=dict)
     rollout: dict[str, Any] = Field(default_factory=lambda: {"name": "chain"})
     warmup: WarmupSection = WarmupSection()
     reward: dict[str, Any] | list[dict[str, Any]] = Field(default_factory=dict)

@@ -87,9 +87,12 @@ def annotate(
         old = np.where(np.isnan(old), behaviour, old)
         columns["old_logprob"] = old
         counted = decisions(graph.tokens) & np.isin(token_rows(graph.tokens), rows)  # [S]
-        metrics = mismatch(behaviour[counted], old[counted])
+        stale = np.zeros(len(counted), bool)  # [S]
+        if graph.has("replayed"):  # their policy was another one: no fault of the engine
+            stale = graph.column("replayed").astype(bool)[token_rows(graph.tokens)]
+        metrics = mismatch(behaviour[counted & ~stale], old[counted & ~stale])
         tolerance = config.tolerance(half=learner.network.model.dtype in HALF)
-        if config.importance_cap and metrics["mismatch_max"] > tolerance:
+        if config.importance_cap and (stale.any() or metrics["mismatch_max"] > tolerance):
             columns["importance"] = np.where(counted, np.minimum(np.exp(old - behaviour), config.importance_cap), 1.0)
             metrics["importance_mean"] = float(columns["importance"][counted].mean())
             metrics["importance_capped"] = float((columns["importance"][counted] == config.importance_cap).mean())
