@@ -9,7 +9,7 @@ from agentrl.rollout.branch import Opening, OpeningTurn, Point, StateMismatch
 from agentrl.rollout.context import Ask, ContextPolicy, History, appended, continued, fresh
 from agentrl.rollout.episode import fault_counts, joined, play, play_starts, stop_on_faults
 from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, adopt, lost
-from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown
+from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown, Teacher
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
@@ -57,6 +57,7 @@ __all__ = [
     "StepRecord",
     "Stored",
     "Success",
+    "Teacher",
     "TooManyFaults",
     "adopt",
     "appended",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from agentrl.catalogue import CatalogueFile, hook
+from agentrl.graph import StepGraph
 from agentrl.rollout.records import EpisodeRecord
 from agentrl.rollout.sampler import Draw
 from agentrl.types import Task
@@ -51,6 +52,15 @@ class Shown(Protocol):
 
     def shown(self, records: Sequence[EpisodeRecord]) -> None:
         """The expert's episodes, in the order of the tasks."""
+        ...
+
+
+@runtime_checkable
+class Teacher(Protocol):
+    """A guide that has demonstrations imitated between two updates of reinforcement learning."""
+
+    def lesson(self) -> StepGraph | None:
+        """The demonstrations to imitate now, as a graph with tokens; None if it is not time for a lesson."""
         ...
 
 

@@ -30,6 +30,7 @@ from agentrl.rollout import (
     Follower,
     PolicyActor,
     Replay,
+    Teacher,
     build_graph,
     collect,
     expert_actor,
@@ -138,6 +139,10 @@ class Rollouts:
         """Show the annotated graph of the batch to a sampler that reads it."""
         if isinstance(self.sampler, Follower):
             self.sampler.annotated(graph)
+
+    def lesson(self) -> StepGraph | None:
+        """Demonstrations that the guide wants imitated now; None if there is no guide, or no lesson is due."""
+        return self.guide.lesson() if isinstance(self.guide, Teacher) else None
 
     def unknown(self, graph: StepGraph) -> dict[str, float]:
         """Share of unknown tokens in what the model reads, `unknown_share` for the rules of health; empty below 1%."""

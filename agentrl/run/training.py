@@ -58,6 +58,15 @@ def warm_up(run: Run) -> None:
     run.save()
 
 
+def lesson(run: Run, iteration: int) -> dict[str, float]:
+    """Imitate the demonstrations that the guide has collected, if a lesson is due; its metrics begin with `lesson_`."""
+    graph = run.rollouts.lesson()
+    if graph is None:
+        return {}
+    shown = {"episodes": float(graph.first.sum())}
+    return {f"lesson_{name}": value for name, value in {**shown, **run.policies.imitate(graph, iteration)}.items()}
+
+
 def reinforce(run: Run) -> None:
     """One update per batch of rollouts."""
     settings = run.settings
@@ -76,6 +85,7 @@ def reinforce(run: Run) -> None:
             credit = assign(settings.credit, graph)
         with watch.phase("update"):
             learned = run.policies.improve(graph, credit, iteration, spent)
+            learned |= lesson(run, iteration)
         run.sync(iteration + 1)
         run.store(iteration, graph, credit)
         faults = fault_counts(batch.records)

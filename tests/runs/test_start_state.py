@@ -40,6 +40,21 @@ def test_a_resumed_run_with_start_states_keeps_the_bytes(tmp_path):
     assert graph.column("guided").any() and graph.turn.min() == 4
 
 
+def test_lessons_are_imitated_when_enough_tasks_fail(tmp_path):
+    sections = {**WALK, "guide": {"name": "interleave", "episodes": 2}}
+    path = tmp_path / "walk.toml"
+    run = {"iterations": 3, "checkpoint_every": 1, "keep": 9}
+    path.write_text(recipe(TOY, **sections, run=run, update={"epochs": 1}))
+    for name, more in (("whole", []), ("cut", ["run.iterations=1"]), ("cut", ["--resume"])):
+        assert main(["train", str(path), f"run.name={name}", f"run.folder={tmp_path}", *more]) == 0
+    weights = [tmp_path / name / "checkpoints/000003/policy/model.safetensors" for name in ("whole", "cut")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    lines = [json.loads(line) for line in (tmp_path / "whole/metrics.jsonl").read_text().splitlines()]
+    lessons = [line for line in lines if line["stage"] == "train" and "lesson_loss" in line]
+    assert lessons and all(line["lesson_episodes"] == 2 for line in lessons)
+    assert not any("guided_share" in line for line in lines)
+
+
 def test_an_expert_that_the_environment_does_not_know_is_told(tmp_path, capsys):
     path = tmp_path / "walk.toml"
     path.write_text(recipe(TOY, **{**WALK, "warmup": {"expert": "crooked"}}))
