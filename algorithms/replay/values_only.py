@@ -7,9 +7,10 @@ all did the same then has a baseline. The fresh rows are samples of the present 
 weight and no off-policy gradient.
 
 What is exact, and what is not: a baseline that does not depend on the present action leaves the expected gradient as
-it is, whichever policy it came from. The share of the group's own rollouts in it scales the gradient, as in GRPO. A
-division by the standard deviation (`credit.std`) and the values of a merged graph are biased with and without replay;
-benchmarks/credit_gradient.py measures both against exact gradients (`make bench-credit`).
+it is, whichever policy it came from (`rloo`, and `grpo` or `gigpo` with `std = "none"`). The share of the group's own
+rollouts in it scales the gradient, as in GRPO. A division by the standard deviation is biased with and without replay.
+The merged graphs of GRAFT and GraphGPO are no such baselines: measured against exact gradients, stored steps lower
+their noise and raise their bias (`make bench-credit`, docs/results/replay.md).
 
 No paper: the project's own.
 """
