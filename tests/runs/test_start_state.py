@@ -40,6 +40,7 @@ def test_a_resumed_run_with_start_states_keeps_the_bytes(tmp_path):
     assert graph.column("guided").any() and graph.turn.min() == 4
 
 
+@pytest.mark.slow
 def test_lessons_are_imitated_when_enough_tasks_fail(tmp_path):
     sections = {**WALK, "guide": {"name": "interleave", "episodes": 2}}
     path = tmp_path / "walk.toml"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,6 +28,7 @@ def far(goal: int = 4, **options):
     return on, player(on, make_pool(on, "inline"), **{"limits": Limits(turns=goal, fault_share=1), **options})
 
 
+@cache
 def straight(goal: int = 4) -> list:
     on, by = far(goal, policy=right())
     return asyncio.run(play(by, tasks_of(on)))
@@ -112,7 +114,7 @@ def test_the_start_moves_back_by_hand():
     assert starts == [None, 4, 3, 3, 2, 1, None, 1]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(4))
 def test_starts_are_those_of_a_slow_account(seed):
     rng = np.random.default_rng(seed)
     step, patience, rise = int(rng.integers(1, 4)), int(rng.integers(1, 3)), float(rng.choice([0.25, 0.5, 1.0]))

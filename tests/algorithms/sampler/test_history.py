@@ -49,9 +49,7 @@ def test_the_posterior_by_hand():
 def test_thompson_draws_go_to_the_tasks_nearest_to_the_target(target):
     draws = sampler("posterior", target=target, decay=1.0)
     rate = {f"t/{i}": i / 11 for i in range(12)}
-    draws.observe(
-        played({key: [1.0] * round(2200 * p / 11) + [0.0] * round(2200 * (1 - p) / 11) for key, p in rate.items()})
-    )
+    draws.observe(played({key: [1.0] * round(200 * p) + [0.0] * round(200 * (1 - p)) for key, p in rate.items()}))
     near = sorted(rate, key=lambda key: abs(rate[key] - target))[:5]
     for _ in range(5):  # posteriors of 200 outcomes: a draw is within a few percent of the rate
         assert {draw.task.key for draw in draws.draw(3)} <= set(near)
