@@ -1,5 +1,8 @@
 """Rollouts: agents, episodes, branches and batches, and the step graph of their records."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from agentrl.rollout.actor import Actor, PolicyActor
 from agentrl.rollout.agent_calls import reply_from, reply_of
 from agentrl.rollout.agents import Agent, Crew, rows_of
@@ -11,15 +14,22 @@ from agentrl.rollout.episode import fault_counts, joined, play, play_starts, sto
 from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, adopt, lost
 from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown, Teacher
 from agentrl.rollout.player import Player, Start, TooManyFaults
+from agentrl.rollout.program import AgentTask, Program
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
 from agentrl.rollout.replay import Fresh, Joins, Replay, ReplayFile, ReplayOptions, Stored, fresh_part
 from agentrl.rollout.sampler import Allocator, Draw, Follower, Sampler, SamplerFile
 from agentrl.rollout.successes import Success, by_group, success_rate
 
+if TYPE_CHECKING:
+    from agentrl.rollout.program.endpoint import Endpoint
+    from agentrl.rollout.program.protocol import Refusal
+    from agentrl.rollout.program.recorder import Recorder
+
 __all__ = [
     "Actor",
     "Agent",
+    "AgentTask",
     "Allocator",
     "Ask",
     "Branch",
@@ -29,6 +39,7 @@ __all__ = [
     "Crew",
     "Demonstrate",
     "Draw",
+    "Endpoint",
     "EpisodeRecord",
     "Expansion",
     "ExpertActor",
@@ -43,7 +54,10 @@ __all__ = [
     "Player",
     "Point",
     "PolicyActor",
+    "Program",
     "Random",
+    "Recorder",
+    "Refusal",
     "Replay",
     "ReplayFile",
     "ReplayOptions",
@@ -81,3 +95,16 @@ __all__ = [
     "stop_on_faults",
     "success_rate",
 ]
+
+_LATER = {  # most runs need no HTTP server
+    "Endpoint": "agentrl.rollout.program.endpoint",
+    "Recorder": "agentrl.rollout.program.recorder",
+    "Refusal": "agentrl.rollout.program.protocol",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name whose module is imported when it is first asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

@@ -151,7 +151,8 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
         handle = player.pool.acquire()
         broken, final = True, False
         try:
-            await _Episode(player, record, handle, start, key).run()
+            played = _Episode if player.program is None else _program_episode()
+            await played(player, record, handle, start, key).run()
             broken = False
         except EnvFault as fault:
             record.ending, record.fault = Status.ENV_ERROR, str(fault)
@@ -163,6 +164,13 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
         if final or not broken:
             break
     return record
+
+
+def _program_episode() -> Any:
+    """The class of episodes that programs play; its module holds an HTTP server, which most runs do not need."""
+    from agentrl.rollout.program.episode import ProgramEpisode
+
+    return ProgramEpisode
 
 
 class _Episode:
@@ -216,11 +224,7 @@ class _Episode:
         return own_copy(point.history)
 
     async def carry_out(self, history: History) -> None:
-        """Carry out the turns of the opening again, so that the chain begins after them.
-
-        Raises:
-            StateMismatch: the environment shows another state than it did in the earlier episode.
-        """
+        """Carry out the turns of the opening again; StateMismatch if they lead to another state than they did then."""
         opening = self.start.opening
         for number, turn in enumerate(() if opening is None else opening.turns):
             check_start(self.record.task, history.now, turn.state, number)

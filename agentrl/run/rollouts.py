@@ -204,6 +204,9 @@ class Rollouts:
         """Close the environments and the event loop."""
         for pool in self.pools:
             pool.close()
+        for agent in self.agents.values():
+            if agent.program is not None:
+                agent.program.close()
         self.loop.close()
 
     async def _try_expert(self, expert: ExpertActor) -> None:

@@ -91,6 +91,8 @@ class Settings:
                 f"engine.name={self.engine.name} generates with weights of its own, which a run cannot train: choose "
                 "engine.name=hf (an endpoint is evaluated with agentrl eval ENV --policy openai:MODEL)"
             )
+        if next(iter(self.agents.values())).program is not None:
+            self._check_program()
         if not any(agent.trained for agent in self.agents.values()):
             raise ValueError("no agent is trained: set trained=true for one of [agents]")
         if tables.run.iterations:
@@ -99,6 +101,22 @@ class Settings:
             requirements.check_columns(self.credit.hooks, filled)
             requirements.check_agents(self.credit.hooks, len(self.agents))
             self._check_rollout()
+
+    def _check_program(self) -> None:
+        """What a program that plays the tasks cannot be combined with."""
+        tables, who = self.tables, "agents.main is a program"
+        if tables.warmup.updates:
+            raise ValueError(f"{who}, which no expert plays as: set warmup.updates=0")
+        if tables.model.new is not None:
+            raise ValueError(f"{who}, whose words a new model cannot know: give model.path in place of model.new")
+        if self.engine.config.actions != "free":
+            raise ValueError(f"{who}, whose answers are free text: set engine.actions=free")
+        if self.rollout.name != "chain":
+            raise ValueError(f"{who}, which cannot go back to a step: set rollout.name=chain")
+        if self.guide is not None:
+            raise ValueError(f"{who}, which begins its tasks itself: leave out guide.name={self.guide.name}")
+        if self.context.name != "full":
+            raise ValueError(f"{who}, which writes its own prompts: set context.name=full")
 
     def _check_rollout(self) -> None:
         """What the rollout method and other sections must agree on."""
