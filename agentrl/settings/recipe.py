@@ -15,6 +15,7 @@ from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod,
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, old_keys, requirements
 from agentrl.settings.sections import MANY, Tables
+from agentrl.trackers import TrackerFile, options_of
 from agentrl.trainer import RegularizerFile
 from agentrl.trainer.sections import OptimConfig
 
@@ -26,7 +27,10 @@ class Settings:
         tables: the typed sections.
         chosen: values that the recipe leaves to `agentrl.settings.defaults`, by dotted key.
         notes: what a user should know of the configuration, such as keys of an older version.
+        recipe: name of the recipe's file, without its ending; empty if the tables are from elsewhere.
     """
+
+    recipe = ""
 
     def __init__(self, tables: Mapping[str, Any], *, stored: bool = False) -> None:
         """Settings of a recipe, or of the configuration that a run has stored, for which nothing is chosen.
@@ -67,7 +71,16 @@ class Settings:
             self.env, self.context, self.tables.limits, self.tables.warmup.expert, self.sections
         )
         self.policies = agents.policy_plans(self.sections, self.tables.model, self.tables.optim, self.clone_optim)
+        self.trackers = self._trackers()
         self._check_stages()
+
+    def _trackers(self) -> tuple[Entry[TrackerFile], ...]:
+        """The entries of [log]; `log.tensorboard` is an older way to name one."""
+        log = self.tables.log
+        to = [*log.to, *(["tensorboard"] if log.tensorboard and "tensorboard" not in log.to else [])]
+        return tuple(
+            resolve(TrackerFile, section, f"log.options.{section['name']}") for section in options_of(to, log.options)
+        )
 
     def _check_stages(self) -> None:
         """What no section can tell of itself."""
@@ -121,9 +134,8 @@ class Settings:
     def _check_rollout(self) -> None:
         """What the rollout method and other sections must agree on."""
         tables, fills, name = self.tables, self.rollout.hooks.fills, self.rollout.name
-        episodes = tables.batch.tasks * self.rollout.hooks.leaves(self.rollout.config, tables.batch.copies)
-        if episodes > MANY:
-            raise ValueError(f"rollout.name={name} makes {episodes} episodes per iteration, at most {MANY}")
+        if self.episodes > MANY:
+            raise ValueError(f"rollout.name={name} makes {self.episodes} episodes per iteration, at most {MANY}")
         if self.sampler.hooks.uneven and not self.rollout.hooks.uneven:
             able = [one for one in names("rollout") if load("rollout", one).uneven]
             raise ValueError(
@@ -171,16 +183,26 @@ class Settings:
         then = type(self)(restored(stored, self.dump()), stored=True).dump()
         kept = {path: defaults.stored_value(then, path) for path in self.chosen}
         known = {path: value for path, value in kept.items() if value is not None}
-        return type(self)(merge(self._given, defaults.nested(known)))
+        resumed = type(self)(merge(self._given, defaults.nested(known)))
+        resumed.recipe = self.recipe
+        return resumed
 
     @classmethod
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":
         """A recipe with overrides; the run is named after the file unless it names itself."""
         tables = merge({"run": {"name": recipe.stem}}, read_toml(recipe))
         try:
-            return cls(override(tables, overrides))
+            settings = cls(override(tables, overrides))
         except ValueError as error:
             raise ValueError(f"{error}{_left_over(str(error), tables, overrides)}") from None
+        settings.recipe = recipe.stem
+        return settings
+
+    @property
+    def episodes(self) -> int:
+        """Episodes per iteration of training, without those that a sampler or a budget adds or leaves out."""
+        batch = self.tables.batch
+        return batch.tasks * self.rollout.hooks.leaves(self.rollout.config, batch.copies)
 
     @property
     def folder(self) -> Path:

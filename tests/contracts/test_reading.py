@@ -35,6 +35,7 @@ MANDATORY = {
     "replay": ("retrieve", "joins"),
     "regularizer": ("make",),
     "engine": ("make",),
+    "tracker": ("make",),
 }
 
 
