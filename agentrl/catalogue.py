@@ -47,6 +47,8 @@ KINDS = MappingProxyType(
         "context": Kind("agentrl.algorithms.context", "context", "agentrl.rollout.context:ContextPolicy"),
         "reward": Kind("agentrl.algorithms.reward", "reward", "agentrl.credit.rewards:RewardTransform"),
         "sampler": Kind("agentrl.algorithms.sampler", "sampler", "agentrl.rollout.sampler:SamplerFile"),
+        "guide": Kind("agentrl.algorithms.guide", "guide", "agentrl.rollout.guide:GuideFile"),
+        "replay": Kind("agentrl.algorithms.replay", "replay", "agentrl.rollout.replay:ReplayFile"),
         "regularizer": Kind(
             "agentrl.algorithms.regularizer", "regularizer", "agentrl.trainer.regularizer:RegularizerFile"
         ),
@@ -175,7 +177,8 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
     """One catalogue entry as a value of its catalogue's class.
 
     Args:
-        kind: envs, tools, credit, loss, rollout, context, reward, sampler, regularizer, engine, tracker; or the class.
+        kind: envs, tools, credit, loss, rollout, context, reward, sampler, guide, replay, regularizer, engine,
+            tracker; or the class.
         name: of a file, of an entry point, or the (dotted) name of an importable module.
 
     Raises:

@@ -66,6 +66,7 @@ class Loss(CatalogueFile):
         aggregation: how the tokens of a mini-batch are summed (`agentrl.trainer.path_weights.aggregation_weights`), as
             the loss was published. Where the source states none, the file says so.
         sequence: what a sequence is in that aggregation; an option `sequence` of the loss wins.
+        behaviour: its ratio is to the policy that sampled, so that `update.old_logprob` must be `engine`.
         zero_without_credit: the loss is 0 wherever positive and negative are 0, so such steps need no forward pass.
     """
 
@@ -74,6 +75,7 @@ class Loss(CatalogueFile):
     loss: Callable[[LossInputs, Any], LossOutput] = hook(help="(inputs, config) -> LossOutput")
     aggregation: Aggregation = hook("AGGREGATION", "default of update.aggregation", "token-mean")
     sequence: SequenceUnit = hook("SEQUENCE", "default of update.sequence: step or episode", "step")
+    behaviour: bool = hook("BEHAVIOUR", "its ratio is to the policy that sampled the tokens", False)
     zero_without_credit: bool = hook("ZERO_WITHOUT_CREDIT", "0 where a step has no credit: no forward pass", False)
 
     def sequence_of(self, config: Any) -> SequenceUnit:

@@ -204,6 +204,7 @@ class Request:
             function of the key and the token's index alone.
         rewrites: set if the answer becomes the memory of the model instead of an action for the environment.
         tools: JSON schemas of the tools that the server gets as data; empty if the messages describe the tools.
+        temperature: of this answer; None for that of the engine.
     """
 
     session: int
@@ -216,6 +217,7 @@ class Request:
     noise_key: tuple[int, ...] = (0,)
     rewrites: Rewrite | None = None
     tools: Sequence[Mapping[str, Any]] = ()
+    temperature: float | None = None
 
 
 class EnvFault(Exception):

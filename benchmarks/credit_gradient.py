@@ -19,6 +19,10 @@ values are means of 9 outcomes. Trees: a trunk, then three leaves from uniformly
 Tree-GRPO samples; long trunks are branched later, so a tree's paths are not quite the policy's own, which is
 part of those methods' bias here.
 
+values_only: each group has 8 stored episodes of an older policy (its logits are off by noise of standard deviation
+0.3, or 1 where it says far), which enter statistics, step groups and merged values and get no credit
+(replay.name=values_only).
+
 Letters: G groups, E episodes, N steps, S states, A actions.
 """
 
@@ -27,7 +31,7 @@ import importlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +41,8 @@ from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign
 from agentrl.graph import COLUMNS, StepGraph
 
-GROUP, FOLDS = 8, 25
+GROUP, STORED, FOLDS = 8, 8, 25
+APART = {"near": 0.3, "far": 1.0}  # standard deviation of the noise in an older policy's logits
 NOT_APPLICABLE = {
     "bilevel_gae": "needs values inside a response; with one token a turn it is turn_ppo",
     "poad": "needs values inside a response; with one token a turn it is turn_ppo",
@@ -137,6 +142,28 @@ def chains(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator) -> Ste
     episode, turn = np.nonzero(played.alive)  # [N]
     parent = np.where(turn, np.arange(len(turn)) - 1, -1)
     return graph_of(mdp, truth, played, episode, turn, group=episode // GROUP, parent=parent)
+
+
+def replayed(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator, apart: float) -> StepGraph:
+    """Groups of `chains`, and in each STORED episodes of an older policy, which enter values and never the gradient.
+
+    The columns are those of replay.name=values_only (`agentrl.rollout.replay`). The older policy's logits are those of
+    the policy plus noise of standard deviation `apart`.
+    """
+    older = replace(mdp, logits=mdp.logits + apart * np.random.default_rng(11).normal(size=mdp.logits.shape))
+    task = rng.integers(len(mdp.starts), size=groups)  # [G]
+    fresh, old = (
+        play(policy, mdp.starts[np.repeat(task, copies)], np.zeros(groups * copies, int), rng)
+        for policy, copies in ((mdp, GROUP), (older, STORED))
+    )
+    group = np.concatenate([np.repeat(np.arange(groups), copies) for copies in (GROUP, STORED)])  # [E]
+    order = np.argsort(group, kind="stable")  # the fresh episodes of a group before its stored ones
+    played = Played(*(np.concatenate(pair)[order] for pair in zip(fresh, old, strict=True)))
+    stored = order >= groups * GROUP  # [E]
+    episode, turn = np.nonzero(played.alive)  # [N]
+    parent = np.where(turn, np.arange(len(turn)) - 1, -1)
+    trained = {"in_gradient": ~stored[episode], "in_statistics": np.ones(len(turn), bool)}
+    return graph_of(mdp, truth, played, episode, turn, group=group[order][episode], parent=parent, **trained)
 
 
 def trees(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator) -> StepGraph:
@@ -280,21 +307,28 @@ METHODS: dict[str, tuple[str, Advantage]] = {
     "turn_ppo critic off by 0.2": ("chains", method("turn_ppo", spoiled)),
     "turn_ppo critic off by 0.2 gamma=1 lam=1": ("chains", method("turn_ppo", spoiled, gamma=1, lam=1)),
     "vine_ppo 9 continuations": ("chains", method("vine_ppo", counted)),
+    "rloo, values_only": ("near", method("rloo")),
+    "rloo, values_only far": ("far", method("rloo")),
+    "gigpo, values_only": ("near", method("gigpo")),
+    "gigpo std=none gamma=1, values_only": ("near", method("gigpo", std="none", gamma=1)),
+    "gigpo std=none gamma=1, values_only far": ("far", method("gigpo", std="none", gamma=1)),
+    "graft, values_only": ("near", method("graft")),
+    "graph_gpo, values_only": ("near", method("graph_gpo")),
     "tree_grpo": ("trees", method("tree_grpo")),
     "tree_grpo std=none": ("trees", method("tree_grpo", std="none")),
     "segment_tree": ("trees", method("segment_tree")),
 }  # fmt: skip
 
 
-def ladder(alias: np.ndarray, name: str, note: str) -> Mdp:
-    """Rungs 0 to 4; up or back, slips of 10%; the top rung pays."""
+def ladder(alias: np.ndarray, name: str, note: str, slip: float = 0.1) -> Mdp:
+    """Rungs 0 to 4; up or back, with slips; the top rung pays."""
     move = np.zeros((6, 2, 6))
     for s in range(5):
-        move[s, 0, s + 1] = move[s, 1, max(s - 1, 0)] = 0.9
-        move[s, :, s] += 0.1
+        move[s, 0, s + 1] = move[s, 1, max(s - 1, 0)] = 1 - slip
+        move[s, :, s] += slip
     move[5, :, 5] = 1
     reward = np.zeros((6, 2))
-    reward[4, 0] = 0.9
+    reward[4, 0] = 1 - slip
     return Mdp(
         name=name,
         note=note,
@@ -325,11 +359,12 @@ def lottery() -> Mdp:
 
 
 def mdps() -> list[Mdp]:
-    """Three small worlds; the same policy acts in all tasks of each."""
+    """Small worlds; the same policy acts in all tasks of each."""
     note = "5 rungs, slips of 10%, tasks start on rungs 0, 2 and 4, horizon 8"
     return [
         ladder(np.arange(6), "ladder", note),
         ladder(np.array([0, 1, 1, 1, 4, 5]), "ladder, aliased", "the same, but rungs 1, 2, 3 look alike"),
+        ladder(np.arange(6), "ladder, no slips", "the same, but every step is deterministic", slip=0.0),
         lottery(),
     ]
 
@@ -341,6 +376,8 @@ def run(groups: int, seed: int) -> list[dict[str, Any]]:
         truth = exact(mdp)
         rng = np.random.default_rng(seed)
         data = {"chains": chains(mdp, groups, truth, rng), "trees": trees(mdp, groups, truth, rng)}
+        for kind, apart in APART.items():
+            data[kind] = replayed(mdp, groups, truth, np.random.default_rng((seed, 1)), apart)
         for name, (kind, advantage) in METHODS.items():
             graph = data[kind]
             found = estimates(mdp, graph, advantage(graph))

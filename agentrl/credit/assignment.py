@@ -24,6 +24,7 @@ def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
     visible = np.flatnonzero(np.isin(graph.kind, kinds) & ~graph.failed())
     part = graph if len(visible) == len(graph) else select(graph, visible)
     require(method, part)
+    part = _in_statistics(part)
     if method.on == "nodes" or not forked(part) or (part.kind == CANDIDATE).any():
         result = method.credit(part, config)
     elif method.on == "chains" and not (method.per_token(config) and part.tokens is not None):
@@ -34,8 +35,35 @@ def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
             f"{method.label} gives credit per token and these steps branch: "
             "give every path as an episode of its own, or choose a method that works per step"
         )
+    result = _in_gradient(result, part)
     result = replace(result, metrics={**describe(part, result), **result.metrics})
-    return result if part is graph else scatter(result, visible, graph)
+    return result if len(part) == len(graph) else scatter(result, visible, graph)
+
+
+def _in_statistics(graph: StepGraph) -> StepGraph:
+    """The graph as a method sees it: rows with `in_statistics` False (see `agentrl.rollout.replay`) have weight 0."""
+    if not graph.has("in_statistics"):
+        return graph
+    return graph.with_columns(weight=graph.weight * graph.column("in_statistics"))
+
+
+def _in_gradient(credit: Credit, graph: StepGraph) -> Credit:
+    """The credit, with no credit on rows with `in_gradient` False: they served statistics and values only."""
+    if not graph.has("in_gradient"):
+        return credit
+    trained = graph.column("in_gradient").astype(bool)  # [N]
+    tokens = credit.token_advantage
+    if tokens is not None and graph.tokens is not None:
+        tokens = tokens * np.repeat(trained, np.diff(graph.tokens.offsets))  # [S]
+    return replace(
+        credit,
+        advantage=credit.advantage * trained,
+        positive=credit.positive * trained,
+        negative=credit.negative * trained,
+        weight=credit.weight * trained,
+        assigned=credit.assigned & trained,
+        token_advantage=tokens,
+    )
 
 
 def where(graph: StepGraph, row: int) -> str:

@@ -5,11 +5,12 @@ that needs the policy and a memory: how far the policy has moved since it last a
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from agentrl.graph import PLAYED, Columns, PolicyReader, StepGraph, Tokens, decisions, forked, token_rows
+from agentrl.graph import PLAYED, Columns, PolicyReader, StepGraph, Tokens, decisions, forked, take_rows
 
 _ARRAYS = ("offsets", "ids", "sampled", "logprobs", "allowed_offsets", "allowed_ids", "context", "context_tokens")
 
@@ -49,6 +50,7 @@ class PromptValues:
     def __init__(self, tracker: PromptTracker) -> None:
         self.tracker = tracker
         self.answers: dict[str, Tokens] = {}  # prompt -> its last answer, with the log-probs of then
+        self.temperatures: dict[str, float] = {}  # prompt -> that of its last answer, if it was not the recipe's
 
     def columns(self, graph: StepGraph, policy: PolicyReader) -> Columns:
         """See the class. Raises ValueError if the steps branch: each prompt must have one answer per episode."""
@@ -65,6 +67,9 @@ class PromptValues:
             outcome = float(np.clip(graph.score[row], 0.0, 1.0))
             self.tracker.update(prompt, outcome, change[prompt])
             self.answers[prompt] = _answer(graph, row)
+            self.temperatures.pop(prompt, None)
+            if graph.has("temperature") and not np.isnan(graph.column("temperature")[row]):
+                self.temperatures[prompt] = float(graph.column("temperature")[row])
             change[prompt] = 0.0  # a copy of the same prompt in this batch: the policy has not moved since
         return Columns(steps={"value": value, "policy_kl": moved})
 
@@ -73,44 +78,34 @@ class PromptValues:
         tokens = self.answers.get(prompt)
         if tokens is None:
             return 0.0
-        now = policy.logprobs(tokens, np.arange(len(tokens.context)))
+        rows = np.arange(len(tokens.context))
+        now = policy.logprobs(tokens, rows, temperature=self.temperatures.get(prompt))
         counted = decisions(tokens)
         return float(np.abs(now - tokens.logprobs)[counted].mean()) if counted.any() else 0.0
 
     def state_dict(self) -> dict[str, Any]:
         """The state, for a checkpoint."""
         answers = {prompt: {name: getattr(t, name) for name in _ARRAYS} for prompt, t in self.answers.items()}
-        return {"counts": self.tracker.state_dict(), "answers": answers}
+        return {"counts": self.tracker.state_dict(), "answers": answers, "temperatures": dict(self.temperatures)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that `state_dict` returned."""
         self.tracker.load_state_dict(state["counts"])
         self.answers = {prompt: Tokens(**arrays) for prompt, arrays in state["answers"].items()}
+        self.temperatures = dict(state.get("temperatures", {}))  # absent in checkpoints of older versions
 
 
 def _prompt(graph: StepGraph, row: int) -> str:
     """The name of an episode's prompt: its task's; an agent that is called has values of its own for each task."""
     task = graph.names["group"][graph.group[row]]
+    if graph.has("guided") and graph.column("guided")[row]:
+        task = f"{task} with help from turn {graph.turn[row]}"
     return task if graph.caller[row] < 0 else f"{graph.names['agent'][graph.agent[row]]} called for {task}"
 
 
 def _answer(graph: StepGraph, first: int) -> Tokens:
     """The tokens of the episode that begins at a row, with the trainer's log-probs where it has them."""
     assert graph.tokens is not None
-    tokens = graph.tokens
-    rows = np.flatnonzero(graph.episode == graph.episode[first])
-    mask = np.isin(token_rows(tokens), rows)  # [S]
-    size = np.diff(tokens.allowed_offsets)[mask]
-    place = np.full(len(graph) + 1, -1, np.int64)
-    place[rows] = np.arange(len(rows))
+    tokens = take_rows(graph.tokens, np.flatnonzero(graph.episode == graph.episode[first]))
     old = tokens.columns.get("old_logprob", tokens.logprobs)  # [S]
-    return Tokens(
-        offsets=np.concatenate([[0], np.cumsum(np.diff(tokens.offsets)[rows])]),
-        ids=tokens.ids[mask],
-        sampled=tokens.sampled[mask],
-        logprobs=np.where(tokens.sampled, old, 0.0)[mask],
-        allowed_offsets=np.concatenate([[0], np.cumsum(size)]),
-        allowed_ids=tokens.allowed_ids[np.repeat(mask, np.diff(tokens.allowed_offsets))],
-        context=place[tokens.context[rows]],
-        context_tokens=tokens.context_tokens[rows],
-    )
+    return replace(tokens, logprobs=np.where(tokens.sampled, old, 0.0), columns={})

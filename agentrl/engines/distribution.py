@@ -69,6 +69,33 @@ def draw(logits: Tensor, sampling: Sampling, noise: np.ndarray, allowed: Sequenc
     return Draw(ids, logprobs, sets)
 
 
+def draw_each(
+    logits: Tensor,
+    sampling: Sampling,
+    noise: np.ndarray,
+    allowed: Sequence[np.ndarray | None],
+    temperatures: Sequence[float | None],
+) -> Draw:
+    """`draw` with a temperature per row; None stands for that of `sampling`. Other rows do not change a row's draw."""
+    if all(own is None for own in temperatures):
+        return draw(logits, sampling, noise, allowed)
+    ids, logprobs = np.zeros(len(allowed), np.int64), np.zeros(len(allowed))  # [B], [B]
+    sets: list[np.ndarray] = [_FREE] * len(allowed)
+    for rows, own in by_temperature(sampling, temperatures):
+        part = draw(logits[torch.from_numpy(rows).to(logits.device)], own, noise[rows], [allowed[b] for b in rows])
+        ids[rows], logprobs[rows] = part.ids, part.logprobs
+        for b, support in zip(rows.tolist(), part.allowed, strict=True):
+            sets[b] = support
+    return Draw(ids, logprobs, sets)
+
+
+def by_temperature(sampling: Sampling, temperatures: Sequence[float | None]) -> Iterator[tuple[np.ndarray, Sampling]]:
+    """The rows [R] of each temperature with their sampling settings."""
+    hot = np.array([sampling.temperature if own is None else own for own in temperatures])  # [B]
+    for one in np.unique(hot).tolist():
+        yield np.flatnonzero(hot == one), sampling.model_copy(update={"temperature": one})
+
+
 def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray | None], top: int = 10) -> np.ndarray:
     """[B] float64, -sum p log p / log V over the `top` most probable tokens of each row's sampling distribution.
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from agentrl.chat import Tries
 from agentrl.engines.answer import Answer, Words
-from agentrl.engines.distribution import draw, full_entropy, top_entropy
+from agentrl.engines.distribution import by_temperature, draw_each, full_entropy, top_entropy
 from agentrl.engines.forwards import Chunk, choose_runner
 from agentrl.engines.sampling import Sampling
 from agentrl.engines.slots import Donor, Slots
@@ -256,9 +257,17 @@ class HfEngine:
         self._mark(batch)
         noise = uniforms(np.array([a.key for a in batch], np.uint64), np.array([a.drawn for a in batch]))
         options = [a.options() for a in batch]
-        ids, logprobs, sets = draw(logits, self.sampling, noise, options)
-        entropy = top_entropy(logits, self.sampling, options) if self.entropies else np.zeros(len(batch))  # [B]
-        nats = full_entropy(logits, self.sampling, options) if self.nats else np.zeros(len(batch))  # [B]
+        hot = [a.request.temperature for a in batch]
+        ids, logprobs, sets = draw_each(logits, self.sampling, noise, options, hot)
+        entropy, nats = np.zeros(len(batch)), np.zeros(len(batch))  # [B]
+        if self.entropies or self.nats:
+            for rows, sampling in by_temperature(self.sampling, hot):
+                index = torch.from_numpy(rows).to(logits.device)
+                allowed = [options[b] for b in rows]
+                if self.entropies:
+                    entropy[rows] = top_entropy(logits[index], sampling, allowed)
+                if self.nats:
+                    nats[rows] = full_entropy(logits[index], sampling, allowed)
         draws = zip(batch, ids.tolist(), logprobs.tolist(), sets, entropy.tolist(), nats.tolist(), strict=True)
         for answer, *token in draws:
             answer.accept(*token)

@@ -244,6 +244,8 @@ class OpenAIPolicy(Wordless):
         limit = end.token_parameter or ("max_tokens" if self._url else "max_completion_tokens")
         options: dict[str, Any] = {limit: min(request.max_tokens, end.max_tokens)}
         options |= {name: value for name in SAMPLING if (value := getattr(end, name)) is not None}
+        if request.temperature is not None:
+            options["temperature"] = request.temperature
         if end.stop:
             options["stop"] = list(end.stop)
         if end.seeded:

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from agentrl.graph.converters import from_messages, from_trl, from_verl, from_verl_rollouts
     from agentrl.graph.export import KINDS, to_json, to_networkx, word
     from agentrl.graph.filler import Filler, PolicyReader
+    from agentrl.graph.joining import concatenate, extract
     from agentrl.graph.jsonl import read_steps, steps_graph
     from agentrl.graph.merged_values import graph_values
     from agentrl.graph.root_paths import Paths, expand, forked, paths, select
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from agentrl.graph.similarity import first_fit, similar_states
     from agentrl.graph.sources import newest_graph, read_any
     from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, Columns, StepGraph, success_of
-    from agentrl.graph.store import read_graph, read_note, write_graph
+    from agentrl.graph.store import from_bytes, read_graph, read_note, to_bytes, write_graph
     from agentrl.graph.tokens import (
         Tokens,
         append_rows,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         pad_columns,
         path_lengths,
         prompt_lengths,
+        take_rows,
         token_rows,
     )
 
@@ -63,15 +65,18 @@ __all__ = [
     "Tokens",
     "append_rows",
     "broadcast",
+    "concatenate",
     "context_key",
     "count",
     "decisions",
     "depth",
     "expand",
+    "extract",
     "first_fit",
     "first_sampled",
     "following",
     "forked",
+    "from_bytes",
     "from_messages",
     "from_trl",
     "from_verl",
@@ -100,6 +105,8 @@ __all__ = [
     "similar_states",
     "steps_graph",
     "success_of",
+    "take_rows",
+    "to_bytes",
     "to_json",
     "to_networkx",
     "token_rows",
@@ -126,6 +133,9 @@ _HOME = {
     "Tokens": "agentrl.graph.tokens",
     "append_rows": "agentrl.graph.tokens",
     "broadcast": "agentrl.graph.segments",
+    "concatenate": "agentrl.graph.joining",
+    "extract": "agentrl.graph.joining",
+    "from_bytes": "agentrl.graph.store",
     "context_key": "agentrl.graph.segments",
     "count": "agentrl.graph.segments",
     "decisions": "agentrl.graph.tokens",
@@ -163,6 +173,8 @@ _HOME = {
     "similar_states": "agentrl.graph.similarity",
     "steps_graph": "agentrl.graph.jsonl",
     "success_of": "agentrl.graph.step_graph",
+    "take_rows": "agentrl.graph.tokens",
+    "to_bytes": "agentrl.graph.store",
     "to_json": "agentrl.graph.export",
     "to_networkx": "agentrl.graph.export",
     "token_rows": "agentrl.graph.tokens",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 
 from agentrl.files import write_atomically
 from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, StepGraph
@@ -52,6 +52,11 @@ def to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> byte
     # One entry of metadata: safetensors writes several in random order.
     data: bytes = save(ordered, metadata={HEAD: head})
     return data
+
+
+def from_bytes(data: bytes) -> StepGraph:
+    """The counterpart of `to_bytes`, for bytes that this program wrote itself."""
+    return _from_tensors(load(data))
 
 
 def write_graph(graph: StepGraph, path: Path, note: Mapping[str, object] | None = None) -> None:

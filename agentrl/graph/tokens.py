@@ -149,6 +149,25 @@ def append_rows(
     )
 
 
+def take_rows(tokens: Tokens, rows: np.ndarray) -> Tokens:
+    """The table of `rows` (ascending), their contexts renumbered; rows that they continue must be among them."""
+    mask = np.isin(token_rows(tokens), rows)  # [S]
+    sizes = np.diff(tokens.allowed_offsets)  # [S]
+    place = np.full(len(tokens.context) + 1, -1, np.int64)  # the last entry serves -1
+    place[rows] = np.arange(len(rows))
+    return Tokens(
+        offsets=np.concatenate([[0], np.cumsum(np.diff(tokens.offsets)[rows])]),
+        ids=tokens.ids[mask],
+        sampled=tokens.sampled[mask],
+        logprobs=tokens.logprobs[mask],
+        allowed_offsets=np.concatenate([[0], np.cumsum(sizes[mask])]),
+        allowed_ids=tokens.allowed_ids[np.repeat(mask, sizes)],
+        context=place[tokens.context[rows]],
+        context_tokens=tokens.context_tokens[rows],
+        columns={name: column[mask] for name, column in tokens.columns.items()},
+    )
+
+
 def pad_columns(columns: Mapping[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
     """Columns [S] with NaN for `count` more tokens, [S + count]; a column of integers becomes one of floats."""
     return {name: np.concatenate([column, np.full(count, np.nan)]) for name, column in columns.items()}

@@ -36,7 +36,7 @@ def token_stats(
     allowed_ids: np.ndarray,
     *,
     vocabulary: int,
-    temperature: float = 1.0,
+    temperature: float | np.ndarray = 1.0,
     entropy: EntropyMode = "none",
     chunk: int = CHUNK,
 ) -> TokenStats:
@@ -49,7 +49,7 @@ def token_stats(
         allowed_offsets: [K+1] int64 into `allowed_ids`; an empty slice means unrestricted.
         allowed_ids: int64 token ids.
         vocabulary: V.
-        temperature: divides the logits.
+        temperature: divides the logits: one number, or [K] for each target its own.
         entropy: "gradient" if the entropy is part of the loss, "value" if it is a metric only, "none" to leave it out.
         chunk: most logits in memory at a time.
 
@@ -75,7 +75,7 @@ def token_stats(
             hidden[_index(which, hidden)],
             _index(target[which], hidden),
             *table,
-            temperature,
+            _divisor(temperature, which, hidden),
             entropy,
         )
         if one_piece or not torch.is_grad_enabled():
@@ -88,6 +88,11 @@ def token_stats(
     back = _index(np.argsort(order, kind="stable"), hidden)
     logprob = torch.cat([p[0] for p in pieces])[back]
     return TokenStats(logprob, None if entropy == "none" else torch.cat([p[1] for p in pieces])[back])
+
+
+def _divisor(temperature: float | np.ndarray, which: np.ndarray, like: Tensor) -> float | Tensor:
+    """The temperature of the targets `which` [k], as a number or as a tensor [k, 1]."""
+    return _index(temperature[which], like)[:, None] if isinstance(temperature, np.ndarray) else temperature
 
 
 def _index(x: np.ndarray, like: Tensor) -> Tensor:
@@ -119,12 +124,13 @@ def _stats(
     target: Tensor,
     table: Tensor | None,
     padding: Tensor | None,
-    temperature: float,
+    temperature: float | Tensor,
     entropy: EntropyMode,
 ) -> tuple[Tensor, Tensor]:
     """Log-probability [k] and entropy [k] of one chunk; the entropy is zeros if `entropy` is "none"."""
     logits = head(hidden)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature  # [k, V]
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # [k, V]
+    logits = logits / (temperature.to(logits.dtype) if isinstance(temperature, Tensor) else temperature)
     target_logit = logits.gather(1, target[:, None])[:, 0]  # [k]
     if table is not None and padding is not None:
         logits = logits.gather(1, table).masked_fill(padding, OUT)  # [k, A]

@@ -8,15 +8,18 @@ from agentrl.rollout.agent_calls import reply_from, reply_of
 from agentrl.rollout.agents import Agent, Crew, rows_of
 from agentrl.rollout.baselines import ExpertActor, Random, Scripted, expert_actor, read_actions
 from agentrl.rollout.batches import Budget, Collected, collect
-from agentrl.rollout.branch import Point, StateMismatch
+from agentrl.rollout.branch import Opening, OpeningTurn, Point, StateMismatch
 from agentrl.rollout.context import Ask, ContextPolicy, History, appended, continued, fresh
 from agentrl.rollout.episode import fault_counts, joined, play, play_starts, stop_on_faults
 from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, adopt, lost
+from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown, Teacher
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.program import AgentTask, Program
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
-from agentrl.rollout.sampler import Sampler, SamplerFile
+from agentrl.rollout.replay import Fresh, Joins, Replay, ReplayFile, ReplayOptions, Stored, fresh_part
+from agentrl.rollout.sampler import Allocator, Draw, Follower, Sampler, SamplerFile
+from agentrl.rollout.successes import Success, by_group, success_rate
 
 if TYPE_CHECKING:
     from agentrl.rollout.program.endpoint import Endpoint
@@ -27,17 +30,27 @@ __all__ = [
     "Actor",
     "Agent",
     "AgentTask",
+    "Allocator",
     "Ask",
     "Branch",
     "Budget",
     "Collected",
     "ContextPolicy",
     "Crew",
+    "Demonstrate",
+    "Draw",
     "Endpoint",
     "EpisodeRecord",
     "Expansion",
     "ExpertActor",
+    "Follower",
+    "Fresh",
+    "Guide",
+    "GuideFile",
     "History",
+    "Joins",
+    "Opening",
+    "OpeningTurn",
     "Player",
     "Point",
     "PolicyActor",
@@ -45,22 +58,31 @@ __all__ = [
     "Random",
     "Recorder",
     "Refusal",
+    "Replay",
+    "ReplayFile",
+    "ReplayOptions",
     "RolloutMethod",
     "Sampler",
     "SamplerFile",
     "Scripted",
+    "Shown",
     "Start",
     "StateMismatch",
     "StepRecord",
+    "Stored",
+    "Success",
+    "Teacher",
     "TooManyFaults",
     "adopt",
     "appended",
     "build_graph",
+    "by_group",
     "collect",
     "continued",
     "expert_actor",
     "fault_counts",
     "fresh",
+    "fresh_part",
     "joined",
     "lost",
     "play",
@@ -71,6 +93,7 @@ __all__ = [
     "rows_of",
     "same_state",
     "stop_on_faults",
+    "success_rate",
 ]
 
 _LATER = {  # most runs need no HTTP server

@@ -10,10 +10,11 @@ from agentrl.config import Entry, resolve
 from agentrl.credit import RewardTransform, rescore, with_signals
 from agentrl.graph import PLAYED, StepGraph, expand, forked, paths
 from agentrl.rollout.expansion import Expansion, RolloutMethod, lost
+from agentrl.rollout.guide import Demonstrate, Guide, guided
 from agentrl.rollout.player import Player
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord
-from agentrl.rollout.sampler import Sampler, SamplerFile
+from agentrl.rollout.sampler import Allocator, Draw, Sampler, SamplerFile
 
 FIRST_WAVE = 4  # under a budget, 1/4 of the groups are played first, to learn the cost per group
 
@@ -95,6 +96,8 @@ async def collect(
     rewards: Sequence[Entry[RewardTransform]] = (),
     reported: Sequence[str] = (),
     on_episode: Any = None,
+    guide: Guide | None = None,
+    demonstrate: Demonstrate | None = None,
 ) -> Collected:
     """`tasks` groups of rollouts, or as many as the budget allows (one at least).
 
@@ -114,6 +117,8 @@ async def collect(
         reported: names of signals that earlier batches reported; their columns exist, with NaN on steps that do not
             report them.
         on_episode: called with each finished record (progress).
+        guide: changes how chains begin; None leaves the sampler's draws as they are.
+        demonstrate: lets the agent's expert play tasks, for a guide that asks for it.
     """
     rollout = rollout or resolve(RolloutMethod, {"name": "chain"})
     keep = entry.hooks.keep
@@ -124,14 +129,25 @@ async def collect(
     for attempt in range(rounds):
         groups: list[list[EpisodeRecord]] = []
         while size := spent.room(budget, tasks - len(groups)):
-            drawn_tasks, number = sampler.draw(size), iteration * rounds + attempt
-            batch = Expansion(player, drawn_tasks, iteration=number, first=len(groups), on_episode=on_episode)
+            draws, number = _first_wave(sampler, size, copies), iteration * rounds + attempt
+            if guide is not None:
+                draws = await guided(guide, draws, demonstrate)
+            batch = Expansion(player, draws, iteration=number, first=len(groups), on_episode=on_episode)
             records = await rollout.hooks.rollout(rollout.config, batch, copies)
+            if isinstance(sampler, Allocator):
+                left = size * copies - batch.begun()
+                wave = leaf_episodes([records], rewards, reported).graph
+                batch.next_wave(
+                    _checked(dict(zip(batch.groups, sampler.further(draws, wave, left), strict=True)), left)
+                )
+                records += await rollout.hooks.rollout(rollout.config, batch, copies)
             batch.finish()
+            if guide is not None:
+                guide.observe(records)
             groups += [[r for r in records if r.group == group] for group in batch.groups]
             spent.add(batch)
         order, graph = leaf_episodes(groups, rewards, reported)
-        sampler.observe(graph)
+        sampler.observe(_alone(groups, graph, rewards, reported))
         varied = groups if keep is None else _varied(groups, order, graph, keep(entry.config, graph))
         passed += varied
         spare = [group for group in groups if not any(group is v for v in varied)]
@@ -142,6 +158,23 @@ async def collect(
     metrics = batch_metrics(records) | spent.metrics(len(final_groups), len(passed))
     graph = rescore(with_signals(build_graph(records), reported), rewards)
     return Collected(graph=graph, records=records, metrics=metrics)
+
+
+def _first_wave(sampler: Sampler, size: int, copies: int) -> list[Draw]:
+    """The draws of a round; those of an allocator begin with at most `copies` chains each."""
+    draws = sampler.draw(size)
+    if not isinstance(sampler, Allocator):
+        return draws
+    return [draw if draw.copies is None else replace(draw, copies=min(draw.copies, copies)) for draw in draws]
+
+
+def _checked(copies: dict[int, int], left: int) -> dict[int, int]:
+    """The further chains of an allocator, by group; ValueError if there are more than `left`."""
+    if sum(copies.values()) > left or min(copies.values(), default=0) < 0:
+        raise ValueError(
+            f"the sampler asked for {sorted(copies.values())} further chains, {left} are left in the batch"
+        )
+    return copies
 
 
 def _renumber(record: EpisodeRecord, group: int) -> EpisodeRecord:
@@ -171,6 +204,18 @@ def leaf_episodes(
     return Leaves(order, expand(graph, paths(graph)) if forked(graph) else graph)
 
 
+def _alone(
+    groups: Sequence[list[EpisodeRecord]],
+    graph: StepGraph,
+    rewards: Sequence[Entry[RewardTransform]],
+    reported: Sequence[str],
+) -> StepGraph:
+    """The graph of the groups that were played without help, from which a sampler learns; `graph` is that of all."""
+    if not graph.has("guided"):
+        return graph
+    return leaf_episodes([[r for r in group if not r.guided] for group in groups], rewards, reported).graph
+
+
 def _varied(
     groups: Sequence[list[EpisodeRecord]], order: Sequence[int], graph: StepGraph, rows: np.ndarray
 ) -> list[list[EpisodeRecord]]:
@@ -182,6 +227,8 @@ def _varied(
 def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     """Success, lengths, endings and failures of a batch; shares are of scored episodes, each from root to leaf.
 
+    Chains that a guide helped count in `guided_share` and `guided_success`, and not in `success` and `reward`; a batch
+    in which all had help has no `success`.
     `steps` is the mean length of an episode. `tokens` and `invalid_share` count a step once, even if episodes share it.
     """
     played = [r for r in records if r.kind == PLAYED]
@@ -191,9 +238,15 @@ def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     groups: dict[int, set[float]] = {}
     for record in scored:
         groups.setdefault(record.group, set()).add(record.score)
+    alone, helped = [r for r in scored if not r.guided], [r for r in scored if r.guided]
+    rates: dict[str, float] = {}
+    if alone or not helped:
+        own = 1.0 / max(1, len(alone))
+        rates |= {"success": sum(r.success for r in alone) * own, "reward": sum(r.score for r in alone) * own}
+    if helped:
+        rates |= {"guided_share": len(helped) * share, "guided_success": sum(r.success for r in helped) / len(helped)}
     return {
-        "success": sum(r.success for r in scored) * share,
-        "reward": sum(r.score for r in scored) * share,
+        **rates,
         "steps": sum(len(r.steps) for r in scored) * share,
         "episodes": len(scored),
         "tokens": sum(len(s.generation.token_ids) for s in distinct),

@@ -4,13 +4,38 @@ An environment returns by `snapshot` and `restore` if it has them; else its task
 carried out again. In both cases the observation after the return is compared with the recorded one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentrl.chat import shorten
 from agentrl.env import Handle
 from agentrl.rollout.context import History
 from agentrl.types import EnvFault, Observation, Task
+
+
+class OpeningTurn(NamedTuple):
+    """An answer of an earlier episode, its token ids (empty without a tokenizer), and the state before it."""
+
+    answer: str
+    token_ids: tuple[int, ...]
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Opening:
+    """A start state as data: the turns of an earlier episode that a chain begins with.
+
+    The environment is reset and the answers are carried out again. The chain then sees the prompt that the earlier
+    episode saw there, its tokens included; these turns are part of the prompt and are not trained.
+
+    Attributes:
+        turns: the turns that are carried out before the chain begins; at least one.
+        state: the state to which they lead, as `agentrl.rollout.same_state` names it.
+    """
+
+    turns: Sequence[OpeningTurn]
+    state: str
 
 
 class StateMismatch(EnvFault):

@@ -33,6 +33,7 @@ class History:
         rewrites: how often the model rewrote its memory.
         since: number of turns played before the last rewrite.
         read: number of pieces of the current observation that the model has taken into its memory.
+        words: text of this chain at the end of the system message; empty for none.
     """
 
     chat: Chat | None
@@ -45,6 +46,7 @@ class History:
     rewrites: int = 0
     since: int = 0
     read: int = 0
+    words: str = ""
 
 
 class Ask(NamedTuple):
@@ -99,7 +101,7 @@ def fresh(prompt: Prompt, history: History, user: str | Sequence[Message]) -> As
     user_messages = [Message("user", user)] if isinstance(user, str) else list(user)
     shown = prompt.show(history.now, history.chat) if hasattr(prompt, "show") else Shown(prompt.system)
     system_texts = [message.content for message in user_messages[:1] if message.role == "system"]
-    system = "\n\n".join(part for part in (*system_texts, shown.system) if part)
+    system = "\n\n".join(part for part in (*system_texts, shown.system, history.words) if part)
     messages = ([Message("system", system)] if system else []) + user_messages[len(system_texts) :]
     ids = history.chat.start(messages, shown.tools) if history.chat else np.zeros(0, np.int64)
     return Ask(messages, ids, len(ids))

@@ -21,6 +21,7 @@ from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.rollout.context import Ask, History
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.records import EpisodeRecord, StepRecord
+from agentrl.rollout.successes import check_start
 from agentrl.types import (
     NO_ANSWER,
     EnvFault,
@@ -143,6 +144,9 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
             calls=calls,
             replayed=replayed,
             points=dict(start.points),
+            temperature=start.temperature,
+            words=start.words,
+            opening=() if start.opening is None else start.opening.turns,
         )
         key = (player.seed, player.stage, iteration, start.group, start.copy, *start.key, attempt)
         handle = player.pool.acquire()
@@ -213,10 +217,41 @@ class _Episode:
         point = self.start.point
         if point is None:
             first = await self.handle.reset(self.record.task)
-            return History(chat=self.player.actor.chat, first=first, now=first)
+            history = History(chat=self.player.actor.chat, first=first, now=first, words=self.start.words)
+            await self.carry_out(history)
+            return history
         self.record.replayed += await go_back(self.handle, self.record.task, point)
         self.sampled = point.sampled
         return own_copy(point.history)
+
+    async def carry_out(self, history: History) -> None:
+        """Carry out the turns of the opening again; StateMismatch if they lead to another state than they did then."""
+        opening = self.start.opening
+        for number, turn in enumerate(() if opening is None else opening.turns):
+            check_start(self.record.task, history.now, turn.state, number)
+            ask = self.ask(history)
+            history.messages = [*ask.messages, Message("assistant", turn.answer)]
+            history.path = np.concatenate([ask.token_ids, np.array(turn.token_ids, np.int64)])
+            action = self.parse(turn.answer, history.now, ask).action
+            if self.rewritten(history, ask, action):
+                continue
+            result = await self.handle.step(action)
+            self.record.replayed += 1
+            if result.terminated or result.truncated or result.info.get("errands"):
+                raise StateMismatch(f"the opening of task {self.record.task.key} ended at its turn {number}")
+            history.past.append(Past(history.now, action))
+            history.now, history.read = result.observation, 0
+        if opening is not None:
+            check_start(self.record.task, history.now, opening.state, len(opening.turns))
+
+    def rewritten(self, history: History, ask: Ask, text: str) -> bool:
+        """Was the answer the model's new memory? Then it goes into the history."""
+        if ask.rewrites is None:
+            return False
+        context = self.player.context
+        assert context.hooks.rewritten is not None, f"context {context.name} asks for rewrites and has no `rewritten`"
+        context.hooks.rewritten(context.config, history, text)
+        return True
 
     async def remember(self, history: History) -> None:
         """Store the point before this turn, if the chain is to be branched."""
@@ -234,6 +269,8 @@ class _Episode:
         room = self.limits.turn_tokens
         if self.limits.episode_tokens is not None:
             room = min(room, self.limits.episode_tokens - self.sampled)
+        if self.start.tokens is not None:
+            room = min(room, self.start.tokens - self.sampled)
         if self.player.actor.context_limit is not None:
             room = min(room, self.player.actor.context_limit - len(ask.token_ids))
         return room if ask.max_tokens is None else min(room, ask.max_tokens)
@@ -289,10 +326,12 @@ class _Episode:
         history.messages = [*ask.messages, generation.message or Message("assistant", generation.text)]
         history.path = np.concatenate([ask.token_ids, generation.token_ids])
         parsed = self.parse(generation.text, observation, ask)
+        # The first step of a chain adds its whole prompt, the turns of its opening included.
+        added = ask.added if self.record.steps else len(ask.token_ids)
         step = StepRecord(
             observation=observation,
-            added=ask.token_ids[len(ask.token_ids) - ask.added :],
-            continues=ask.added < len(ask.token_ids),
+            added=ask.token_ids[len(ask.token_ids) - added :],
+            continues=added < len(ask.token_ids),
             generation=generation,
             action=parsed.action,
             valid=parsed.valid,
@@ -303,12 +342,7 @@ class _Episode:
             answer_s=time.monotonic() - began if self.player.timed else math.nan,
         )
         self.record.steps.append(step)
-        if ask.rewrites is not None:
-            context = self.player.context
-            assert context.hooks.rewritten is not None, (
-                f"context {context.name} asks for rewrites and has no `rewritten`"
-            )
-            context.hooks.rewritten(context.config, history, parsed.action)
+        if self.rewritten(history, ask, parsed.action):
             return self.ended(step)
         cut_off = generation.finish == "length"
         if cut_off and self.limits.cut_turn == "end":
@@ -389,9 +423,10 @@ class _Episode:
             choices=choices,
             choice_texts=texts,
             max_tokens=room,
-            noise_key=(*self.key, len(self.record.steps)),
+            noise_key=(*self.key, len(self.record.opening) + len(self.record.steps)),
             rewrites=ask.rewrites,
             tools=history.now.tools if native(self.player.prompt) else (),
+            temperature=self.start.temperature,
         )
 
     def parse(self, text: str, observation: Observation, ask: Ask) -> Parsed:
@@ -405,7 +440,7 @@ class _Episode:
         """The status with which the episode ended at this step; None if it continues."""
         if step.terminated or step.truncated:
             return Status.DONE if step.terminated else Status.TURN_LIMIT
-        if len(self.record.steps) >= self.limits.turns:
+        if len(self.record.opening) + len(self.record.steps) >= self.limits.turns:
             self.cut()
             return Status.TURN_LIMIT
         if time.monotonic() >= self.ends_at:
@@ -446,6 +481,7 @@ async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Err
             caller=step,
             key=(*start.key, episode.key[-1], len(record.steps), number),
             depth=start.depth + 1,
+            temperature=start.temperature,
         )
         jobs.append((player.agents[errand.agent], child))
     episode.player.actor.rest(episode.session)

@@ -9,7 +9,7 @@ A file in `algorithms/rollout/` offers a frozen `Config` and
 branch; `RolloutMethod` lists what else a file may offer.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,7 +20,8 @@ from agentrl.graph import PLAYED
 from agentrl.rollout.episode import play_starts, stop_on_faults
 from agentrl.rollout.player import Player, Start
 from agentrl.rollout.records import EpisodeRecord
-from agentrl.types import Status, Task
+from agentrl.rollout.sampler import Draw
+from agentrl.types import Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,7 @@ class RolloutMethod(CatalogueFile):
         rollout, leaves: see the module.
         fills: columns that its graphs have beyond the usual ones; `tree` if trees have several leaves.
         entropy: the method reads `Generation.entropy`.
+        uneven: it begins as many chains per group as `Expansion.spread` says, so that a sampler may choose the number.
         paper: one line for listings.
     """
 
@@ -42,6 +44,7 @@ class RolloutMethod(CatalogueFile):
     leaves: Callable[[Any, int], int] = hook(help="(config, copies) -> scored episodes that each task gets")
     fills: tuple[str, ...] = hook("FILLS", "columns that its graphs have beyond the usual ones", ())
     entropy: bool = hook("ENTROPY", "it reads the entropy of generations", False)
+    uneven: bool = hook("UNEVEN", "it begins as many chains per task as the sampler's draw says", False)
     paper: str = hook("PAPER", "one line for listings", "")
 
 
@@ -59,9 +62,9 @@ class Expansion:
 
     Args:
         player: plays the chains.
-        tasks: one group per task.
+        draws: one group per draw.
         iteration: part of the noise keys.
-        first: number of the first task's group.
+        first: number of the first draw's group.
         on_episode: called with each finished record (progress).
 
     Attributes:
@@ -70,17 +73,31 @@ class Expansion:
     """
 
     def __init__(
-        self, player: Player, tasks: Sequence[Task], *, iteration: int = 0, first: int = 0, on_episode: Any = None
+        self, player: Player, draws: Sequence[Draw], *, iteration: int = 0, first: int = 0, on_episode: Any = None
     ) -> None:
-        self.groups = range(first, first + len(tasks))
+        self.groups = range(first, first + len(draws))
         self.played: list[EpisodeRecord] = []
         self._player, self._iteration, self._on_episode = player, iteration, on_episode
-        self._tasks = dict(zip(self.groups, tasks, strict=True))
+        self._draws = dict(zip(self.groups, draws, strict=True))
         self._copies = dict.fromkeys(self.groups, 0)
+        self._wave = {group: draw.copies for group, draw in self._draws.items()}
 
     def rng(self, *key: int) -> np.random.Generator:
         """A random generator for a key of integers, such as a group, a tree and a round."""
         return np.random.default_rng((self._player.seed, self._player.stage, self._iteration, *key))
+
+    def spread(self, copies: int) -> list[int]:
+        """The group of each chain that this wave begins; `copies` where the sampler leaves the number open."""
+        wave = ((group, copies if own is None else own) for group, own in self._wave.items())
+        return [group for group, own in wave for _ in range(own)]
+
+    def next_wave(self, copies: Mapping[int, int]) -> None:
+        """Let `spread` name this many chains per group from now on, none of the groups that are not in `copies`."""
+        self._wave = {group: copies.get(group, 0) for group in self.groups}
+
+    def begun(self) -> int:
+        """Number of chains so far."""
+        return sum(self._copies.values())
 
     async def begin(
         self, copies: int, *, groups: Sequence[int] | None = None, turns: int | None = None, remember: bool = False
@@ -97,9 +114,18 @@ class Expansion:
         starts = []
         for number, group in enumerate(group_per_chain, len(self.played)):
             copy = self._next_copy(group)
-            task = self._tasks[group]
+            draw = self._draws[group]
             starts.append(
-                Start(task=task, group=group, copy=copy, session=number, tree=copy, turns=turns, remember=remember)
+                Start(
+                    task=draw.task,
+                    group=group,
+                    copy=copy,
+                    session=number,
+                    tree=copy,
+                    turns=turns,
+                    remember=remember,
+                    **_options(draw),
+                )
             )
         return await self._play(starts)
 
@@ -130,6 +156,7 @@ class Expansion:
                     points=points if remember else {},
                     turns=turns,
                     remember=remember,
+                    **_options(self._draws[record.group]),
                 )
             )
         return await self._play(starts)
@@ -162,6 +189,16 @@ class Expansion:
         for record in self.played:
             record.points.clear()
         stop_on_faults(self.played, self._player.limits.fault_share)
+
+
+def _options(draw: Draw) -> dict[str, Any]:
+    """What the chains of a draw have of it beside the task, as fields of `Start`."""
+    return {
+        "temperature": draw.temperature,
+        "tokens": draw.tokens,
+        "words": draw.words,
+        "opening": draw.opening,
+    }
 
 
 def adopt(kept: Sequence[EpisodeRecord], left_out: Sequence[EpisodeRecord]) -> None:

@@ -8,7 +8,7 @@ from agentrl.config import Entry
 from agentrl.env import Limits, Pool, Prompt
 from agentrl.graph import PLAYED
 from agentrl.rollout.actor import Actor
-from agentrl.rollout.branch import Point
+from agentrl.rollout.branch import Opening, Point
 from agentrl.rollout.context import ContextPolicy
 from agentrl.rollout.records import StepRecord
 from agentrl.types import Task
@@ -63,6 +63,8 @@ class Start:
         caller: if the chain is an errand, the step that called this agent.
         key: further integers of the noise keys, which differ between an errand, its caller and its siblings.
         depth: number of callers above the chain.
+        temperature, tokens, words, opening: see `agentrl.rollout.sampler.Draw`; called agents have the temperature of
+            their caller, and none of the others.
     """
 
     task: Task
@@ -79,6 +81,10 @@ class Start:
     caller: StepRecord | None = None
     key: tuple[int, ...] = ()
     depth: int = 0
+    temperature: float | None = None
+    tokens: int | None = None
+    words: str = ""
+    opening: Opening | None = None
 
 
 class TooManyFaults(RuntimeError):

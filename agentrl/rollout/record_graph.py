@@ -31,7 +31,10 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     A step that several records share is one row, in the episode of the first of them. Records without new steps have
     no row. The chain of a called agent follows its caller's chain; it is an episode of its own in the same rollout and
     group. Numeric entries of a step's `info` become columns `info.NAME`, and its `signals` become columns `signal/NAME`
-    (NaN on steps without the entry). If steps rewrote a memory, a column `rewrites` marks them; see also `_measured`.
+    (NaN on steps without the entry). If steps rewrote a memory, a column `rewrites` marks them. If chains had a
+    temperature of their own, the column `temperature` holds it (NaN on the other steps); if chains had words of their
+    own, the texts `words` hold them. If chains began with words or with an opening, the column `guided` marks them; the
+    turns of an opening count: such a chain begins above turn 0. See also `_measured`.
     """
     roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
     chains = [(chain, root) for root in roots for chain in root.chains() if chain.own]
@@ -50,6 +53,12 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     optional = {"value": values} if not np.isnan(values).all() else {}
     optional |= {"rewrites": rewrites} if rewrites.any() else {}
     optional |= _measured(steps)
+    of_step = [chains[number][0] for number in columns["episode"]]  # [N] the record that each row belongs to
+    temperature = np.array([math.nan if r.temperature is None else r.temperature for r in of_step])  # [N]
+    optional |= {"temperature": temperature} if not np.isnan(temperature).all() else {}
+    words = [record.words for record in of_step]
+    guided = np.array([record.guided for record in of_step], bool)  # [N]
+    optional |= {"guided": guided} if guided.any() else {}
     return StepGraph(
         columns={**arrays, **_info_columns(steps), **optional},
         tokens=_tokens(steps, arrays["parent"]),
@@ -57,6 +66,7 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
         texts={
             "observation": [step.observation.text for step in steps],
             "answer": [step.generation.text for step in steps],
+            **({"words": words} if any(words) else {}),
         },
         tails=_tails([episode for episode, _ in chains]),
     )
@@ -102,7 +112,7 @@ def _add_rows(
             "group": group,
             "rollout": at.rollout,
             "episode": number,
-            "turn": turn,
+            "turn": len(episode.opening) + turn,
             "kind": episode.kind,
             "parent": above,
             "tree": tree,

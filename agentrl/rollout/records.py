@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.graph import PLAYED, success_of
-from agentrl.rollout.branch import Point
+from agentrl.rollout.branch import OpeningTurn, Point
 from agentrl.types import Generation, Message, Observation, Status, Task
 
 NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
@@ -88,6 +88,9 @@ class EpisodeRecord:
         usage: sums of the `usage` of its generations, in failed tries too.
         replayed: actions carried out again to reach its branch point.
         points: turn -> the point before the turn, from which it can be branched; empty without `remember`.
+        temperature: its sampling temperature; None for that of the recipe.
+        words: what its prompts say beside the environment's words; see `agentrl.rollout.sampler.Draw`.
+        opening: the turns of an earlier episode that it began with; they are no steps of it.
     """
 
     task: Task
@@ -114,6 +117,14 @@ class EpisodeRecord:
     calls: int = 0
     replayed: int = 0
     points: dict[int, Point] = field(default_factory=dict)
+    temperature: float | None = None
+    words: str = ""
+    opening: Sequence[OpeningTurn] = ()
+
+    @property
+    def guided(self) -> bool:
+        """Did a guide help it to begin? Success rates leave it out."""
+        return bool(self.opening or self.words)
 
     def spend(self, generation: Generation) -> None:
         """Add the cost of an answer."""

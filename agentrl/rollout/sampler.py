@@ -2,24 +2,62 @@
 
     def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler
 
-`SamplerFile` lists what else a file may offer.
+A draw may say more than the task: how many copies of it are played, at which temperature, with how many tokens, and
+with which words. `SamplerFile` lists what else a file may offer.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.graph import StepGraph
+from agentrl.rollout.branch import Opening
 from agentrl.types import Task
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Draw:
+    """A task of the next batch, and how its group is played.
+
+    Attributes:
+        task: the task.
+        copies: chains that are begun; None for `batch.copies`. The file of a sampler whose draws set it declares
+            `UNEVEN = True`.
+        temperature: of every chain of the group; None for `sampling.temperature`.
+        tokens: most tokens that a chain samples; None for the limits of the recipe.
+        words: text at the end of the system message of every prompt of the group; empty for none.
+        opening: the turns that every chain of the group begins with, from an earlier episode of the task; None begins
+            at the task's beginning.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    task: Task
+    copies: int | None = None
+    temperature: float | None = None
+    tokens: int | None = None
+    words: str = ""
+    opening: Opening | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("copies", self.copies, 0), ("tokens", self.tokens, 1)):
+            if value is not None and value < least:
+                raise ValueError(f"a draw of task {self.task.key} has {name} = {value}: give {least} or more, or None")
+        if self.temperature is not None and not 0 < self.temperature < math.inf:
+            raise ValueError(
+                f"a draw of task {self.task.key} has temperature = {self.temperature:g}: give a number above 0, or None"
+            )
 
 
 class Sampler(Protocol):
     """Draws tasks; its draws depend only on its seed and on the graphs that `observe` got."""
 
-    def draw(self, count: int) -> list[Task]:
+    def draw(self, count: int) -> list[Draw]:
         """The next `count` tasks."""
         ...
 
@@ -36,6 +74,30 @@ class Sampler(Protocol):
         ...
 
 
+@runtime_checkable
+class Allocator(Protocol):
+    """A sampler that looks at a first wave of chains before it spends the rest of the batch."""
+
+    def further(self, draws: Sequence[Draw], graph: StepGraph, left: int) -> Sequence[int]:
+        """How many more chains each draw gets.
+
+        Args:
+            draws: of the first wave.
+            graph: the scored episodes of the first wave; it is empty if no chain was begun.
+            left: chains of the batch that are not begun; the sum of the answer may be smaller, not larger.
+        """
+        ...
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """A sampler that reads the columns that the policy adds to the graph of a batch."""
+
+    def annotated(self, graph: StepGraph) -> None:
+        """The graph of the batch after annotation, before credit."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplerFile(CatalogueFile):
     """The file of a sampler.
@@ -44,6 +106,7 @@ class SamplerFile(CatalogueFile):
         make: see the module.
         keep: [N] bool, the rows of groups to train on. The other groups are replaced by new ones, in at most
             `max_tries` rounds; `Config` must have the option `max_tries`.
+        uneven: its draws set the number of copies, or it is an `Allocator`.
         paper: one line for listings.
     """
 
@@ -53,4 +116,5 @@ class SamplerFile(CatalogueFile):
     keep: Callable[[Any, StepGraph], np.ndarray] | None = hook(
         "", "(config, graph) -> [N] rows of groups worth an update", None
     )
+    uneven: bool = hook("UNEVEN", "its tasks get different numbers of copies", False)
     paper: str = hook("PAPER", "one line for listings", "")

@@ -24,9 +24,13 @@ from agentrl.rollout import (
     Budget,
     Collected,
     Crew,
+    Demonstrate,
     EpisodeRecord,
     ExpertActor,
+    Follower,
     PolicyActor,
+    Replay,
+    Teacher,
     build_graph,
     collect,
     expert_actor,
@@ -34,7 +38,7 @@ from agentrl.rollout import (
 )
 from agentrl.run.checks import check_disjoint
 from agentrl.run.event_loop import Loop
-from agentrl.run.stages import CLONE, EVALUATE, TRAIN
+from agentrl.run.stages import CLONE, EVALUATE, GUIDE, TRAIN
 from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
@@ -94,6 +98,9 @@ class Rollouts:
         self.speak(tokenizers or {})
         make = settings.sampler.hooks.make
         self.sampler = make(settings.sampler.config, self.tasks, tables.run.seed)
+        guide = settings.guide
+        self.guide = None if guide is None else guide.hooks.make(guide.config, tables.run.seed)
+        self.replay = None if settings.replay is None else Replay(settings.replay, tables.run.seed)
         self.clone_sampler = make(settings.sampler.config, self.tasks, tables.run.seed + 1)
         self.on_episode: Callable[[EpisodeRecord], None] = lambda record: None  # called when an episode ends
         self.signals: list[str] = []  # names of the rewards' signals that some step has reported
@@ -131,12 +138,28 @@ class Rollouts:
                 budget=Budget(batch.tokens, batch.calls),
                 rewards=settings.reward,
                 reported=self.signals,
+                guide=self.guide,
+                demonstrate=self._demonstrate(iteration),
                 on_episode=self._each(on_episode),
             )
         )
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
-        return replace(collected, graph=self._with_gold(collected))
+        graph = self._with_gold(collected)
+        if self.replay is None:
+            return replace(collected, graph=graph)
+        joined = self.replay.join(graph, iteration)
+        self.replay.add(graph, iteration)
+        return replace(collected, graph=joined, metrics={**collected.metrics, **self.replay.metrics(joined)})
+
+    def annotated(self, graph: StepGraph) -> None:
+        """Show the annotated graph of the batch to a sampler that reads it."""
+        if isinstance(self.sampler, Follower):
+            self.sampler.annotated(graph)
+
+    def lesson(self) -> StepGraph | None:
+        """Demonstrations that the guide wants imitated now; None if there is no guide, or no lesson is due."""
+        return self.guide.lesson() if isinstance(self.guide, Teacher) else None
 
     def unknown(self, graph: StepGraph) -> dict[str, float]:
         """Share of unknown tokens in what the model reads, `unknown_share` for the rules of health; empty below 1%."""
@@ -155,12 +178,22 @@ class Rollouts:
         """
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
-        tasks = self.clone_sampler.draw(self.settings.tables.warmup.episodes)
+        tasks = [draw.task for draw in self.clone_sampler.draw(self.settings.tables.warmup.episodes)]
         player = self.crews["train"].player(actors, CLONE)
         records = self.loop.run(play(player, tasks, iteration=step, on_episode=self._each(on_episode)))
         shares = _leave_the_best(records) if self.settings.tables.warmup.clone == "best" else {}
         graph = build_graph(records)
         return graph, {**self.unknown(graph), **self._unlisted(records), **shares}
+
+    def _demonstrate(self, iteration: int) -> Demonstrate:
+        """Lets the expert of the agent that has the tasks play them."""
+        context = self.settings.engine.config.max_context
+        actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
+
+        async def demonstrate(tasks: Sequence[Task]) -> list[EpisodeRecord]:
+            return await play(self.crews["train"].player(actors, GUIDE), tasks, iteration=iteration)
+
+        return demonstrate
 
     def _each(self, also: OnEpisode) -> Callable[[EpisodeRecord], None]:
         """What gets each episode when it ends: the run's own view of what it does now, and `also`."""
@@ -202,12 +235,18 @@ class Rollouts:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         samplers = {"sampler": self.sampler.state_dict(), "warmup_sampler": self.clone_sampler.state_dict()}
-        return {**samplers, "signals": list(self.signals)}
+        guide = {} if self.guide is None else {"guide": self.guide.state_dict()}
+        replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
+        return {**samplers, **guide, **replay, "signals": list(self.signals)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
         self.sampler.load_state_dict(state["sampler"])
         self.clone_sampler.load_state_dict(state["warmup_sampler"])
+        if self.guide is not None:
+            self.guide.load_state_dict(state["guide"])
+        if self.replay is not None:
+            self.replay.load_state_dict(state["replay"])
         self.signals = list(state["signals"])
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
 from agentrl.credit import assign, reward_metrics
-from agentrl.rollout import fault_counts
+from agentrl.rollout import fault_counts, fresh_part
 from agentrl.run.progress import Progress, in_words
 from agentrl.run.run import Run, open_run
 from agentrl.settings import Settings
@@ -58,6 +58,15 @@ def warm_up(run: Run) -> None:
     run.save()
 
 
+def lesson(run: Run, iteration: int) -> dict[str, float]:
+    """Imitate the demonstrations that the guide has collected, if a lesson is due; its metrics begin with `lesson_`."""
+    graph = run.rollouts.lesson()
+    if graph is None:
+        return {}
+    shown = {"episodes": float(graph.first.sum())}
+    return {f"lesson_{name}": value for name, value in {**shown, **run.policies.imitate(graph, iteration)}.items()}
+
+
 def reinforce(run: Run) -> None:
     """One update per batch of rollouts."""
     settings = run.settings
@@ -70,19 +79,22 @@ def reinforce(run: Run) -> None:
         run.state.count(batch.metrics)
         with watch.phase("annotate"):
             annotated = run.policies.annotate(batch.graph)
+            run.rollouts.annotated(fresh_part(annotated.graph))
         with watch.phase("credit"):
             graph, charged = charge_kl(annotated, settings.tables.update)
-            charged |= reward_metrics(annotated.graph)
+            charged |= reward_metrics(fresh_part(annotated.graph))
             credit = assign(settings.credit, graph)
         with watch.phase("update"):
             learned = run.policies.improve(graph, credit, iteration, spent)
+            learned |= lesson(run, iteration)
         run.sync(iteration + 1)
         run.store(iteration, graph, credit)
         faults = fault_counts(batch.records)
         unknown = run.rollouts.unknown(batch.graph)
         failed = {"faults": faults} if faults else {}
         run.log("train", iteration, {**batch.metrics, **charged, **credit.metrics, **learned, **failed}, watch, unknown)
-        bar.step(in_words(batch.metrics["success"], batch.metrics["reward"]))
+        alone = "success" in batch.metrics  # not if a guide helped every chain
+        bar.step(in_words(batch.metrics["success"], batch.metrics["reward"]) if alone else "all chains had help")
         run.finish(iteration)
     bar.close()
 

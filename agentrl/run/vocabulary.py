@@ -83,9 +83,10 @@ def _episodes(settings: Settings, players: Mapping[str, Agent], episodes: int) -
     admissible = settings.engine.config.actions != "free"
     crew = Crew(agents, pools, admissible=admissible, seed=tables.run.seed)
     actors = {name: expert_actor(agent) for name, agent in players.items()}
+    drawn = [draw.task for draw in sampler.draw(min(episodes, len(tasks)))]
     try:
         with Loop() as loop:
-            return loop.run(play(crew.player(actors, VOCABULARY), sampler.draw(min(episodes, len(tasks)))))
+            return loop.run(play(crew.player(actors, VOCABULARY), drawn))
     finally:
         for pool in pools.values():
             pool.close()

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentrl.catalogue import load, names
 from agentrl.config import Entry, merge, override, resolve, validate
 from agentrl.credit import CreditMethod, RewardTransform, resolve_rewards
 from agentrl.engines import EngineFile
 from agentrl.env import EnvironmentFile, check_expert
 from agentrl.files import read_toml
 from agentrl.loss import Loss
-from agentrl.rollout import ContextPolicy, RolloutMethod, SamplerFile
+from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod, SamplerFile
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, old_keys, requirements
 from agentrl.settings.sections import MANY, Tables
@@ -49,6 +50,8 @@ class Settings:
         self.engine = resolve(EngineFile, {"name": "hf", **self.tables.engine})
         self.context = resolve(ContextPolicy, self.tables.context)
         self.sampler = resolve(SamplerFile, self.tables.sampler)
+        self.guide = resolve(GuideFile, self.tables.guide) if self.tables.guide else None
+        self.replay = resolve(ReplayFile, self.tables.replay) if self.tables.replay else None
         self.rollout = resolve(RolloutMethod, self.tables.rollout)
         self.reward: tuple[Entry[RewardTransform], ...] = resolve_rewards(self.tables.reward)
         self.credit = resolve(CreditMethod, self.tables.credit)
@@ -87,6 +90,10 @@ class Settings:
                 "sampling.temperature = 0: greedy rollouts of a task are all the same, so there is nothing to learn "
                 "from; set it above 0 (eval.modes=['greedy'] evaluates greedily), or run.iterations=0"
             )
+        guide = self.guide
+        shows = guide is not None and guide.hooks.expert is not None and guide.hooks.expert(guide.config)
+        if shows:
+            check_expert(self.env, tables.warmup.expert, "warmup.expert")
         if tables.warmup.updates or tables.model.new is not None:
             for name, agent in self.agents.items():
                 where = f"agents.{name}.expert" if name in self.sections and name != agents.MAIN else "warmup.expert"
@@ -119,6 +126,8 @@ class Settings:
             raise ValueError(f"{who}, whose answers are free text: set engine.actions=free")
         if self.rollout.name != "chain":
             raise ValueError(f"{who}, which cannot go back to a step: set rollout.name=chain")
+        if self.guide is not None:
+            raise ValueError(f"{who}, which begins its tasks itself: leave out guide.name={self.guide.name}")
         if self.context.name != "full":
             raise ValueError(f"{who}, which writes its own prompts: set context.name=full")
 
@@ -127,6 +136,13 @@ class Settings:
         tables, fills, name = self.tables, self.rollout.hooks.fills, self.rollout.name
         if self.episodes > MANY:
             raise ValueError(f"rollout.name={name} makes {self.episodes} episodes per iteration, at most {MANY}")
+        if self.sampler.hooks.uneven and not self.rollout.hooks.uneven:
+            able = [one for one in names("rollout") if load("rollout", one).uneven]
+            raise ValueError(
+                f"sampler.name={self.sampler.name} gives tasks different numbers of copies, and rollout.name={name} "
+                f"begins the same number for each: choose rollout.name from {', '.join(able)}, or another sampler"
+            )
+        self._check_replay()
         if "value" in fills and tables.critic.model != "none":
             raise ValueError(
                 f"rollout.name={name} fills the column 'value', and so does the critic: choose one of them"
@@ -137,6 +153,26 @@ class Settings:
             raise ValueError(
                 f"credit.name={self.credit.name} gives credit per token, and the steps of rollout.name={name} branch: "
                 "choose a credit method that works per step, or rollout.name=chain"
+            )
+
+    def _check_replay(self) -> None:
+        """What replayed rollouts demand of other sections."""
+        if self.loss.hooks.behaviour and self.tables.update.old_logprob != "engine":
+            raise ValueError(
+                f"loss.name={self.loss.name} measures how far the policy is from the one that sampled: set "
+                "update.old_logprob='engine'"
+            )
+        if self.replay is None:
+            return
+        if self.rollout.hooks.fills:
+            raise ValueError(
+                f"replay.name={self.replay.name} stores whole chains, and those of rollout.name={self.rollout.name} "
+                "share steps or hold samples of their own: choose rollout.name=chain"
+            )
+        if self.credit.hooks.filler is not None:
+            raise ValueError(
+                f"credit.name={self.credit.name} fills its columns from the rollouts of a batch and would count "
+                f"replayed ones again: choose another credit method, or leave out replay.name={self.replay.name}"
             )
 
     def resuming(self, stored: Mapping[str, Any]) -> "Settings":
@@ -184,6 +220,8 @@ class Settings:
         for name in ("env", "engine", "context", "sampler", "rollout", "credit", "loss"):
             entry: Entry[Any] = getattr(self, name)
             values[name] = entry.dump()
+        values["guide"] = {} if self.guide is None else self.guide.dump()
+        values["replay"] = {} if self.replay is None else self.replay.dump()
         values["agents"] = {name: section.model_dump(mode="json") for name, section in self.sections.items()}
         reward = [entry.dump() for entry in self.reward]
         values["update"]["regularizers"] = [entry.dump() for entry in self.regularizers]

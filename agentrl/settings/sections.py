@@ -172,6 +172,8 @@ class Tables(Section):
     pool: PoolSection = PoolSection()
     batch: BatchSection = BatchSection()
     sampler: dict[str, Any] = Field(default_factory=lambda: {"name": "uniform"})
+    guide: dict[str, Any] = Field(default_factory=dict)
+    replay: dict[str, Any] = Field(default_factory=dict)
     rollout: dict[str, Any] = Field(default_factory=lambda: {"name": "chain"})
     warmup: WarmupSection = WarmupSection()
     reward: dict[str, Any] | list[dict[str, Any]] = Field(default_factory=dict)

@@ -16,6 +16,7 @@ from agentrl.model import Network, microbatches, pack, token_stats
 from agentrl.trainer.float32_masters import HALF
 from agentrl.trainer.learner import Learner
 from agentrl.trainer.sections import UpdateConfig
+from agentrl.trainer.temperatures import temperatures
 
 
 class Annotated(NamedTuple):
@@ -66,7 +67,7 @@ def annotate(
         graph: a graph with tokens.
         learner: the policy of the rows `mine`.
         config: section [update].
-        temperature: sampling temperature.
+        temperature: sampling temperature; a column `temperature` of the graph goes before it.
         fillers: compute further columns.
         mine: [N] bool, the rows to annotate; None for all. With several policies each one annotates its own rows, and
             the columns keep what the other policies wrote on theirs.
@@ -80,14 +81,18 @@ def annotate(
     behaviour = graph.tokens.logprobs  # [S]
     columns = {"old_logprob": behaviour, "importance": np.ones(len(behaviour))}
     metrics: dict[str, float] = {}
+    hot = temperatures(graph, temperature)
     if config.old_logprob == "trainer":
-        old = logprobs(learner.network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)  # [S]
+        old = logprobs(learner.network, graph, rows, temperature=hot, max_tokens=config.max_tokens)  # [S]
         old = np.where(np.isnan(old), behaviour, old)
         columns["old_logprob"] = old
         counted = decisions(graph.tokens) & np.isin(token_rows(graph.tokens), rows)  # [S]
-        metrics = mismatch(behaviour[counted], old[counted])
+        stale = np.zeros(len(counted), bool)  # [S]
+        if graph.has("replayed"):  # their policy was another one: no fault of the engine
+            stale = graph.column("replayed").astype(bool)[token_rows(graph.tokens)]
+        metrics = mismatch(behaviour[counted & ~stale], old[counted & ~stale])
         tolerance = config.tolerance(half=learner.network.model.dtype in HALF)
-        if config.importance_cap and metrics["mismatch_max"] > tolerance:
+        if config.importance_cap and (stale.any() or metrics["mismatch_max"] > tolerance):
             columns["importance"] = np.where(counted, np.minimum(np.exp(old - behaviour), config.importance_cap), 1.0)
             metrics["importance_mean"] = float(columns["importance"][counted].mean())
             metrics["importance_capped"] = float((columns["importance"][counted] == config.importance_cap).mean())
@@ -95,7 +100,7 @@ def annotate(
         if not learner.has_reference:
             raise ValueError("update.kl_coef > 0 needs a reference model: make the learner with reference=True")
         with learner.reference() as network:
-            reference = logprobs(network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)
+            reference = logprobs(network, graph, rows, temperature=hot, max_tokens=config.max_tokens)
         columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
     new = Columns(tokens=columns)
     if learner.critic is not None:
@@ -135,12 +140,21 @@ def mismatch(behaviour: np.ndarray, trainer: np.ndarray) -> dict[str, float]:
 
 
 def logprobs(
-    network: Network, graph: StepGraph | Tokens, rows: np.ndarray, *, temperature: float, max_tokens: int
+    network: Network,
+    graph: StepGraph | Tokens,
+    rows: np.ndarray,
+    *,
+    temperature: float | np.ndarray,
+    max_tokens: int,
 ) -> np.ndarray:
-    """[S] float64 log-probs of the sampled tokens of `rows` under a network; 0 for forced tokens, NaN elsewhere."""
+    """[S] float64 log-probs of the sampled tokens of `rows` under a network; 0 for forced tokens, NaN elsewhere.
+
+    `temperature` is one number or [N], one per step; 0 (greedy) counts as 1.
+    """
     tokens = graph.tokens if isinstance(graph, StepGraph) else graph
     assert tokens is not None
-    in_rows = np.isin(token_rows(tokens), rows)  # [S]
+    row_of = token_rows(tokens)  # [S]
+    in_rows = np.isin(row_of, rows)  # [S]
     out = np.where(tokens.sampled & in_rows, 0.0, np.nan)  # [S]
     batch = pack(tokens, rows, np.zeros(len(out)), sharing=network.sharing)
     training = network.model.training
@@ -156,7 +170,9 @@ def logprobs(
                     part.allowed_offsets,
                     part.allowed_ids,
                     vocabulary=network.config.vocab_size,
-                    temperature=temperature or 1.0,
+                    temperature=temperature[row_of[part.source]]
+                    if isinstance(temperature, np.ndarray)
+                    else temperature or 1.0,
                 )
                 out[part.source] = stats.logprob.double().cpu().numpy()
     finally:

@@ -18,6 +18,7 @@ from agentrl.trainer.meter import Meter
 from agentrl.trainer.minibatch import split
 from agentrl.trainer.path_weights import Copies, Spread, aggregate, of_paths, of_rows, spread
 from agentrl.trainer.sections import UpdateConfig
+from agentrl.trainer.temperatures import temperatures
 
 
 class Terms(NamedTuple):
@@ -39,7 +40,7 @@ class Work:
         terms: the loss: (statistics of the targets of the copies, their indices [X] in the token table, the target and
             the copy of each, all copies) -> Terms.
         entropy: see `agentrl.model.token_stats`.
-        temperature: sampling temperature, above 0.
+        temperature: sampling temperature, above 0; a column `temperature` of the graph goes before it.
         bundle: [N] int64; rows with equal numbers stay in one micro-batch; None if the loss does not need that.
         beside: adds another loss's gradient before the optimiser step on a mini-batch's rows.
     """
@@ -101,6 +102,7 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
     how, sequence = config.aggregation or "token-mean", config.sequence or "step"
     share[inside] = aggregate(work.graph, copies.take(inside), how, sequence, config.norm_tokens)
     total = np.bincount(copies.row, share, len(work.graph))  # [N] over the copies of a row
+    hot = temperatures(work.graph, work.temperature)
     batch = pack(tokens, rows[work.active[rows]], total[token_rows(tokens)], sharing=net.sharing)
     for part in microbatches(batch, config.max_tokens, None if work.bundle is None else work.bundle[batch.row]):
         hidden = net.hidden(part)[torch.from_numpy(part.at).to(net.device)]  # [K, d]
@@ -111,7 +113,7 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
             part.allowed_offsets,
             part.allowed_ids,
             vocabulary=net.config.vocab_size,
-            temperature=work.temperature,
+            temperature=hot if isinstance(hot, float) else hot[part.row],
             entropy=work.entropy,
         )
         on = spread(part.row, copies.row)  # [X]

@@ -5,14 +5,17 @@ episode's first row is the tracker's estimate *before* the update; A = whiten(sc
 batch of episodes (sample std, (x - mean) / sqrt(variance + 1e-8)); no groups. `Tracker` is the one piece of
 state of the catalogue, and stays outside of credit, which is pure.
 
-A training run keeps the tracker and fills `value` from it (`filler`).
+A training run keeps the tracker and fills `value` from it (`filler`). The paper's prioritised sampling is the sampler
+`prioritised`; its offline start is `start` here and there.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
 from agentrl.credit import Credit, Options, PromptValues, where
+from agentrl.files import read_json
 from agentrl.graph import StepGraph, whiten
 
 PAPER = "SPO (single stream), arXiv:2509.13232"
@@ -20,9 +23,16 @@ READS = ("value",)
 
 
 class Config(Options, frozen=True):
-    """whiten: over the episodes of the batch; false leaves score - value."""
+    """See the module.
+
+    Attributes:
+        whiten: over the episodes of the batch; false leaves score - value.
+        start: a report of `agentrl eval ENV --samples N --out FILE` on the training tasks, with which the values begin
+            (the paper takes 8 samples); empty begins at 0.5.
+    """
 
     whiten: bool = True
+    start: str = ""
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
@@ -66,10 +76,10 @@ class Tracker:
         alpha, beta = self._counts.get(prompt, (0.5, 0.5))
         return alpha / (alpha + beta)
 
-    def sampling_weight(self, prompt: str) -> float:
+    def sampling_weight(self, prompt: str, floor: float = 0.05) -> float:
         """How eagerly to sample the prompt again: its uncertainty, never nothing."""
         v = self.value(prompt)
-        return float(np.sqrt(v * (1 - v))) + 0.05
+        return float(np.sqrt(v * (1 - v))) + floor
 
     def update(self, prompt: str, outcome: float, policy_change: float) -> None:
         """One outcome in 0..1; `policy_change` is D in nats."""
@@ -88,4 +98,35 @@ class Tracker:
 
 def filler(config: Config) -> PromptValues:
     """What fills `value` and `policy_kl` in a training run, and keeps the counts from one iteration to the next."""
-    return PromptValues(Tracker())
+    return PromptValues(started(Tracker(), config.start, "credit.start"))
+
+
+def started(tracker: Tracker, report: str, key: str) -> Tracker:
+    """The tracker with the values of a report's outcomes; as it was if `report` is empty.
+
+    Args:
+        tracker: a new one.
+        report: path of a report of `agentrl eval --out`.
+        key: the option that names it, for the error sentence.
+
+    Raises:
+        ValueError: the file is no such report.
+    """
+    if not report:
+        return tracker
+    found = read_json(Path(report), f"report ({key})")
+    rewards: dict[str, list[float]] = {}
+    try:
+        for one in found["outcomes"]:
+            if one["ending"] != "env_error":
+                rewards.setdefault(one["task"], []).append(min(max(float(one["reward"]), 0.0), 1.0))
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"{key}: {report} is no report with the outcomes of tasks: write one with agentrl eval ENV --policy MODEL "
+            "--samples 8 --out FILE"
+        ) from None
+    if not rewards:
+        raise ValueError(f"{key}: {report} has no scored episode: evaluate the training tasks, then try again")
+    for task, won in rewards.items():
+        tracker.start(task, np.array(won))
+    return tracker

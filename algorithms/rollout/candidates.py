@@ -20,6 +20,7 @@ from agentrl.rollout import Branch, EpisodeRecord, Expansion, adopt, lost
 from agentrl.types import Status
 
 FILLS = ("candidate",)
+UNEVEN = True
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -39,7 +40,7 @@ async def rollout(config: Config, batch: Expansion, copies: int) -> list[Episode
     done: dict[int, EpisodeRecord] = {}  # by number of chain, as what follows
     others: dict[int, list[EpisodeRecord]] = {}  # its candidates
     passed: dict[int, list[EpisodeRecord]] = {}  # what it was before its latest step
-    tried = await batch.begin(copies * config.actions, turns=1, remember=True)
+    tried = await batch.begin(config.actions, groups=batch.spread(copies), turns=1, remember=True)
     going = list(range(len(tried) // config.actions))
     while going:
         ahead: list[tuple[int, EpisodeRecord]] = []

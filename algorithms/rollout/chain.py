@@ -4,6 +4,8 @@ from pydantic import BaseModel
 
 from agentrl.rollout import EpisodeRecord, Expansion
 
+UNEVEN = True
+
 
 class Config(BaseModel, frozen=True, extra="forbid"):
     """No options."""
@@ -16,4 +18,4 @@ def leaves(config: Config, copies: int) -> int:
 
 async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
     """See `agentrl.rollout.expansion`."""
-    return await batch.begin(copies)
+    return await batch.begin(1, groups=batch.spread(copies))

@@ -16,6 +16,7 @@ from agentrl.rollout import Branch, EpisodeRecord, Expansion, lost
 from agentrl.types import Status
 
 FILLS = ("value",)
+UNEVEN = True
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -34,7 +35,7 @@ def leaves(config: Config, copies: int) -> int:
 
 async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
     """See `agentrl.rollout.expansion`. Probes follow the chains."""
-    chains = await batch.begin(copies, remember=True)
+    chains = await batch.begin(1, groups=batch.spread(copies), remember=True)
     at = [Branch(r, t) for r in chains if not lost(r) for t in range(0, len(r.steps), config.every)]
     probes = await batch.go_on([branch for branch in at for _ in range(config.probes)], kind=PROBE)
     for number, (record, turn) in enumerate(at):

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.env import ENDLESS
+from agentrl.algorithms.sampler._history import outcomes, pool
 from agentrl.graph import StepGraph
+from agentrl.rollout import Draw
 from agentrl.types import Task
 
 
@@ -43,26 +44,24 @@ class Sampler:
         v = (won + 0.5) / (won + lost + 1.0)
         return float(np.sqrt(v * (1 - v))) + self._config.floor
 
-    def draw(self, count: int) -> list[Task]:
+    def draw(self, count: int) -> list[Draw]:
         """`count` tasks out of `pool * count` candidates, by weight, without repeats."""
         rng = np.random.default_rng((self._seed, self._batch))
         self._batch += 1
-        n, wanted = len(self._tasks), min(self._config.pool * count, len(self._tasks))
-        picks = rng.integers(n, size=wanted) if n > ENDLESS else rng.choice(n, size=wanted, replace=False)
-        candidates = [self._tasks[int(i)] for i in picks]
+        candidates = pool(self._tasks, self._config.pool * count, rng)
+        wanted = len(candidates)
         weights = np.array([self.weight(task.key) for task in candidates])
         fits = wanted >= count
         chosen = rng.choice(wanted, size=count, replace=not fits, p=weights / weights.sum())
-        return [candidates[i] for i in chosen]
+        return [Draw(task=candidates[i]) for i in chosen]
 
     def observe(self, graph: StepGraph) -> None:
         """Count the outcomes of the bins: of the agents that have the tasks, not of those that they call."""
         for counts in self._counts.values():
             counts[:] = [self._config.decay * c for c in counts]
-        won = graph.succeeded  # [N]
-        for row in np.flatnonzero(graph.first & (graph.caller < 0) & ~graph.failed()):
-            counts = self._counts.setdefault(bin_of(graph.names["group"][graph.group[row]]), [0.0, 0.0])
-            counts[0 if won[row] else 1] += 1.0
+        for key, won in outcomes(graph):
+            counts = self._counts.setdefault(bin_of(key), [0.0, 0.0])
+            counts[0 if won else 1] += 1.0
 
     def state_dict(self) -> Mapping[str, Any]:
         """For a checkpoint."""

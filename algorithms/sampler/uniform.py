@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from agentrl.env import ENDLESS
 from agentrl.graph import StepGraph
+from agentrl.rollout import Draw
 from agentrl.types import Task
 
 
@@ -22,11 +23,11 @@ class Sampler:
         self._tasks, self._seed, self._drawn = tasks, seed, 0
         self._order: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int64))  # the latest epoch and its order
 
-    def draw(self, count: int) -> list[Task]:
+    def draw(self, count: int) -> list[Draw]:
         """The next `count` tasks."""
         indices = [self._index(self._drawn + i) for i in range(count)]
         self._drawn += count
-        return [self._tasks[i] for i in indices]
+        return [Draw(task=self._tasks[i]) for i in indices]
 
     def _index(self, position: int) -> int:
         n = len(self._tasks)

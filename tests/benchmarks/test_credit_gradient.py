@@ -43,6 +43,21 @@ def test_unbiased_methods_measure_as_unbiased(name):
     assert abs(out["ratio"] - 1) < 1.5 * out["ratio_half_width"]
 
 
+@pytest.mark.parametrize("apart", [0.3, 1.0])
+def test_stored_values_leave_the_gradient_unbiased(apart):
+    # a leave-one-out baseline with rollouts of an older policy in it; GRPO's scale is (n - 1) / n with all n = 16
+    mdp = MDPS[0]
+    truth = bench.exact(mdp)
+    graph = bench.replayed(mdp, 3000, truth, np.random.default_rng(1), apart)
+    assert (~graph.column("in_gradient")).any()
+    for name, scale in (("rloo", 1.0), ("grpo", 15 / 16)):
+        advantage = bench.method(name, **({"std": "none"} if name == "grpo" else {}))(graph)
+        assert not advantage[~graph.column("in_gradient")].any()
+        out = bench.compare(bench.estimates(mdp, graph, advantage), truth.gradient.ravel())
+        assert not out["biased"]
+        assert abs(out["ratio"] - scale) < 1.5 * out["ratio_half_width"]
+
+
 def test_every_method_is_measured_or_said_to_be_not_applicable():
     measured = {name.split()[0] for name in bench.METHODS}
     combinators = {n for n in catalogue.names("credit") if catalogue.load("credit", n).wraps}

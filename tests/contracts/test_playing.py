@@ -195,7 +195,7 @@ WON = {"bin0/0": [1.0, 1.0], "bin1/1": [0.0, 1.0], "bin2/2": [0.0, 0.0]}
 
 
 def drawn(made, counts=(4, 3, 9, 1)) -> list[list[str]]:
-    return [[task.key for task in made.draw(count)] for count in counts]
+    return [[draw.task.key for draw in made.draw(count)] for count in counts]
 
 
 @pytest.mark.parametrize("name", SAMPLER)

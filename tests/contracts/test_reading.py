@@ -31,6 +31,8 @@ MANDATORY = {
     "context": ("ask",),
     "reward": ("reward",),
     "sampler": ("make",),
+    "guide": ("make",),
+    "replay": ("retrieve", "joins"),
     "regularizer": ("make",),
     "engine": ("make",),
     "tracker": ("make",),

@@ -15,6 +15,7 @@ LISTENS = re.compile(
 )
 # file -> how it comes by its address
 SERVERS = {
+    "agentrl/rollout/program/endpoint.py": "127.0.0.1 in a run; --host of `serve policy`, 127.0.0.1",
     "agentrl/serve/inspector.py": "127.0.0.1, which no option of `inspect` changes",
     "agentrl/serve/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",
     "agentrl/serve/retriever.py": "--host of `serve retriever`, 127.0.0.1",

@@ -6,7 +6,7 @@ from typing import Any
 
 from agentrl.config import resolve
 from agentrl.env import make_pool, tasks_of
-from agentrl.rollout import EpisodeRecord, Expansion
+from agentrl.rollout import Draw, EpisodeRecord, Expansion
 from agentrl.types import Task
 from tests.rollout.playing import WALK, entry, player
 
@@ -22,7 +22,7 @@ def expansion(name: str = WALK, tasks: Sequence[Task] | None = None, *, where: s
     """A batch on all tasks of the environment, played at random."""
     on = entry(name)
     pool = options.pop("pool", None) or make_pool(on, where, 2)
-    return Expansion(player(on, pool, **options), tasks or tasks_of(on))
+    return Expansion(player(on, pool, **options), [Draw(task=task) for task in tasks or tasks_of(on)])
 
 
 def expand(name: str, batch: Expansion, copies: int = 1, **options: Any) -> list[EpisodeRecord]:

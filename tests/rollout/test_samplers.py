@@ -37,7 +37,7 @@ class Endless:
 @pytest.mark.parametrize("size", [1, 3, 7, 10])
 def test_each_epoch_has_each_task_once(name, size):
     _, draws = sampler(name)
-    drawn = [task.key for _ in range(7) for task in draws.draw(size)]  # 7 * size tasks: `size` whole epochs
+    drawn = [draw.task.key for _ in range(7) for draw in draws.draw(size)]  # 7 * size tasks: `size` whole epochs
     assert len(drawn) == 7 * size
     epochs = [drawn[i : i + 7] for i in range(0, len(drawn), 7)]
     assert all(sorted(epoch) == sorted(task.key for task in TASKS) for epoch in epochs)
@@ -49,15 +49,15 @@ def test_each_epoch_has_each_task_once(name, size):
 @pytest.mark.parametrize("tasks", [TASKS, Endless()])
 def test_draws_are_the_seeds_and_go_on_from_a_checkpoint(name, tasks):
     _, whole = sampler(name, tasks, 3)
-    expected = [[t.key for t in whole.draw(4)] for _ in range(5)]
+    expected = [[d.task.key for d in whole.draw(4)] for _ in range(5)]
     _, first = sampler(name, tasks, 3)
-    begun = [[t.key for t in first.draw(4)] for _ in range(2)]
+    begun = [[d.task.key for d in first.draw(4)] for _ in range(2)]
     state = json.loads(json.dumps(first.state_dict()))
     _, second = sampler(name, tasks, 3)
     second.load_state_dict(state)
-    assert begun + [[t.key for t in second.draw(4)] for _ in range(3)] == expected
+    assert begun + [[d.task.key for d in second.draw(4)] for _ in range(3)] == expected
     _, other = sampler(name, tasks, 4)
-    assert [[t.key for t in other.draw(4)] for _ in range(5)] != expected
+    assert [[d.task.key for d in other.draw(4)] for _ in range(5)] != expected
 
 
 def outcome(won: dict[str, float]):
@@ -101,9 +101,9 @@ def test_the_curriculum_prefers_what_is_neither_solved_nor_hopeless():
         draws.observe(
             outcome({f"bin{b}/{i}": float(b == 0 or (b == 1 and i < 5)) for b in range(3) for i in range(10)})
         )
-    drawn = Counter(task.key.partition("/")[0] for _ in range(100) for task in draws.draw(10))
+    drawn = Counter(draw.task.key.partition("/")[0] for _ in range(100) for draw in draws.draw(10))
     assert drawn["bin1"] > 2 * drawn["bin0"] > 0 and drawn["bin1"] > 2 * drawn["bin2"] > 0
-    assert len({task.key for task in draws.draw(10)}) == 10
+    assert len({draw.task.key for draw in draws.draw(10)}) == 10
 
 
 def test_the_curriculum_restores_what_it_learnt():

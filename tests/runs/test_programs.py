@@ -155,6 +155,7 @@ def test_a_program_that_fails_before_it_asks_is_a_fault_with_its_last_words(tmp_
         ({"agent": f"{TOYS}:plain", "command": "python"}, {}, "name one of them"),
         ({"agent": f"{TOYS}:plain"}, {"warmup": {"updates": 1}}, "set warmup.updates=0"),
         ({"agent": f"{TOYS}:plain"}, {"rollout": {"name": "tree"}}, "set rollout.name=chain"),
+        ({"agent": f"{TOYS}:plain"}, {"guide": {"name": "start_state"}}, "leave out guide.name=start_state"),
         ({"agent": f"{TOYS}:plain"}, {"context": {"name": "last_k"}}, "set context.name=full"),
         ({"agent": f"{TOYS}:plain"}, {"engine": {"actions": "admissible"}}, "set engine.actions=free"),
     ],

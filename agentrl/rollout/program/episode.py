@@ -44,7 +44,12 @@ class ProgramEpisode:
             raise ValueError("an episode that a program plays cannot be branched: use rollout.name=chain")
         self.program, self.record, self.handle, self.limits = player.program, record, handle, player.limits
         self.prompt = player.prompt
-        self.recorder = Recorder(player.actor, handle, player.limits, start.session, key)
+        if start.opening is not None or start.words or start.tokens is not None:
+            raise ValueError(
+                "a program writes its own prompts from the task's beginning: leave out guide.name, and take a sampler "
+                "that sets neither words nor tokens"
+            )
+        self.recorder = Recorder(player.actor, handle, player.limits, start.session, key, start.temperature)
         self.seed = int.from_bytes(json.dumps(key).encode()[-6:].rjust(6, b"\0"), "big") % (1 << 31)
 
     async def run(self) -> None:

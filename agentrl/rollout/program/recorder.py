@@ -23,6 +23,7 @@ class Recorder:
         limits: turns, turn_tokens and episode_tokens bound what may be asked.
         session: the engine's session of the episode.
         key: beginning of every noise key.
+        temperature: of every answer; None for that of the run.
 
     Attributes:
         conversations: what was asked and answered.
@@ -31,12 +32,20 @@ class Recorder:
         ignored: options of requests that differ from the run's sampling and are not followed.
     """
 
-    def __init__(self, actor: Actor, handle: Handle | None, limits: Limits, session: int, key: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        actor: Actor,
+        handle: Handle | None,
+        limits: Limits,
+        session: int,
+        key: tuple[int, ...],
+        temperature: float | None = None,
+    ) -> None:
         if actor.chat is None:
             raise ValueError("a program is served by a policy with a tokenizer: give a run or a model folder")
         self.chat: Chat = actor.chat
         self.actor, self.handle, self.limits = actor, handle, limits
-        self.session, self.key = session, key
+        self.session, self.key, self.temperature = session, key, temperature
         self.conversations = Conversations(self.chat)
         self.ending: Status | None = None
         self.reason = ""
@@ -76,6 +85,7 @@ class Recorder:
             observation=Observation(text=prompt.new[-1].content if prompt.new else ""),
             max_tokens=room,
             noise_key=(*self.key, *words, time),
+            temperature=self.temperature,
         )
         try:
             generation = await self.actor.answer(request, self.handle)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 from agentrl.config import resolve
 from agentrl.env import tasks_of
 from agentrl.graph import PLAYED
-from agentrl.rollout import Expansion, build_graph
+from agentrl.rollout import Draw, Expansion, build_graph
 from tests.rollout.playing import entry
 from tests.rollout.test_agent_calls import BOSS, crew
 
@@ -24,7 +24,7 @@ from tests.rollout.test_agent_calls import BOSS, crew
 )
 def test_each_walk_has_its_walker(options):
     boss = crew(["walk", "walk", "walk", "done"])
-    batch = Expansion(boss, tasks_of(entry(BOSS))[:1])
+    batch = Expansion(boss, [Draw(task=task) for task in tasks_of(entry(BOSS))[:1]])
     found = resolve("rollout", options)
 
     async def run():

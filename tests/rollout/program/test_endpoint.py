@@ -36,8 +36,10 @@ class Told:
 
     def __init__(self, tokenizer: Any, *texts: str) -> None:
         self.chat, self.texts = Chat(tokenizer), list(texts)
+        self.temperatures: list[float | None] = []
 
     async def generate(self, request: Request) -> Generation:
+        self.temperatures.append(request.temperature)
         ids = self.chat.answer(self.texts.pop(0))
         return Generation(text=self.chat.tokenizer.decode(ids[:-1]), token_ids=ids, logprobs=np.full(len(ids), -0.5))
 
@@ -116,6 +118,17 @@ def test_streams_and_the_responses_protocol_say_the_same(loaded):
         events = list(client.responses.create(model="toy", input="2 + 2?", stream=True))
         assert [e.sequence_number for e in events] == list(range(len(events)))
         assert events[-1].type == "response.completed" and events[-1].response.output_text == "four"
+
+
+def test_the_temperature_of_the_chain_goes_to_the_engine_whatever_the_program_asks(loaded):
+    told = Told(loaded.tokenizer, "four", "four")
+    with Open(loaded.tokenizer, told) as served:
+        for own in (None, 1.3):
+            served.recorder.temperature = own
+            served.client().chat.completions.create(
+                model="toy", messages=[{"role": "user", "content": "2 + 2?"}], temperature=0.3
+            )
+    assert told.temperatures == [None, 1.3]
 
 
 def test_tool_calls_are_data_and_their_answers_continue_the_conversation(loaded):

@@ -1,0 +1,89 @@
+"""What a guide is: it changes how a chain begins, so that tasks that always fail can be learnt.
+
+A file in `algorithms/guide/` offers a frozen `Config` and
+
+    def make(config: Config, seed: int) -> Guide
+
+A guide gets the draws of the sampler and returns them with an `Opening` (a start state) or with words. Chains that had
+such help are marked by the column `guided` of the graph. They are trained like the others; success rates, and what a
+sampler learns, leave them out. `GuideFile` lists what else a file may offer.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from agentrl.catalogue import CatalogueFile, hook
+from agentrl.graph import StepGraph
+from agentrl.rollout.records import EpisodeRecord
+from agentrl.rollout.sampler import Draw
+from agentrl.types import Task
+
+Demonstrate = Callable[[Sequence[Task]], Awaitable[list[EpisodeRecord]]]
+
+
+class Guide(Protocol):
+    """Changes how chains begin; what it does depends only on its seed and on the records that it saw."""
+
+    def begin(self, draws: Sequence[Draw]) -> list[Draw]:
+        """The draws of a batch, as they are to be played."""
+        ...
+
+    def observe(self, records: Sequence[EpisodeRecord]) -> None:
+        """Learn from the chains of a batch, with and without help."""
+        ...
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """State for a checkpoint."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state_dict`."""
+        ...
+
+
+@runtime_checkable
+class Shown(Protocol):
+    """A guide that asks the agent's expert for episodes."""
+
+    def wanted(self, draws: Sequence[Draw]) -> list[Task]:
+        """The tasks that the expert is to play before the batch begins, each at most once."""
+        ...
+
+    def shown(self, records: Sequence[EpisodeRecord]) -> None:
+        """The expert's episodes, in the order of the tasks."""
+        ...
+
+
+@runtime_checkable
+class Teacher(Protocol):
+    """A guide that has demonstrations imitated between two updates of reinforcement learning."""
+
+    def lesson(self) -> StepGraph | None:
+        """The demonstrations to imitate now, as a graph with tokens; None if it is not time for a lesson."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuideFile(CatalogueFile):
+    """The file of a guide.
+
+    Attributes:
+        make: see the module.
+        expert: does it ask for episodes of the agent's expert (`Shown`)?
+        paper: one line for listings.
+    """
+
+    KIND: ClassVar[str] = "guide"
+
+    make: Callable[[Any, int], Guide] = hook(help="(config, seed) -> Guide")
+    expert: Callable[[Any], bool] | None = hook("", "(config) -> does it ask for episodes of the agent's expert?", None)
+    paper: str = hook("PAPER", "one line for listings", "")
+
+
+async def guided(guide: Guide, draws: Sequence[Draw], demonstrate: Demonstrate | None) -> list[Draw]:
+    """The draws as the guide wants them played; first the expert plays what the guide asks for."""
+    if isinstance(guide, Shown) and (tasks := guide.wanted(draws)):
+        assert demonstrate is not None, "the settings refuse a guide that asks for an expert where there is none"
+        guide.shown(await demonstrate(tasks))
+    return guide.begin(draws)

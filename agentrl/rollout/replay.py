@@ -1,0 +1,239 @@
+"""What a replay rule is: it says which stored rollouts join a batch. A file in `algorithms/replay/` offers
+
+    class Config(ReplayOptions)
+    def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.random.Generator) -> Sequence[int]
+    def joins(config: Config) -> Joins
+
+The core keeps the rollouts by the key of their task, asks `retrieve` for each group of a fresh batch, and adds the
+chosen rollouts to the group, behind the fresh rows. Four columns [N] then tell rows apart:
+
+    replayed       bool, the row comes from an earlier batch
+    age            float64, iterations since it was played (NaN for a rollout of another run)
+    in_statistics  bool, its rollout counts in the statistics of credit methods
+    in_gradient    bool, it is trained
+
+A replayed row keeps the log-probs of the policy that sampled it, so that `update.importance_cap` corrects it as it
+corrects any difference between engine and trainer.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from agentrl.catalogue import CatalogueFile, hook
+from agentrl.config import Entry
+from agentrl.graph import COLUMNS, PLAYED, StepGraph, concatenate, extract, from_bytes, read_graph, to_bytes
+
+_KEPT = ("temperature", "guided", "rewrites")  # optional columns that a stored rollout keeps, beside signals and info
+
+
+class ReplayOptions(BaseModel, frozen=True, extra="forbid"):
+    """Base of the `Config` of a replay rule.
+
+    Attributes:
+        copies: rollouts that join a group, at most.
+        keep: rollouts kept per task; the oldest go first.
+        tasks: tasks of which rollouts are kept; the oldest go first.
+        max_age: iterations after which a rollout is dropped; None for never. Rollouts of other runs have no age.
+        runs: run folders whose stored graphs fill the buffer before the first batch.
+    """
+
+    copies: int = Field(1, ge=1)
+    keep: int = Field(8, ge=1)
+    tasks: int = Field(10_000, ge=1)
+    max_age: int | None = Field(None, ge=1)
+    runs: tuple[str, ...] = ()
+
+
+class Joins(NamedTuple):
+    """What joined rollouts take part in."""
+
+    in_statistics: bool
+    in_gradient: bool
+
+
+class Fresh(NamedTuple):
+    """A group of a fresh batch.
+
+    Attributes:
+        task: key of its task.
+        scores: [E] scores of its scored rollouts.
+        succeeded: [E] bool.
+        iteration: of the batch.
+    """
+
+    task: str
+    scores: np.ndarray
+    succeeded: np.ndarray
+    iteration: int
+
+
+class Stored(NamedTuple):
+    """A stored rollout.
+
+    Attributes:
+        graph: its rows, as they were before annotation.
+        iteration: in which it was played; -1 for one of another run.
+        score: of the agent that had the task.
+        succeeded: did that agent succeed?
+    """
+
+    graph: StepGraph
+    iteration: int
+    score: float
+    succeeded: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayFile(CatalogueFile):
+    """The file of a replay rule.
+
+    Attributes:
+        retrieve: see the module; the answer holds indices into `stored` (the oldest first), without repeats.
+        joins: see the module.
+        worth: which rollouts are kept; every scored rollout without it.
+        paper: one line for listings.
+    """
+
+    KIND: ClassVar[str] = "replay"
+
+    retrieve: Callable[[Any, Fresh, Sequence[Stored], np.random.Generator], Sequence[int]] = hook(
+        help="(config, fresh group, stored rollouts, rng) -> indices of the rollouts that join"
+    )
+    joins: Callable[[Any], Joins] = hook(help="(config) -> do joined rollouts enter statistics, and the gradient?")
+    worth: Callable[[Any, Stored], bool] | None = hook("", "(config, rollout) -> is it kept?", None)
+    paper: str = hook("PAPER", "one line for listings", "")
+
+
+class Replay:
+    """A buffer of rollouts by task, and the rule that says which of them join a batch.
+
+    Args:
+        entry: the rule.
+        seed: of its random choices.
+
+    Raises:
+        ValueError: a folder of `runs` holds no stored graphs.
+    """
+
+    def __init__(self, entry: Entry[ReplayFile], seed: int) -> None:
+        self.entry, self.seed = entry, seed
+        self.rollouts: dict[str, list[Stored]] = {}
+        for run in entry.config.runs:
+            stored = sorted((Path(run) / "graphs").glob("*.safetensors"))
+            if not stored:
+                raise ValueError(
+                    f"replay.runs: {run} has no graphs/*.safetensors: give a run folder with stored graphs"
+                )
+            for path in stored:
+                self.add(read_graph(path), -1)
+
+    def join(self, graph: StepGraph, iteration: int) -> StepGraph:
+        """The batch with the rollouts that the rule chose; as it is if there are none."""
+        config, chosen = self.entry.config, list[tuple[int, Stored]]()
+        for group, fresh in _groups(graph, iteration):
+            stored = self._young(fresh.task, iteration)
+            if stored:
+                rng = np.random.default_rng((self.seed, iteration, group))
+                picked = self.entry.hooks.retrieve(config, fresh, stored, rng)
+                chosen += [(group, stored[index]) for index in picked]
+        if not chosen:
+            return graph
+        joins = self.entry.hooks.joins(config)
+        whole = concatenate([graph, *(one.graph for _, one in chosen)], [{0: group} for group, _ in chosen])
+        count = np.array([len(graph), *(len(one.graph) for _, one in chosen)])
+        age = [0.0, *(np.nan if one.iteration < 0 else iteration - one.iteration for _, one in chosen)]
+        replayed = np.repeat([False, *(True for _ in chosen)], count)  # [N]
+        return whole.with_columns(
+            replayed=replayed,
+            age=np.repeat(np.array(age, np.float64), count),
+            in_statistics=~replayed | joins.in_statistics,
+            in_gradient=~replayed | joins.in_gradient,
+        )
+
+    def _young(self, key: str, iteration: int) -> list[Stored]:
+        """The stored rollouts of a task that are not too old."""
+        most, stored = self.entry.config.max_age, self.rollouts.get(key, [])
+        return [one for one in stored if most is None or one.iteration < 0 or iteration - one.iteration <= most]
+
+    def add(self, graph: StepGraph, iteration: int) -> None:
+        """Keep the rollouts of a batch that are worth it; a batch of another run has iteration -1."""
+        config, worth = self.entry.config, self.entry.hooks.worth
+        plain = _plain(graph)
+        for rollout, key in _rollouts(plain):
+            rows = np.flatnonzero(plain.rollout == rollout)
+            first = rows[0]
+            one = Stored(extract(plain, rows), iteration, float(plain.score[first]), bool(plain.succeeded[first]))
+            if worth is None or worth(config, one):
+                own = self.rollouts.pop(key, [])  # to the end: the tasks that were not played for longest go first
+                self.rollouts[key] = [*own, one][-config.keep :]
+        for key in [*self.rollouts][: max(0, len(self.rollouts) - config.tasks)]:
+            del self.rollouts[key]
+
+    def metrics(self, graph: StepGraph) -> dict[str, float]:
+        """Of a joined batch: replayed episodes per episode, and their mean age in iterations."""
+        if not graph.has("replayed"):
+            return {"replayed_share": 0.0}
+        first, replayed, age = graph.first, graph.column("replayed"), graph.column("age")
+        known = first & replayed & ~np.isnan(age)
+        share = {"replayed_share": float(replayed[first].mean())}
+        return share | ({"replayed_age": float(age[known].mean())} if known.any() else {})
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {
+            "rollouts": {
+                key: [(np.frombuffer(to_bytes(one.graph), np.uint8).copy(), *one[1:]) for one in own]
+                for key, own in self.rollouts.items()
+            }
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.rollouts = {
+            key: [Stored(from_bytes(bytes(data)), int(at), float(score), bool(won)) for data, at, score, won in own]
+            for key, own in state["rollouts"].items()
+        }
+
+
+def fresh_part(graph: StepGraph) -> StepGraph:
+    """The rows that the batch itself played, for its metrics; without tokens if others joined them."""
+    return graph.take(np.flatnonzero(~graph.column("replayed"))) if graph.has("replayed") else graph
+
+
+def _groups(graph: StepGraph, iteration: int) -> list[tuple[int, Fresh]]:
+    """(group, what a rule sees of it) of each group with a scored rollout."""
+    scored = graph.first & (graph.kind == PLAYED) & (graph.caller < 0) & ~graph.failed()  # [N]
+    scored &= ~graph.column("guided") if graph.has("guided") else True  # they begin elsewhere, behind another prompt
+    score, won, found = graph.score, graph.succeeded, list[tuple[int, Fresh]]()
+    for group in np.unique(graph.group[scored]).tolist():
+        rows = np.flatnonzero(scored & (graph.group == group))
+        found.append((group, Fresh(graph.names["group"][group], score[rows], won[rows], iteration)))
+    return found
+
+
+def _rollouts(graph: StepGraph) -> list[tuple[int, str]]:
+    """(rollout, key of its task) of each scored rollout that this batch played from the task's beginning."""
+    usable = graph.first & (graph.kind == PLAYED) & (graph.caller < 0) & (graph.parent < 0) & ~graph.failed()  # [N]
+    for name in ("replayed", "guided"):
+        usable &= ~graph.column(name) if graph.has(name) else True
+    rows = np.flatnonzero(usable).tolist()
+    return [(int(graph.rollout[row]), graph.names["group"][graph.group[row]]) for row in rows]
+
+
+def _plain(graph: StepGraph) -> StepGraph:
+    """The graph as it was before annotation: without what a policy, a critic or a credit method added to it."""
+    columns = {
+        name: x
+        for name, x in graph.columns.items()
+        if name in COLUMNS or name in _KEPT or name in ("replayed", "score") or name.startswith(("info.", "signal/"))
+    }
+    columns["reward"] = graph.columns.get("env_reward", columns["reward"])
+    if "score" in columns:
+        columns["score"] = graph.columns.get("env_score", columns["score"])
+    tokens = None if graph.tokens is None else replace(graph.tokens, columns={})
+    return replace(graph, columns=columns, tokens=tokens)

@@ -1,0 +1,72 @@
+"""Solved episodes as data, from which chains of the same task may begin."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agentrl.chat import shorten
+from agentrl.graph import PLAYED
+from agentrl.rollout.branch import Opening, OpeningTurn, StateMismatch
+from agentrl.rollout.records import EpisodeRecord, same_state
+from agentrl.types import Observation, Status, Task
+
+
+class Success(NamedTuple):
+    """The turns of a solved episode, from the task's beginning."""
+
+    turns: tuple[OpeningTurn, ...]
+
+    @classmethod
+    def of(cls, record: EpisodeRecord) -> "Success | None":
+        """The turns of a chain; None if it failed, or if it called agents, whose replies no answer holds."""
+        if record.ending == Status.ENV_ERROR or not record.success or record.called or record.caller is not None:
+            return None
+        own = [
+            OpeningTurn(step.generation.text, tuple(step.generation.token_ids.tolist()), same_state(step.observation))
+            for step in record.steps
+        ]
+        return cls((*record.opening, *own))
+
+    def opening(self, start: int) -> Opening | None:
+        """The opening that leads to turn `start`, counted from 0; None for the task's beginning."""
+        return Opening(turns=self.turns[:start], state=self.turns[start].state) if start > 0 else None
+
+    def dump(self) -> list[list[Any]]:
+        """As JSON values."""
+        return [[turn.answer, list(turn.token_ids), turn.state] for turn in self.turns]
+
+    @classmethod
+    def load(cls, rows: Sequence[Sequence[Any]]) -> "Success":
+        """The counterpart of `dump`."""
+        return cls(tuple(OpeningTurn(answer, tuple(ids), state) for answer, ids, state in rows))
+
+
+def check_start(task: Task, observation: Observation, state: str, turn: int) -> None:
+    """Raises StateMismatch unless the answers of an earlier episode led to the state that they led to then.
+
+    Args:
+        task: of both episodes.
+        observation: what the environment shows now.
+        state: the state of the earlier episode.
+        turn: number of answers that were carried out.
+    """
+    now = same_state(observation)
+    if now != state:
+        raise StateMismatch(
+            f"task {task.key}, brought to turn {turn} by the answers of an earlier episode, shows "
+            f"{shorten(repr(now), 80)}, there it was {shorten(repr(state), 80)}: start states need an environment "
+            "whose steps are deterministic"
+        )
+
+
+def by_group(records: Sequence[EpisodeRecord]) -> Mapping[int, list[EpisodeRecord]]:
+    """The played chains of each group that no environment error ended; a group without one is left out."""
+    groups: dict[int, list[EpisodeRecord]] = {}
+    for record in records:
+        if record.kind == PLAYED and record.ending != Status.ENV_ERROR:
+            groups.setdefault(record.group, []).append(record)
+    return groups
+
+
+def success_rate(records: Sequence[EpisodeRecord]) -> float:
+    """The share of solved chains, 0 to 1."""
+    return sum(record.success for record in records) / len(records)

@@ -1,0 +1,21 @@
+"""The sampling temperature of each step, which the engine and the trainer share."""
+
+import numpy as np
+
+from agentrl.graph import StepGraph
+
+
+def temperatures(graph: StepGraph, recipe: float) -> float | np.ndarray:
+    """The temperature under which the steps were sampled.
+
+    Args:
+        graph: its column `temperature` [N], if it has one, is NaN on steps that were sampled at the recipe's.
+        recipe: `sampling.temperature`; 0 (greedy) counts as 1, as in the engine.
+
+    Returns:
+        One number if the graph has no such column, else [N] float64.
+    """
+    if not graph.has("temperature"):
+        return recipe or 1.0
+    own = graph.column("temperature")  # [N]
+    return np.where(np.isnan(own), recipe or 1.0, own)

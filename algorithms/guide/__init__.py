@@ -1,0 +1,1 @@
+"""Catalogue `agentrl.algorithms.guide`: one file an entry."""

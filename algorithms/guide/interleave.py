@@ -1,0 +1,110 @@
+"""Reinforcement learning and imitation in turns: what fails in every copy is shown, collected, and imitated.
+
+Source: ReLIFT, arXiv:2506.07527 (interleaved online fine-tuning for the hardest questions): while the policy learns by
+reinforcement, questions that no rollout solves go into a buffer with a demonstration each. When the buffer holds a
+batch, one step of fine-tuning on it follows, the buffer is emptied, and reinforcement goes on. The transition points
+are therefore automatic: the more tasks fail, the more often the policy imitates.
+
+The demonstrations are episodes of `warmup.expert`, in the policy's own form of answers and under the allowed sets that
+sampling uses. They are imitated by the step that behaviour cloning takes (`[warmup]`: `minibatches`), with the rate of
+`[optim]`, and are no part of a group: statistics and credit never see them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from agentrl.graph import StepGraph, concatenate, from_bytes, to_bytes
+from agentrl.rollout import Draw, EpisodeRecord, build_graph, by_group, lost, success_rate
+from agentrl.types import Task
+
+PAPER = "ReLIFT, arXiv:2506.07527"
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """See the module.
+
+    Attributes:
+        episodes: demonstrations that make a lesson.
+        patience: batches in a row in which all copies of a task must fail before it is shown.
+    """
+
+    episodes: int = Field(16, ge=1)
+    patience: int = Field(1, ge=1)
+
+
+class Interleave:
+    """See the module.
+
+    Attributes:
+        failed: key of a task -> batches in a row in which all its copies failed.
+        buffer: demonstrations that wait for a lesson, by the key of their task.
+        unsolved: keys of tasks that the expert did not solve.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.failed: dict[str, int] = {}
+        self.buffer: dict[str, StepGraph] = {}
+        self.unsolved: set[str] = set()
+
+    def wanted(self, draws: Sequence[Draw]) -> list[Task]:
+        """Tasks of the batch that have failed long enough and wait for no lesson yet."""
+        tasks = {
+            draw.task.key: draw.task for draw in draws if self.failed.get(draw.task.key, 0) >= self.config.patience
+        }
+        return [task for key, task in tasks.items() if key not in self.buffer and key not in self.unsolved]
+
+    def shown(self, records: Sequence[EpisodeRecord]) -> None:
+        """The expert's episodes; those that it did not solve are not imitated, nor asked for again."""
+        for record in records:
+            if record.success and not lost(record):
+                self.buffer[record.task.key] = build_graph([record])
+            else:
+                self.unsolved.add(record.task.key)
+
+    def begin(self, draws: Sequence[Draw]) -> list[Draw]:
+        """The draws as they are: rollouts have no help."""
+        return list(draws)
+
+    def observe(self, records: Sequence[EpisodeRecord]) -> None:
+        """Count the batches in which a task failed in every copy."""
+        for own in by_group(records).values():
+            key = own[0].task.key
+            if success_rate(own) > 0:
+                self.failed.pop(key, None)
+            else:
+                self.failed[key] = self.failed.get(key, 0) + 1
+
+    def lesson(self) -> StepGraph | None:
+        """The buffer, if it holds a lesson; then it is empty and the tasks must fail again to be shown again."""
+        if len(self.buffer) < self.config.episodes:
+            return None
+        graphs = [*self.buffer.values()]
+        for key in self.buffer:
+            self.failed.pop(key, None)
+        self.buffer = {}
+        return concatenate(graphs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        stored = {key: np.frombuffer(to_bytes(graph), np.uint8).copy() for key, graph in self.buffer.items()}
+        return {"failed": dict(self.failed), "buffer": stored, "unsolved": sorted(self.unsolved)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.failed = {key: int(n) for key, n in state["failed"].items()}
+        self.buffer = {key: from_bytes(bytes(data)) for key, data in state["buffer"].items()}
+        self.unsolved = set(state["unsolved"])
+
+
+def make(config: Config, seed: int) -> Interleave:
+    """See `agentrl.rollout.guide`; nothing is drawn at random."""
+    return Interleave(config)
+
+
+def expert(config: Config) -> bool:
+    """It asks for the expert's episodes."""
+    return True

@@ -1,0 +1,153 @@
+"""Tasks that fail in every copy begin at a point of a success; the point moves backwards as success rises.
+
+Source: Salimans and Chen, "Learning Montezuma's Revenge from a Single Demonstration", arXiv:1812.03381, Algorithm 1:
+episodes start near the end of a demonstration, and the start moves back when at least a share (0.2) of the rollouts
+from it succeed. The same idea for language models: R3, arXiv:2402.05808.
+
+A success is one of the policy's own, or one episode of the environment's expert, played once when the task has failed.
+A start is its turns so far: they are carried out again after the reset, so that the chain begins in that state, behind
+the prompt that the success had there. Nothing is corrected, because a start state is data: the chain is a sample of the
+policy from the state in which it begins, and all copies of a group begin in the same one.
+
+A task begins at a start after `patience` batches in which all its copies failed. When the start has moved back to the
+task's beginning, the help is withdrawn; if the task fails again, it returns where it was. Departures: a start belongs
+to a task and not to the whole run, and it moves by turns.
+
+Limits: the environment must be deterministic (another state after the same answers is an env_error that says so); a
+success in which agents were called gives no start.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.rollout import Draw, EpisodeRecord, Success, by_group, success_rate
+from agentrl.types import Task
+
+PAPER = "Salimans and Chen, arXiv:1812.03381; R3, arXiv:2402.05808"
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """See the module.
+
+    Attributes:
+        source: whose successes: the policy's (own), or also one episode per task of `warmup.expert` (expert).
+        patience: batches in which all copies of a task must fail before it gets a start.
+        first: turns from the end at which a task begins first.
+        step: turns by which the start moves back.
+        rise: the start moves back when at least this share of the copies succeeds.
+        keep: most tasks whose successes are kept; the oldest go first.
+    """
+
+    source: Literal["own", "expert"] = "own"
+    patience: int = Field(1, ge=1)
+    first: int = Field(1, ge=1)
+    step: int = Field(1, ge=1)
+    rise: float = Field(0.2, gt=0, le=1)
+    keep: int = Field(10_000, ge=1)
+
+
+class StartState:
+    """See the module.
+
+    Attributes:
+        successes: key of a task -> its shortest success so far.
+        failed: key -> batches in a row in which all its copies failed from the task's beginning.
+        left: key of a task that is helped -> turns from its start to the success's end.
+        unsolved: keys of tasks that the expert did not solve.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.successes: dict[str, Success] = {}
+        self.failed: dict[str, int] = {}
+        self.left: dict[str, int] = {}
+        self.unsolved: set[str] = set()
+
+    def wanted(self, draws: Sequence[Draw]) -> list[Task]:
+        """The tasks that have failed long enough and have no success yet."""
+        if self.config.source == "own":
+            return []
+        tasks = {draw.task.key: draw.task for draw in draws if self._stuck(draw.task.key)}
+        return [task for key, task in tasks.items() if key not in self.successes and key not in self.unsolved]
+
+    def shown(self, records: Sequence[EpisodeRecord]) -> None:
+        """The expert's episodes."""
+        for record in records:
+            if not self._add(record):
+                self.unsolved.add(record.task.key)
+
+    def begin(self, draws: Sequence[Draw]) -> list[Draw]:
+        """Draws of tasks that are stuck begin at their start."""
+        return [self._begin(draw) for draw in draws]
+
+    def _begin(self, draw: Draw) -> Draw:
+        key = draw.task.key
+        success = self.successes.get(key)
+        if success is None or not self._stuck(key):
+            return draw
+        left = min(self.left.setdefault(key, self.config.first), len(success.turns) - 1)
+        return replace(draw, opening=success.opening(len(success.turns) - left))
+
+    def _stuck(self, key: str) -> bool:
+        return self.failed.get(key, 0) >= self.config.patience
+
+    def observe(self, records: Sequence[EpisodeRecord]) -> None:
+        """Move the starts, and keep the shortest successes."""
+        for own in by_group(records).values():
+            key, rate = own[0].task.key, success_rate(own)
+            if not own[0].opening:
+                self.failed[key] = self.failed.get(key, 0) + 1 if rate == 0 else 0
+            elif rate >= self.config.rise:
+                self._move_back(key)
+            for record in own:
+                self._add(record)
+        for store in (self.successes, self.failed, self.left):
+            for key in [*store][: max(0, len(store) - self.config.keep)]:
+                del store[key]
+
+    def _move_back(self, key: str) -> None:
+        """The start of a task moves back; at the task's beginning the help is withdrawn."""
+        left = self.left.get(key, self.config.first) + self.config.step
+        if key in self.successes and left >= len(self.successes[key].turns):
+            self.failed[key] = 0
+        else:
+            self.left[key] = left
+
+    def _add(self, record: EpisodeRecord) -> bool:
+        """Keep a success if it is the task's shortest; False if the record is none."""
+        success, key = Success.of(record), record.task.key
+        if success is None:
+            return False
+        before = self.successes.get(key)
+        if before is None or len(success.turns) < len(before.turns):
+            self.successes[key] = success
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {
+            "successes": {key: success.dump() for key, success in self.successes.items()},
+            "failed": dict(self.failed),
+            "left": dict(self.left),
+            "unsolved": sorted(self.unsolved),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.successes = {key: Success.load(rows) for key, rows in state["successes"].items()}
+        self.failed = {key: int(n) for key, n in state["failed"].items()}
+        self.left = {key: int(n) for key, n in state["left"].items()}
+        self.unsolved = set(state["unsolved"])
+
+
+def make(config: Config, seed: int) -> StartState:
+    """See `agentrl.rollout.guide`; nothing is drawn at random."""
+    return StartState(config)
+
+
+def expert(config: Config) -> bool:
+    """Does it ask for the expert's episodes?"""
+    return config.source == "expert"

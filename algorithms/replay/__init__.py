@@ -1,0 +1,1 @@
+"""Catalogue `agentrl.algorithms.replay`: one file an entry."""

@@ -1,0 +1,39 @@
+"""The latest rollouts of earlier batches join the groups of their tasks and are trained again.
+
+Source: RePO, arXiv:2506.09340, its recency-based retrieval from a buffer per prompt. Departure: RePO computes the
+advantages of replayed rollouts within the replayed ones and adds a second objective for them; here they are compared
+with the fresh group (`statistics = false`: its mean and standard deviation are those of the fresh rollouts alone), and
+all rows share one objective. Older data need `loss.name = "m2po"`, or the capped importance weights of
+`update.importance_cap`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import Field
+
+from agentrl.rollout import Fresh, Joins, ReplayOptions, Stored
+
+PAPER = "RePO, arXiv:2506.09340"
+
+
+class Config(ReplayOptions, frozen=True):
+    """See the module.
+
+    Attributes:
+        max_age: iterations after which a rollout is dropped; None for never.
+        statistics: do replayed rollouts count in the group's mean and standard deviation?
+    """
+
+    max_age: int | None = Field(4, ge=1)
+    statistics: bool = False
+
+
+def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.random.Generator) -> list[int]:
+    """The last `copies` rollouts."""
+    return [*range(max(0, len(stored) - config.copies), len(stored))]
+
+
+def joins(config: Config) -> Joins:
+    """They are trained."""
+    return Joins(in_statistics=config.statistics, in_gradient=True)

@@ -1,0 +1,39 @@
+"""Stored rollouts enter values and baselines, and never the gradient.
+
+Where states have keys and steps are deterministic, an old step says something of the environment that does not age:
+where it led, and what came of it. Joined to the group of its task, it enters the step groups of GiGPO, the Bellman
+values of GRAFT and GraphGPO, and the group's mean, and gets no credit itself. A group of the fresh batch whose copies
+all did the same then has a baseline. The fresh rows are samples of the present policy, so there is no importance
+weight and no off-policy gradient.
+
+What is exact, and what is not: a baseline that does not depend on the present action leaves the expected gradient as
+it is, whichever policy it came from (`rloo`, and `grpo` or `gigpo` with `std = "none"`). The share of the group's own
+rollouts in it scales the gradient, as in GRPO. A division by the standard deviation is biased with and without replay.
+The merged graphs of GRAFT and GraphGPO are no such baselines: measured against exact gradients, stored steps lower
+their noise and raise their bias (`make bench-credit`, docs/results/replay.md).
+
+No paper: the project's own.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import Field
+
+from agentrl.rollout import Fresh, Joins, ReplayOptions, Stored
+
+
+class Config(ReplayOptions, frozen=True):
+    """copies: the latest rollouts of the task that join a group, at most."""
+
+    copies: int = Field(8, ge=1)
+
+
+def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.random.Generator) -> list[int]:
+    """The last `copies` rollouts."""
+    return [*range(max(0, len(stored) - config.copies), len(stored))]
+
+
+def joins(config: Config) -> Joins:
+    """They give values only."""
+    return Joins(in_statistics=True, in_gradient=False)

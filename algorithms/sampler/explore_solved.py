@@ -1,0 +1,77 @@
+"""Raises the temperature of tasks that are always solved, so that their groups vary again.
+
+Source: ERPO, arXiv:2511.04800 (explore residual prompts). A task whose copies are all solved gives a group without
+variance and no gradient. Each task has a count of the visits in a row in which every copy solved it, and its next group
+is sampled hotter, the hotter the longer the count. The trainer's log-probs use the same temperature (the column
+`temperature`), so that the ratio stays one of the policy that sampled.
+
+Departure: the published schedule was not at hand. `temperatures` is a list: after one solved visit its first entry,
+after two its second, and from then on its last; a visit with a failure begins anew.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, Field, field_validator
+
+from agentrl.algorithms.sampler import uniform
+from agentrl.algorithms.sampler._history import outcomes
+from agentrl.graph import StepGraph
+from agentrl.rollout import Draw
+from agentrl.types import Task
+
+PAPER = "ERPO, arXiv:2511.04800"
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """temperatures: of a task after one, two, ... visits in a row in which every copy solved it."""
+
+    temperatures: tuple[float, ...] = Field((1.1, 1.2, 1.3, 1.4), min_length=1)
+
+    @field_validator("temperatures")
+    @classmethod
+    def _positive(cls, temperatures: tuple[float, ...]) -> tuple[float, ...]:
+        if not all(0 < one < np.inf for one in temperatures):
+            raise ValueError(f"temperatures are {list(temperatures)}: each must be a number above 0")
+        return temperatures
+
+
+class Sampler(uniform.Sampler):
+    """Uniform tasks, at the temperature that their history asks for."""
+
+    def __init__(self, config: Config, tasks: Sequence[Task], seed: int) -> None:
+        super().__init__(uniform.Config(), tasks, seed)
+        self._temperatures = config.temperatures
+        self._solved: dict[str, int] = {}  # key -> visits in a row in which every copy solved it
+
+    def temperature(self, key: str) -> float | None:
+        """The temperature of a task's next group; None for that of the recipe."""
+        solved = self._solved.get(key, 0)
+        return self._temperatures[min(solved, len(self._temperatures)) - 1] if solved else None
+
+    def draw(self, count: int) -> list[Draw]:
+        """The next `count` tasks."""
+        return [Draw(task=one.task, temperature=self.temperature(one.task.key)) for one in super().draw(count)]
+
+    def observe(self, graph: StepGraph) -> None:
+        """Count the visits in which every copy of a task solved it."""
+        every: dict[str, bool] = {}
+        for key, won in outcomes(graph):
+            every[key] = every.get(key, True) and won
+        for key, solved in every.items():
+            self._solved[key] = self._solved.get(key, 0) + 1 if solved else 0
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """For a checkpoint."""
+        return {**super().state_dict(), "solved": {key: n for key, n in sorted(self._solved.items()) if n}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        super().load_state_dict(state)
+        self._solved = {key: int(n) for key, n in state["solved"].items()}
+
+
+def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler:
+    """See `agentrl.rollout.sampler`."""
+    return Sampler(config, tasks, seed)

@@ -1,0 +1,84 @@
+"""Prefers tasks whose success is near a target, by a posterior per task that costs no rollouts.
+
+Source: MoPPS, arXiv:2507.04632 (model predictive prompt selection). Each task has a Beta posterior of its success,
+updated from the batches that it was in (`_history.Posterior`). For a batch, `pool` times as many candidates are drawn;
+of each a success rate is drawn from its posterior (Thompson sampling), and the tasks whose draws lie nearest to
+`target` are played. A task that was seldom played has a wide posterior, so that it is tried now and then.
+
+Departures: `pick = "mean"` takes the posterior's mean in place of a draw. The published discount was not at hand: decay
+= 0.9 is ours.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from agentrl.algorithms.sampler._history import Posterior, pool
+from agentrl.graph import StepGraph
+from agentrl.rollout import Draw
+from agentrl.types import Task
+
+PAPER = "MoPPS, arXiv:2507.04632"
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """See the module.
+
+    Attributes:
+        pick: draw each candidate's success from its posterior (thompson), or take the posterior's mean.
+        target: the success that is preferred, 0 to 1; at 0.5 the outcomes of a group vary most.
+        decay: share of the old counts that a task keeps when it is played again; 1 never forgets.
+        prior: alpha and beta of a task that was never played.
+        pool: candidates per task drawn.
+    """
+
+    pick: Literal["thompson", "mean"] = "thompson"
+    target: float = Field(0.5, ge=0, le=1)
+    decay: float = Field(0.9, ge=0, le=1)
+    prior: tuple[float, float] = (1.0, 1.0)
+    pool: int = Field(8, ge=1)
+
+    def model_post_init(self, _: Any) -> None:
+        """Raises ValueError unless the prior is one of a Beta distribution."""
+        if not min(self.prior) > 0:
+            raise ValueError(f"prior is {list(self.prior)}: both numbers of a Beta prior must be above 0")
+
+
+class Sampler:
+    """See `agentrl.rollout.sampler.Sampler`."""
+
+    def __init__(self, config: Config, tasks: Sequence[Task], seed: int) -> None:
+        self._config, self._tasks, self._seed, self._batch = config, tasks, seed, 0
+        self.posterior = Posterior(config.prior, config.decay)
+
+    def draw(self, count: int) -> list[Draw]:
+        """The `count` candidates whose success is nearest to the target; all again if there are not enough."""
+        rng = np.random.default_rng((self._seed, self._batch))
+        self._batch += 1
+        candidates = pool(self._tasks, self._config.pool * count, rng)
+        if self._config.pick == "thompson":
+            success = np.array([rng.beta(*self.posterior.of(task.key)) for task in candidates])  # [C]
+        else:
+            success = np.array([self.posterior.mean(task.key) for task in candidates])  # [C]
+        order = np.argsort(np.abs(success - self._config.target), kind="stable")  # [C]
+        return [Draw(task=candidates[int(order[i % len(order)])]) for i in range(count)]
+
+    def observe(self, graph: StepGraph) -> None:
+        """Count the outcomes of the tasks."""
+        self.posterior.observe(graph)
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """For a checkpoint."""
+        return {"batch": self._batch, "counts": self.posterior.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self._batch = int(state["batch"])
+        self.posterior.load_state_dict(state["counts"])
+
+
+def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler:
+    """See `agentrl.rollout.sampler`."""
+    return Sampler(config, tasks, seed)

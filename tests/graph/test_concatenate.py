@@ -1,0 +1,65 @@
+"""Step graphs that are taken apart and put together: every step keeps its path, its words and its relations."""
+
+import numpy as np
+import pytest
+
+from agentrl.graph import concatenate, extract, from_bytes, paths, to_bytes
+from agentrl.graph.store import TABLE
+from tests.algorithms.credit.steps import chain, graph_of
+from tests.graph.graphs import chains
+
+
+def episodes(graph, numbers):
+    return extract(graph, np.flatnonzero(np.isin(graph.episode, numbers)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("restricted", [False, True])
+def test_parts_put_together_are_the_whole(seed, restricted):
+    whole = chains(seed, episodes=5, restricted=restricted)
+    cut = int(np.random.default_rng(seed).integers(1, 4))
+    again = concatenate([episodes(whole, range(cut)), episodes(whole, range(cut, 5))], [{0: 0}])
+    for name in ("parent", "episode", "turn", "reward", "caller"):
+        np.testing.assert_array_equal(again.columns[name], whole.columns[name], name)
+    for row in range(len(whole)):
+        np.testing.assert_array_equal(again.tokens.path(row), whole.tokens.path(row))
+    for name in TABLE:
+        np.testing.assert_array_equal(getattr(again.tokens, name), getattr(whole.tokens, name), name)
+
+
+def test_equal_states_of_one_task_meet_by_hand():
+    def steps(task: str, episode: str, *states: str):
+        return chain(task, episode, [0.0] * len(states), state=states, next_state=["end"] * len(states))
+
+    a = graph_of([*steps("t", "a", "x", "y"), *steps("u", "b", "x")])
+    b = graph_of([*steps("u", "c", "z", "x"), *steps("new", "d", "x")])
+    both = concatenate([a, b])
+    words = [(both.names["group"][g], both.names["state"][s]) for g, s in zip(both.group, both.state, strict=True)]
+    assert words == [("t", "x"), ("t", "y"), ("u", "x"), ("u", "z"), ("u", "x"), ("new", "x")]
+    assert both.state[2] == both.state[4] and len({both.state[0], both.state[2], both.state[5]}) == 3
+    assert both.next_state[2] == both.next_state[3] != both.next_state[0]
+    assert [both.names["episode"][e] for e in both.episode] == ["a", "a", "b", "c", "c", "d"]
+    assert both.parent.tolist() == [-1, 0, -1, -1, 3, -1]
+    np.testing.assert_array_equal(both.score, np.concatenate([a.score, b.score]))
+
+
+def test_absent_columns_and_scores():
+    a = graph_of(chain("t", "a", [1.0, 2.0])).with_columns(value=np.array([0.5, 0.25]), flag=np.array([True, True]))
+    b = graph_of([dict(row, score=9.0) for row in chain("t", "b", [1.0])])
+    both = concatenate([a, b])
+    np.testing.assert_array_equal(both.column("value"), [0.5, 0.25, np.nan])
+    assert both.column("flag").tolist() == [True, True, False]
+    assert both.score.tolist() == [3.0, 3.0, 9.0]
+    assert len(paths(both).row) == 3
+
+
+def test_a_part_forgets_the_words_it_does_not_use_and_survives_bytes():
+    whole = graph_of([*chain("t", "a", [0.0]), *chain("u", "b", [1.0])])
+    part = from_bytes(to_bytes(episodes(whole, [1])))
+    assert list(part.names["group"]) == ["u"] and list(part.names["episode"]) == ["b"]
+    assert part.episode.tolist() == [0] and part.group.tolist() == [0]
+
+
+def test_graphs_with_and_without_tokens_are_refused():
+    with pytest.raises(ValueError, match="with and without tokens"):
+        concatenate([chains(0), graph_of(chain("t", "a", [0.0]))])
