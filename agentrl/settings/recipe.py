@@ -6,7 +6,7 @@ from typing import Any
 
 from agentrl.config import Entry, merge, override, resolve, validate
 from agentrl.credit import CreditMethod, RewardTransform, resolve_rewards
-from agentrl.engines import EngineFile
+from agentrl.engines import Demands, EngineFile
 from agentrl.env import EnvironmentFile, check_expert
 from agentrl.files import read_toml
 from agentrl.loss import Loss
@@ -84,6 +84,15 @@ class Settings:
                 f"engine.name={self.engine.name} generates with weights of its own, which a run cannot train: choose "
                 "engine.name=hf (an endpoint is evaluated with agentrl eval ENV --policy openai:MODEL)"
             )
+        if self.engine.hooks.check is not None:
+            demands = Demands(
+                sampling=tables.sampling,
+                deterministic=tables.run.deterministic,
+                entropies=self.rollout.hooks.entropy,
+                policies=len(self.policies),
+                lora=any(plan.model.lora is not None for plan in self.policies.values()),
+            )
+            self.engine.hooks.check(self.engine.config, demands)
         if not any(agent.trained for agent in self.agents.values()):
             raise ValueError("no agent is trained: set trained=true for one of [agents]")
         if tables.run.iterations:
