@@ -118,6 +118,12 @@ def make(config: Config, serving: Serving) -> "VllmEngine":
 
     beside = serving.beside
     shape = _shape(serving.model)
+    positions = shape.get("max_position_embeddings")
+    if positions is not None and config.max_context > positions:
+        raise ValueError(
+            f"max_context is {config.max_context}, the model has {positions} positions: lower engine.max_context, or "
+            "take a model with a longer context"
+        )
     engine = VllmEngine(
         beside.servers if beside is not None else _servers(config, serving),
         serving.tokenizer,

@@ -142,7 +142,8 @@ class Server:
         """Close its connections."""
         self._control.close()
         if self._loop is not None and not self._loop.is_closed() and not self._loop.is_running():
-            self._loop.run_until_complete(self._client.aclose())
+            with suppress(self._httpx.HTTPError, RuntimeError, OSError):  # connections that an interrupt has broken
+                self._loop.run_until_complete(self._client.aclose())
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         try:

@@ -183,9 +183,11 @@ class VllmEngine:
         hot = Sampling(temperature=0.7, max_tokens=PROVED)
         asked = Asked(prompt, None, PROVED, seed=1)
         salt = self.servers.label(self.servers.mark)
-        model_name = salt if self.servers.adapters else ""
+        model_name, size = salt if self.servers.adapters else "", self.vocabulary
         try:
-            content = server.ask(body(asked, hot, end_ids=(), salt=salt, model=model_name, entropies=False))
+            content = server.ask(
+                body(asked, hot, end_ids=(), salt=salt, model=model_name, entropies=False, vocabulary=size)
+            )
             tokens = read(content, asked, hot).tokens
         except (Unreachable, Refused, WrongAnswer) as error:
             raise ValueError(f"{server.shown} does not answer as the engine needs it: {error}") from None
@@ -214,7 +216,15 @@ class VllmEngine:
             sent, epoch = self.servers.mark, server.epoch
             salt = self.servers.label(sent)
             model = salt if self.servers.adapters else ""
-            content = body(asked, self.sampling, end_ids=self.end_ids, salt=salt, model=model, entropies=self.entropies)
+            content = body(
+                asked,
+                self.sampling,
+                end_ids=self.end_ids,
+                salt=salt,
+                model=model,
+                entropies=self.entropies,
+                vocabulary=self.vocabulary,
+            )
             try:
                 reply = read(await server.generate(content), asked, self.sampling)
                 found = self._versions(reply, sent, server)

@@ -146,18 +146,20 @@ class Servers:
             return
         self._closing.set()
         held = self._lock.acquire(timeout=CLOSE_S)  # a server that is just being brought back is given up
-        for server in self.servers:
-            if server.process is not None:
-                server.process.hang_up()
-            elif self._current is not None:
-                server.forget_label()
-        for server in self.servers:
-            if server.process is not None:
-                server.process.end()
-            server.close()
-        shutil.rmtree(self._place, ignore_errors=True)
-        if held:
-            self._lock.release()
+        try:
+            for server in self.servers:
+                if server.process is not None:
+                    server.process.hang_up()
+                elif self._current is not None:
+                    server.forget_label()
+            for server in self.servers:
+                server.close()
+                if server.process is not None:
+                    server.process.end()
+        finally:  # a second Ctrl-C cuts the waiting short; the guards go on by themselves
+            shutil.rmtree(self._place, ignore_errors=True)
+            if held:
+                self._lock.release()
 
     def _begin(self) -> None:
         """Start the servers, or look at the given ones, and give them the weights."""

@@ -66,7 +66,7 @@ class WrongAnswer(Exception):
 
 
 def body(
-    asked: Asked, sampling: Sampling, *, end_ids: Sequence[int], salt: str, model: str, entropies: bool
+    asked: Asked, sampling: Sampling, *, end_ids: Sequence[int], salt: str, model: str, entropies: bool, vocabulary: int
 ) -> dict[str, Any]:
     """The JSON of a request.
 
@@ -77,6 +77,7 @@ def body(
         salt: prompts with another salt share no cached keys and values.
         model: name of the adapters; empty for the served model itself.
         entropies: ask for the most probable tokens.
+        vocabulary: number of token ids; a server refuses to return more log-probabilities.
     """
     greedy = sampling.temperature == 0
     free = asked.allowed is None
@@ -86,7 +87,7 @@ def body(
         "top_k": 0 if greedy else sampling.top_k,
         "top_p": 1.0 if greedy else sampling.top_p,
         "seed": asked.seed % SEEDS,
-        "logprobs": _returned(asked, sampling, entropies),
+        "logprobs": min(_returned(asked, sampling, entropies), vocabulary),
         "ignore_eos": True,  # the ids that end an answer are named, whatever the served model's folder says
         "stop_token_ids": list(end_ids) if free else [],
         "detokenize": False,

@@ -136,6 +136,7 @@ def test_greedy_answers_equal_those_of_the_embedded_engine(serve, first, fields)
         ({"temperature": 0.7}, {}),
         ({"temperature": 1.3, "top_k": 5}, {}),
         ({"temperature": 0.8, "top_k": 6, "top_p": 0.7}, {}),
+        ({"top_k": 20, "top_p": 0.9}, {}),  # nearly the whole vocabulary
         ({}, {"choices": CHOICES}),
         ({"temperature": 0.5, "top_k": 2, "top_p": 0.9}, {"choices": CHOICES}),
     ],

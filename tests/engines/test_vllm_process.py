@@ -172,6 +172,11 @@ def test_a_port_that_is_taken_is_told(start):
             start(port=port)
 
 
+def test_a_context_that_the_model_has_not_is_told(start):
+    with pytest.raises(ValueError, match=r"max_context is 9999, the model has 512 positions: lower engine"):
+        start(max_context=9999)
+
+
 def test_an_interpreter_that_is_not_there_is_told(start):
     with pytest.raises(ValueError, match=r"engine.python = /no/python: no such file"):
         start(python="/no/python")

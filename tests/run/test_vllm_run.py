@@ -1,5 +1,11 @@
 """A run whose rollouts come from a server: cloning, training, evaluation and resuming, over HTTP."""
 
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,3 +124,46 @@ def test_a_server_that_is_not_there_leaves_no_run(tmp_path, capsys):
     assert main(["train", str(path)]) == 2
     assert "no vLLM server answers at http://127.0.0.1:9: start it, or correct engine.urls" in capsys.readouterr().err
     assert not list((tmp_path / "runs").glob("*"))
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_run_leaves_no_server_and_no_weights(tmp_path, how):
+    environment = {"PYTHONPATH": f"{ROOT / 'tests/toys/fake_vllm'}{os.pathsep}{ROOT}", "FAKE_VLLM": "embedded"}
+    engine = {"name": "vllm", "python": sys.executable, "folder": str(tmp_path / "weights"), "environment": environment}
+    run = {**TABLES["run"], "folder": str(tmp_path), "iterations": 500, "deterministic": False, "checkpoint_every": 1}
+    path = tmp_path / "recipe.toml"
+    path.write_text(recipe({**TABLES, "run": run, "engine": {**engine, **TABLES["engine"]}}))
+
+    def listen() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+        os.setsid()
+
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "agentrl", "train", str(path)],
+            cwd=ROOT, stdout=said, stderr=said, preexec_fn=listen,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )  # fmt: skip
+        until = time.monotonic() + 200
+        while not list(tmp_path.glob("whole/checkpoints/0*")) and time.monotonic() < until and process.poll() is None:
+            time.sleep(0.1)
+        (log,) = tmp_path.glob("agentrl-vllm-*.log")
+        server = int(re.search(r"server (\d+)", log.read_text())[1])
+        assert list((tmp_path / "weights").iterdir())
+        process.send_signal(how)
+        process.wait(60)
+    until = time.monotonic() + 20
+    while Path(f"/proc/{server}").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{server}").exists()
+    while list((tmp_path / "weights").iterdir()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not list((tmp_path / "weights").iterdir())
+    words = (tmp_path / "said").read_text()
+    assert "Traceback" not in words
+    if how != signal.SIGKILL:
+        assert process.returncode == 128 + how and "agentrl: stopped; continue with: agentrl train" in words

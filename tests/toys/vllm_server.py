@@ -209,6 +209,8 @@ class FakeServer:
         """The answer to a request for tokens; None if its client went away."""
         params = body["sampling_params"]
         params = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0, "logprobs": 0, "ignore_eos": False, **params}
+        if params["logprobs"] > self.brain.vocabulary:
+            raise PermissionError(f"Requested sample logprobs of {params['logprobs']}")
         drawn: list[Drawn] = []
         spans: list[dict[str, Any]] = []
         finish = "length"
@@ -273,6 +275,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(200, self.outer.other(split.path, parse_qs(split.query), body))
         except LookupError:
             self.answer(404, {"detail": "Not Found"})
+        except PermissionError as error:
+            self.answer(400, {"error": {"message": str(error)}})
         except OSError:
             pass  # the client has gone
         except Exception as error:  # noqa: BLE001  a server tells every failure

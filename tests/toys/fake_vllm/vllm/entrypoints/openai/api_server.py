@@ -1,14 +1,14 @@
 """Stands where vLLM's server stands: `python -m vllm.entrypoints.openai.api_server`, for tests that start servers.
 
-FAKE_VLLM says how it behaves: empty is a server that answers; `dies` ends while it loads; `engine` has a child in a
-session of its own, as an engine core may be.
+FAKE_VLLM says how it behaves: empty is a server that answers at random; `embedded` answers with the model; `dies` ends
+while it loads; `engine` has a child in a session of its own, as an engine core may be.
 """
 
 import os
 import subprocess
 import sys
 
-from tests.toys.vllm_server import FakeServer, Uniform
+from tests.toys.vllm_server import Embedded, FakeServer, Uniform
 
 MODE = os.environ.get("FAKE_VLLM", "")
 
@@ -28,4 +28,5 @@ if MODE == "engine":
     child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
     print(f"child {child.pid}", flush=True)
 print(f"server {os.getpid()}", flush=True)
-FakeServer(Uniform(option("--model")), port=int(option("--port"))).http.serve_forever(0.05)
+brain = (Embedded if MODE == "embedded" else Uniform)(option("--model"))
+FakeServer(brain, port=int(option("--port"))).http.serve_forever(0.05)
