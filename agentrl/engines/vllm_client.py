@@ -13,7 +13,9 @@ from agentrl.engines.vllm_wire import ROUTE
 from agentrl.secret import hidden_url
 
 OLDEST = (0, 32)  # the first version whose answers name the weights of each token
-CONNECTIONS = 512  # at once to one server; further requests wait
+# httpx looks at every connection of a pool for every request, so that the cost of one large pool grows with the number
+# of requests at once; these are many small ones.
+POOLS = 64
 CONTROL_S = 300.0  # for a server to read new weights
 LOOK_S = 5.0
 AGAIN = (408, 425, 429)  # statuses below 500 after which the same request may succeed
@@ -57,7 +59,8 @@ class Server:
         self._timeout_s = timeout_s
         self._control = self._httpx.Client(**self._options, timeout=CONTROL_S)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._client: Any = None
+        self._pools: list[Any] = []
+        self._next = 0
 
     @property
     def shown(self) -> str:
@@ -73,12 +76,15 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # connections belong to an event loop
-            limits = self._httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
             timeout = self._httpx.Timeout(self._timeout_s, connect=LOOK_S, pool=None)
-            self._client = self._httpx.AsyncClient(**self._options, timeout=timeout, limits=limits)
+            limits = self._httpx.Limits(max_connections=None, max_keepalive_connections=None)
+            self._pools = [
+                self._httpx.AsyncClient(**self._options, timeout=timeout, limits=limits) for _ in range(POOLS)
+            ]
             self._loop = loop
+        self._next = (self._next + 1) % POOLS
         try:
-            return self._content(await self._client.post(ROUTE, json=body))
+            return self._content(await self._pools[self._next].post(ROUTE, json=body))
         except self._httpx.HTTPError as error:
             raise Unreachable(_words(error)) from None
 
@@ -143,7 +149,8 @@ class Server:
         self._control.close()
         if self._loop is not None and not self._loop.is_closed() and not self._loop.is_running():
             with suppress(self._httpx.HTTPError, RuntimeError, OSError):  # connections that an interrupt has broken
-                self._loop.run_until_complete(self._client.aclose())
+                for pool in self._pools:
+                    self._loop.run_until_complete(pool.aclose())
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         try:
