@@ -16,6 +16,7 @@ OLDEST = (0, 32)  # the first version whose answers name the weights of each tok
 # httpx looks at every connection of a pool for every request, so that the cost of one large pool grows with the number
 # of requests at once; these are many small ones.
 POOLS = 64
+IDLE_S = 2.0  # a connection is used again within this time only: vLLM closes idle ones after 5 s
 CONTROL_S = 300.0  # for a server to read new weights
 LOOK_S = 5.0
 AGAIN = (408, 425, 429)  # statuses below 500 after which the same request may succeed
@@ -57,7 +58,8 @@ class Server:
         secure = url.startswith("https:")
         self._options = {"base_url": url, "headers": dict(headers), "trust_env": False, "verify": secure}
         self._timeout_s = timeout_s
-        self._control = self._httpx.Client(**self._options, timeout=CONTROL_S)
+        limits = self._httpx.Limits(keepalive_expiry=IDLE_S)
+        self._control = self._httpx.Client(**self._options, timeout=CONTROL_S, limits=limits)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pools: list[Any] = []
         self._next = 0
@@ -77,7 +79,7 @@ class Server:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # connections belong to an event loop
             timeout = self._httpx.Timeout(self._timeout_s, connect=LOOK_S, pool=None)
-            limits = self._httpx.Limits(max_connections=None, max_keepalive_connections=None)
+            limits = self._httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_S)
             self._pools = [
                 self._httpx.AsyncClient(**self._options, timeout=timeout, limits=limits) for _ in range(POOLS)
             ]
@@ -125,6 +127,17 @@ class Server:
     def label(self) -> str:
         """The label of the weights that it has."""
         return str(self._call("GET", "/weight_info")["weight_version"])
+
+    def serves(self, label: str, adapters: bool) -> bool:
+        """Is it healthy, and are these its weights?"""
+        try:
+            if not self.healthy():
+                return False
+            if adapters:
+                return label in [one.get("id") for one in self.get("/v1/models")["data"]]
+            return self.label() == label
+        except (Unreachable, Refused, KeyError, TypeError):
+            return False
 
     def forget_label(self) -> None:
         """Say that its weights are nobody's; a server that is gone has forgotten them."""

@@ -244,7 +244,7 @@ class VllmEngine:
                 fault = str(error)
             await asyncio.to_thread(self.servers.recover, server, epoch, fault)
         raise EngineLost(
-            f"the vLLM server at {server.shown} gave no usable answer in {self.servers.retries + 1} tries: {fault}"
+            f"the vLLM server at {server.shown} gave no usable answer (tries: {self.servers.retries + 1}): {fault}"
         )
 
     def _versions(self, reply: Reply, sent: Mark, server: Server) -> list[int] | None:

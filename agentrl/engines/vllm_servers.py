@@ -216,6 +216,10 @@ class Servers:
     def _recover(self, server: Server, fault: str) -> None:
         if self._closing.is_set():
             raise EngineLost("the run is ending")
+        current = self._current
+        assert current is not None
+        if server.serves(self.label(current.mark), current.adapter is not None):
+            return  # a connection was lost, not the server
         self.restarts += 1
         if self.restarts > self.retries * max(1, len(self.servers)):
             raise EngineLost(

@@ -374,8 +374,8 @@ def test_a_request_that_fails_is_sent_again_and_gives_the_same_answer(serve, fau
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
-        (one_token_more, "no usable answer in 3 tries: its answer cannot be used: it has"),
-        (500, "lost too often"),
+        (one_token_more, r"no usable answer \(tries: 3\): its answer cannot be used: it has"),
+        (500, r"no usable answer \(tries: 3\): 500: injected"),
     ],
 )
 def test_a_server_that_fails_again_and_again_ends_the_run_in_a_sentence(serve, fault, sentence):
@@ -384,6 +384,17 @@ def test_a_server_that_fails_again_and_again_ends_the_run_in_a_sentence(serve, f
     fake.faults = [fault] * 20
     with pytest.raises(EngineLost, match=sentence):
         answers(engine, 1)
+
+
+def test_lost_connections_are_no_lost_server(serve):
+    fake = serve()
+    engine = serve.engine(fake)
+    whole = answers(engine, 1)[0].token_ids.tolist()
+    for _ in range(9):  # more often than a server may be lost
+        fake.faults = ["drop"]
+        assert answers(engine, 1)[0].token_ids.tolist() == whole
+    assert engine.servers.restarts == 0 and engine.stats.retried == 9
+    assert len([path for path, _ in fake.calls if path == "/collective_rpc"]) == 1
 
 
 def test_a_request_that_the_server_refuses_is_not_sent_again(serve):

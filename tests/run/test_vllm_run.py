@@ -112,7 +112,7 @@ def test_a_server_that_is_lost_ends_the_run_with_a_sentence_and_a_checkpoint(fak
     fake.brain.draw = draw
     assert main(["train", str(path)]) == 2
     said = capsys.readouterr().err
-    assert "was lost too often (1 times; 500: Worker failed with error 'out of memory')" in said
+    assert "gave no usable answer (tries: 1): 500: Worker failed with error 'out of memory'" in said
     assert "Traceback" not in said
     assert (tmp_path / "served" / "checkpoints").is_dir()
 
