@@ -361,6 +361,7 @@ def no_number(content: Any) -> Any:
 FAULTS = [500, 503, 429, "drop", one_token_more, one_logprob_less, no_versions, no_number, lambda content: b"{broken"]
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda one: getattr(one, "__name__", str(one)))
 def test_a_request_that_fails_is_sent_again_and_gives_the_same_answer(serve, fault):
     fake = serve()
@@ -386,6 +387,7 @@ def test_a_server_that_fails_again_and_again_ends_the_run_in_a_sentence(serve, f
         answers(engine, 1)
 
 
+@pytest.mark.fault
 def test_lost_connections_are_no_lost_server(serve):
     fake = serve()
     engine = serve.engine(fake)
@@ -407,6 +409,7 @@ def test_a_request_that_the_server_refuses_is_not_sent_again(serve):
     assert len(fake.bodies) == before + 1
 
 
+@pytest.mark.fault
 def test_a_server_that_was_started_again_gets_the_weights_before_it_answers(serve, first, second):
     fake = serve()
     engine = serve.engine(fake, sampling={"temperature": 0.0}, version=7)
@@ -418,6 +421,7 @@ def test_a_server_that_was_started_again_gets_the_weights_before_it_answers(serv
     assert {a.policy_version for a in mine} == {(7, 7)} and engine.servers.restarts == 1
 
 
+@pytest.mark.fault
 def test_the_weights_of_another_run_are_refused(serve):
     fake = serve()
     engine = serve.engine(fake)

@@ -90,6 +90,7 @@ def test_a_server_is_started_answers_and_ends_with_its_children_and_its_files(st
     assert not list((tmp_path / "weights").iterdir())
 
 
+@pytest.mark.fault
 def test_a_server_that_is_killed_is_started_again_with_the_current_weights(start, uniform):
     engine = start(port=None)
     engine.load(uniform.model, 3)
@@ -101,6 +102,7 @@ def test_a_server_that_is_killed_is_started_again_with_the_current_weights(start
     assert words[words.index(b"--model") + 1].decode() == str(folder)  # it began with them
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_running_whatever_ends_the_program(tmp_path, how):
     # the program holds the guard's standard input, as agentrl does, and is killed

@@ -99,6 +99,7 @@ def test_rollouts_take_weights_from_a_folder(fake, tmp_path):
         adapters.opened({policy: settings.policies[policy].model})
 
 
+@pytest.mark.fault
 def test_a_server_that_is_lost_ends_the_run_with_a_sentence_and_a_checkpoint(fake, tmp_path, capsys):
     path = tmp_path / "served.toml"
     path.write_text(recipe(tables(fake, tmp_path, engine={"retries": 0})))
