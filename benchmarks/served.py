@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=30)
     parser.add_argument("--runs", type=Path, default=Path("runs/served"))
     parser.add_argument("--only", choices=["hf", "vllm", "none"])
+    parser.add_argument("--first", type=int, default=0, help="first iteration whose costs count")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     engines = {
@@ -41,7 +42,7 @@ def main() -> None:
         if arguments.only in (None, name):
             play(arguments.runs, name, engine, arguments.iterations)
     found = {name: measured(arguments.runs / name) for name in engines}
-    report(found)
+    report(found, arguments.first)
     if arguments.json:
         arguments.json.write_text(json.dumps({"recipe": RECIPE, "options": COMMON, **found}, indent=1) + "\n")
 
@@ -126,7 +127,7 @@ def server_cost(samples: list[dict[str, float]]) -> float | None:
     return (firsts[high] - firsts[low]) / (high - low)
 
 
-def report(found: dict[str, dict[str, Any]]) -> None:
+def report(found: dict[str, dict[str, Any]], first: int) -> None:
     """Print both curves, and what an iteration costs."""
     both = min(len(one["success"]) for one in found.values())
     print(f"{'iteration':>9} " + " ".join(f"{name:>6}" for name in found) + "   success of training rollouts")
@@ -134,16 +135,17 @@ def report(found: dict[str, dict[str, Any]]) -> None:
         print(f"{iteration:>9} " + " ".join(f"{one['success'][iteration]:6.2f}" for one in found.values()))
     costs = {}
     for name, one in found.items():
-        own = sum(one["rollout_cpu_s"][:both]) / max(1, both)
+        own = sum(one["rollout_cpu_s"][first:both]) / max(1, both - first)
         costs[name] = own + (one["server_cpu_s"] or 0.0)
-        tokens = sum(one["tokens"][:both]) / max(1, both)
+        tokens = sum(one["tokens"][first:both]) / max(1, both - first)
         print(f"{name}: held out {one['held_out']}")
         servers = one["server_cpu_s"] or 0.0
         print(
             f"{name}: rollouts {own:.2f} CPU s of agentrl per iteration, {servers:.2f} of servers; "
             f"{tokens / costs[name]:.0f} tokens per CPU second"
         )
-    print(f"vllm takes {costs['vllm'] / costs['hf']:.1f}x the CPU seconds of hf for rollouts of {both} iterations")
+    ratio = costs["vllm"] / costs["hf"]
+    print(f"vllm takes {ratio:.1f}x the CPU seconds of hf for rollouts of iterations {first} to {both - 1}")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def config_of(folder: Path, **options: Any) -> entry.Config:
 
 
 @pytest.fixture(scope="module")
-def engine(models: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def started(models: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One server for all tests; other engines lie beside it."""
     began, used = time.monotonic(), sum(os.times()[2:4])
     config = config_of(tmp_path_factory.mktemp("weights"))
@@ -93,9 +93,11 @@ def answers(engine: Any, number: int = 64, **fields: Any) -> list[Any]:
     return asyncio.run(play())
 
 
-@pytest.fixture(autouse=True)
-def first_weights(engine: Any, models: Any) -> None:
-    engine.load(models[0].model, 1)
+@pytest.fixture
+def engine(started: Any, models: Any) -> Any:
+    """The server with the first model's weights."""
+    started.load(models[0].model, 1)
+    return started
 
 
 def test_greedy_answers_equal_those_of_the_embedded_engine(engine, models):
@@ -215,10 +217,10 @@ def _engine_core(process: int) -> int:
     raise AssertionError("no engine core")
 
 
-def test_a_server_that_cannot_start_tells_its_own_last_words(models, tmp_path, engine):
+def test_a_server_that_cannot_start_tells_its_own_last_words(tmp_path):
     config = config_of(tmp_path, options={"block_size": 16})
     with pytest.raises(ValueError, match=r"cannot start \(exit code \d+\): .*block size"):
-        model, tokenizer = models[0]
+        model, tokenizer = model_of(1)
         entry.make(config, Serving(model=model, tokenizer=tokenizer, sampling=Sampling()))
 
 
