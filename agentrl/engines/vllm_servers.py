@@ -182,7 +182,8 @@ class Servers:
         except BaseException as error:
             for server in self.servers:
                 if server.process is not None:
-                    server.process.end(keep_log=isinstance(error, ServerFailed))
+                    server.process.end(keep_log=isinstance(error, ServerFailed))  # the sentence names the log
+            self.servers.clear()
             raise
 
     def _renew(self, server: Server) -> None:

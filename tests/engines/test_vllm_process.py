@@ -6,6 +6,7 @@ What is started is `tests/toys/fake_vllm`, which stands where vLLM stands in its
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -160,9 +161,12 @@ def _below(process: int, number: int) -> list[int]:
     ],
 )
 def test_a_server_that_cannot_start_says_why(start, tmp_path, mode, options, sentence):
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=sentence) as told:
         start(mode, **options)
     assert not list((tmp_path / "weights").iterdir())
+    named = re.search(r"all it said is in (\S+?\.log)", str(told.value))
+    assert named is not None
+    Path(named[1]).unlink()  # it is there
 
 
 def test_a_port_that_is_taken_is_told(start):

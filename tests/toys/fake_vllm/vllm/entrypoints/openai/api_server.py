@@ -18,7 +18,9 @@ def option(name: str) -> str:
 
 
 if MODE == "dies":
-    print("INFO loading", flush=True)
+    print(
+        "(APIServer pid=6) WARNING 11-22 This can cause fd limit errors like `OSError: [Errno 24] Too many open files`"
+    )
     print("(EngineCore pid=7) ERROR ValueError: No common block size for 16", flush=True)
     print("RuntimeError: Engine core initialization failed. See root cause above.", flush=True)
     sys.exit(1)
