@@ -4,7 +4,7 @@ Half of a run; the other half is `agentrl.run.Policies`. Between them cross the 
 version the other way.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from agentrl.rollout import (
     Budget,
     Collected,
     Crew,
+    EpisodeRecord,
     ExpertActor,
     PolicyActor,
     build_graph,
@@ -79,6 +80,7 @@ class Rollouts:
         make = settings.sampler.hooks.make
         self.sampler = make(settings.sampler.config, self.tasks, tables.run.seed)
         self.clone_sampler = make(settings.sampler.config, self.tasks, tables.run.seed + 1)
+        self.on_episode: Callable[[EpisodeRecord], None] = lambda record: None  # called when an episode ends
         self.signals: list[str] = []  # names of the rewards' signals that some step has reported
         self.engines: dict[str, Any] = {}
         self._weights = Weights({})
@@ -124,6 +126,7 @@ class Rollouts:
                 budget=Budget(batch.tokens, batch.calls),
                 rewards=settings.reward,
                 reported=self.signals,
+                on_episode=self.on_episode,
             )
         )
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
@@ -144,7 +147,8 @@ class Rollouts:
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
         tasks = self.clone_sampler.draw(self.settings.tables.warmup.episodes)
-        return build_graph(self.loop.run(play(self.crews["train"].player(actors, CLONE), tasks, iteration=step)))
+        player = self.crews["train"].player(actors, CLONE)
+        return build_graph(self.loop.run(play(player, tasks, iteration=step, on_episode=self.on_episode)))
 
     def evaluation(self, mode: str, tasks: Sequence[Task]) -> Report:
         """The current policies on held-out tasks, each once."""
@@ -153,7 +157,8 @@ class Rollouts:
         engines = self._engines(sampling.model_copy(update={"temperature": temperature}))
         player = self.crews["eval"].player(self._actors(engines), EVALUATE)
         described = {**engines[self.main.policy].describe(), "mode": mode}
-        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, described))
+        ended = lambda record, outcome: self.on_episode(record)  # noqa: E731
+        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, described, on_episode=ended))
 
     def try_expert(self) -> None:
         """One move of the demonstrator, so that a mistake in its name is told before anything is written."""
@@ -175,6 +180,9 @@ class Rollouts:
         for pool in self.pools:
             pool.close()
         self._end(self.engines)
+        for agent in self.agents.values():
+            if agent.program is not None:
+                agent.program.close()
         self.loop.close()
 
     async def _try_expert(self, expert: ExpertActor) -> None:
