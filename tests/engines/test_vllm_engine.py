@@ -305,7 +305,7 @@ def test_a_folder_of_weights_is_loaded_as_it_is(serve, second, tmp_path):
     assert (tmp_path / "given" / "model.safetensors").exists()  # not ours to remove
 
 
-@pytest.mark.parametrize("how", ["merged", "adapter"])
+@pytest.mark.parametrize("how", [pytest.param("merged", marks=pytest.mark.slow), "adapter"])
 def test_adapters_reach_the_server(serve, how):
     pytest.importorskip("peft")
     config = ModelConfig(new=NewModel(**MODEL), lora=Lora(r=4, alpha=8))
@@ -325,6 +325,7 @@ def test_adapters_reach_the_server(serve, how):
     assert ("model" in fake.bodies[-1]) == (how == "adapter")
 
 
+@pytest.mark.slow
 def test_sessions_stay_on_their_server_and_branches_go_where_they_come_from(serve):
     fakes = [serve(), serve(), serve()]
     engine = serve.engine(*fakes)
@@ -392,10 +393,10 @@ def test_lost_connections_are_no_lost_server(serve):
     fake = serve()
     engine = serve.engine(fake)
     whole = answers(engine, 1)[0].token_ids.tolist()
-    for _ in range(9):  # more often than a server may be lost
+    for _ in range(4):  # more often than a server may be lost
         fake.faults = ["drop"]
         assert answers(engine, 1)[0].token_ids.tolist() == whole
-    assert engine.servers.restarts == 0 and engine.stats.retried == 9
+    assert engine.servers.restarts == 0 and engine.stats.retried == 4
     assert len([path for path, _ in fake.calls if path == "/collective_rpc"]) == 1
 
 

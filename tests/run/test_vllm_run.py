@@ -69,6 +69,7 @@ def test_a_run_trains_on_what_a_server_answers(fake, tmp_path):
             assert (row["success_rate"], row["mean_steps"]) == (other["success_rate"], other["mean_steps"])
 
 
+@pytest.mark.slow
 def test_a_run_on_a_server_resumes_and_is_evaluated(fake, tmp_path):
     short = Settings(tables(fake, tmp_path, run={"iterations": 1}))
     train(short, progress=Progress(quiet=True))
