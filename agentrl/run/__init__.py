@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
     from agentrl.run.now import Now
     from agentrl.run.policies import Policies
-    from agentrl.run.progress import Progress
+    from agentrl.run.progress import Progress, Tally
     from agentrl.run.rollouts import Rollouts
     from agentrl.run.run import Run, open_run
     from agentrl.run.stages import BRANCH
@@ -41,6 +41,7 @@ __all__ = [
     "RunStatus",
     "Settings",
     "Stopwatch",
+    "Tally",
     "condition",
     "frame",
     "is_run",
@@ -94,6 +95,7 @@ _HOME = {
     "status_of": "agentrl.run.status",
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
+    "Tally": "agentrl.run.progress",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",
