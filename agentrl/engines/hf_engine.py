@@ -21,6 +21,7 @@ from agentrl.engines.forwards import Chunk, choose_runner
 from agentrl.engines.sampling import Sampling
 from agentrl.engines.slots import Donor, Slots
 from agentrl.engines.support import base_config
+from agentrl.engines.support import end_ids as ending
 from agentrl.noise import uniforms
 from agentrl.types import Generation, Request
 
@@ -109,7 +110,10 @@ class HfEngine:
         self.actions, self.deterministic, self.version = actions, deterministic, version
         self.entropies, self.nats = entropies, nats
         self.stats = Stats()
-        self._words = Words(tokenizer, sampling.stop, _end_ids(model, tokenizer, end_ids))
+        if end_ids is None:
+            settings = getattr(model, "generation_config", None)
+            end_ids = [*ending(getattr(settings, "eos_token_id", None), tokenizer)]
+        self._words = Words(tokenizer, sampling.stop, frozenset(end_ids))
         self._runner, self._reason = choose_runner(model, max_slots, max_context)
         self._slots = Slots(max_slots, max_context)
         self._tries = Tries()
@@ -355,18 +359,3 @@ class HfEngine:
         self._slots.computed[slot] = donor.computed
         self._slots.version[slot] = min(self._slots.version[slot], self._slots.version[donor.slot])
         return donor.computed
-
-
-def _end_ids(model: Any, tokenizer: Any, option: Sequence[int] | None) -> frozenset[int]:
-    """The ids of the option `end_ids`; if it is None, those of the tokenizer and of the generation config."""
-    if option is not None:
-        return frozenset(option)
-    end_ids: set[int] = set()
-    settings = getattr(model, "generation_config", None)
-    for ids in (getattr(tokenizer, "eos_token_id", None), getattr(settings, "eos_token_id", None)):
-        end_ids.update([ids] if isinstance(ids, int) else ids or ())
-    if not end_ids:
-        raise ValueError(
-            "neither the tokenizer nor the model names an end token: set eos_token in the tokenizer, or pass end_ids"
-        )
-    return frozenset(end_ids)

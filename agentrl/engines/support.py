@@ -1,5 +1,6 @@
 """Which models may run on the slot store: those whose layers are all plain causal attention."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,6 +13,22 @@ def base_config(model: Any) -> Any:
     """The configuration that the text model's layers read."""
     config = model.config
     return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
+
+
+def end_ids(named: int | Sequence[int] | None, tokenizer: Any) -> frozenset[int]:
+    """The ids that end an answer: those of the tokenizer, and those that a generation configuration names.
+
+    Raises:
+        ValueError: neither names one.
+    """
+    found: set[int] = set()
+    for ids in (getattr(tokenizer, "eos_token_id", None), named):
+        found.update([ids] if isinstance(ids, int) else ids or ())
+    if not found:
+        raise ValueError(
+            "neither the tokenizer nor the model names an end token: set eos_token in the tokenizer, or pass end_ids"
+        )
+    return frozenset(found)
 
 
 def unsupported(model: Any, context: int) -> str:

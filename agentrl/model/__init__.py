@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from agentrl.model.logprobs import EntropyMode, TokenStats, token_stats
     from agentrl.model.packing import Batch, Sharing, microbatches, pack
     from agentrl.model.probing import network
+    from agentrl.model.publishing import check_room, publish, publish_adapter
     from agentrl.model.sections import Lora, ModelConfig, NewModel
-    from agentrl.model.weights import Weights
+    from agentrl.model.weights import WeightFolder, Weights
 
 __all__ = [
     "Batch",
@@ -25,7 +26,9 @@ __all__ = [
     "NewModel",
     "Sharing",
     "TokenStats",
+    "WeightFolder",
     "Weights",
+    "check_room",
     "check_shape",
     "convert_gguf",
     "fetch_model",
@@ -34,6 +37,8 @@ __all__ = [
     "microbatches",
     "network",
     "pack",
+    "publish",
+    "publish_adapter",
     "restore_model",
     "save_model",
     "token_stats",
@@ -50,7 +55,9 @@ _HOME = {
     "NewModel": "agentrl.model.sections",
     "Sharing": "agentrl.model.packing",
     "TokenStats": "agentrl.model.logprobs",
+    "WeightFolder": "agentrl.model.weights",
     "Weights": "agentrl.model.weights",
+    "check_room": "agentrl.model.publishing",
     "check_shape": "agentrl.model.loading",
     "convert_gguf": "agentrl.model.gguf",
     "fetch_model": "agentrl.model.fetching",
@@ -59,6 +66,8 @@ _HOME = {
     "microbatches": "agentrl.model.packing",
     "network": "agentrl.model.probing",
     "pack": "agentrl.model.packing",
+    "publish": "agentrl.model.publishing",
+    "publish_adapter": "agentrl.model.publishing",
     "restore_model": "agentrl.model.loading",
     "save_model": "agentrl.model.loading",
     "token_stats": "agentrl.model.logprobs",

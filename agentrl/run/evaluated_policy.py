@@ -254,6 +254,11 @@ class Contestant:
         positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
         plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
         entry = resolve(EngineFile, self.tables["engine"] if run else plain)
+        if (
+            entry.hooks.close is not None
+        ):  # it starts servers, which nobody would end: the embedded engine answers alike
+            kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
+            entry = resolve(EngineFile, {**plain, **kept})
         serving = Serving(
             model=loaded.model,
             tokenizer=loaded.tokenizer,

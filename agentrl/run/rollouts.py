@@ -115,8 +115,18 @@ class Rollouts:
     def load(self, weights: Weights, version: int) -> None:
         """Generate with these weights from now on.
 
-        With references to the same models as before only the engines' caches are stale.
+        With references to the same models as before only the engines' caches are stale. Folders of weights go to an
+        engine that reads them itself; for other engines they are read into models.
+
+        Args:
+            weights: of every policy.
+            version: of the weights.
+
+        Raises:
+            ValueError: an engine does not take the weights, or cannot be started.
         """
+        if not self.settings.engine.hooks.folders:
+            weights = weights.opened({name: plan.model for name, plan in self.settings.policies.items()})
         self._weights, self._version = weights, version
         for name, engine in self.engines.items():
             engine.load(weights.models[name], version)
@@ -250,9 +260,10 @@ class Rollouts:
         self.signals = list(state["signals"])
 
     def close(self) -> None:
-        """Close the environments and the event loop."""
+        """Close the environments and the event loop, and end the servers of engines."""
         for pool in self.pools:
             pool.close()
+        self._end(self.engines)
         for agent in self.agents.values():
             if agent.program is not None:
                 agent.program.close()
@@ -297,9 +308,22 @@ class Rollouts:
                 entropies=self.settings.rollout.hooks.entropy,
                 nats=self.settings.tables.log.entropies,
                 version=self._version,
+                beside=self.engines.get(name),
             )
-            engines[name] = engine.hooks.make(engine.config, serving)
+            try:
+                engines[name] = engine.hooks.make(engine.config, serving)
+            except BaseException:
+                if not self.engines:  # else they share what the engines of training started
+                    self._end(engines)
+                raise
         return engines
+
+    def _end(self, engines: Mapping[str, Any]) -> None:
+        """End what engines started, such as servers."""
+        end = self.settings.engine.hooks.close
+        if end is not None:
+            for engine in engines.values():
+                end(engine)
 
     def _actors(self, engines: Mapping[str, Any]) -> dict[str, Actor]:
         """Who answers for each agent."""

@@ -7,7 +7,7 @@ from typing import Any
 from agentrl.catalogue import load, names
 from agentrl.config import Entry, merge, override, resolve, validate
 from agentrl.credit import CreditMethod, RewardTransform, resolve_rewards
-from agentrl.engines import EngineFile
+from agentrl.engines import Demands, EngineFile
 from agentrl.env import EnvironmentFile, check_expert
 from agentrl.files import read_toml
 from agentrl.loss import Loss
@@ -104,6 +104,15 @@ class Settings:
                 f"engine.name={self.engine.name} generates with weights of its own, which a run cannot train: choose "
                 "engine.name=hf (an endpoint is evaluated with agentrl eval ENV --policy openai:MODEL)"
             )
+        if self.engine.hooks.check is not None:
+            demands = Demands(
+                sampling=tables.sampling,
+                deterministic=tables.run.deterministic,
+                entropies=self.rollout.hooks.entropy,
+                policies=len(self.policies),
+                lora=any(plan.model.lora is not None for plan in self.policies.values()),
+            )
+            self.engine.hooks.check(self.engine.config, demands)
         if next(iter(self.agents.values())).program is not None:
             self._check_program()
         if not any(agent.trained for agent in self.agents.values()):

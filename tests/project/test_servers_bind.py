@@ -15,6 +15,7 @@ LISTENS = re.compile(
 )
 # file -> how it comes by its address
 SERVERS = {
+    "agentrl/engines/vllm_process.py": "127.0.0.1: a port is only tried, and the vLLM server is told --host 127.0.0.1",
     "agentrl/rollout/program/endpoint.py": "127.0.0.1 in a run; --host of `serve policy`, 127.0.0.1",
     "agentrl/serve/inspector.py": "127.0.0.1, which no option of `inspect` changes",
     "agentrl/serve/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",

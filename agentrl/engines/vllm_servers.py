@@ -1,0 +1,314 @@
+"""The servers of one policy: they get its weights, are watched, and are started again when they are lost.
+
+Weights carry a label, `RUN-VERSION-LOAD`, that the server puts on every token that it samples with them. So an answer
+from older weights, from a server that somebody started again, or from the weights of another run is noticed. LOAD
+counts the weights that were loaded: a run loads version 0 twice, before the cloning and after it.
+"""
+
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentrl.engines.vllm_client import Refused, Server, Unreachable, connected
+from agentrl.engines.vllm_process import Command, Process, ServerFailed, free_port
+from agentrl.model import WeightFolder, publish, publish_adapter
+
+CLOSE_S = 30.0
+BASE = "base"  # label of the weights below adapters
+MEMORY = Path("/dev/shm")
+
+
+class EngineLost(ConnectionError):
+    """A server was lost, and starting it again did not help: the run ends, and may be resumed."""
+
+
+class Mark(NamedTuple):
+    """Which weights: how many were loaded before them, and their version."""
+
+    load: int
+    version: int
+
+
+class Current(NamedTuple):
+    """The weights that servers must have.
+
+    Attributes:
+        mark: which they are.
+        folder: the whole weights, with which a server starts.
+        adapter: adapters on top; None without.
+        own: this process wrote the files, so it removes them.
+    """
+
+    mark: Mark
+    folder: Path
+    adapter: Path | None
+    own: bool
+
+
+class Servers:
+    """See the module. Public methods may be called from any thread.
+
+    Attributes:
+        run: the first part of the labels, made by chance so that no two runs share it; no result depends on it.
+        mark: the weights that every server has; those of a load that has not ended are newer.
+        restarts: how often a server was started again, or got its weights again.
+    """
+
+    def __init__(
+        self,
+        *,
+        urls: Sequence[str],
+        count: int,
+        command: Callable[[int, Sequence[Path]], Command],
+        port: int | None,
+        folder: str,
+        headers: Mapping[str, str],
+        adapters: bool,
+        start_s: float,
+        timeout_s: float,
+        retries: int,
+    ) -> None:
+        """Nothing is started yet; `load` does it. See `agentrl.engines.vllm.Config` for the arguments."""
+        self.run = secrets.token_hex(4)
+        self.adapters, self.retries, self.restarts, self.start_s = adapters, retries, 0, start_s
+        self._command, self._port, self._count = command, port, count
+        self._place = _place(folder, self.run)
+        self.servers = [Server(url.rstrip("/"), headers, timeout_s) for url in urls]
+        self._given = bool(urls)
+        self._headers, self._timeout_s = headers, timeout_s
+        self.mark = Mark(0, 0)
+        self._current: Current | None = None
+        self._named: list[str] = []  # adapters that servers have, oldest first
+        self._lock, self._closing = threading.Lock(), threading.Event()
+
+    def label(self, mark: Mark) -> str:
+        """The label of weights."""
+        return f"{self.run}-{mark.version}-{mark.load}"
+
+    def read_label(self, label: str) -> Mark | None:
+        """The weights that a label names; None if it is not of this run."""
+        run, *numbers = label.split("-")
+        if run != self.run or len(numbers) != 2 or not all(one.isdecimal() for one in numbers):
+            return None
+        return Mark(load=int(numbers[1]), version=int(numbers[0]))
+
+    def load(self, weights: Any, tokenizer: Any, version: int) -> None:
+        """Give the weights to every server; the first call starts the servers.
+
+        Running answers go on, their further tokens from the new weights.
+
+        Args:
+            weights: a model in this process, or a `WeightFolder`.
+            tokenizer: its tokenizer.
+            version: of the weights.
+
+        Raises:
+            ValueError: the weights cannot be written, or a server cannot be started or does not take them.
+            EngineLost: a server was lost, and starting it again did not help.
+        """
+        with self._lock:
+            before = self._current
+            mark = Mark(self.mark.load + 1 if before else 0, version)
+            self._current = self._written(weights, tokenizer, mark)
+            if before is None:
+                self._begin()
+            else:
+                for server in self.servers:
+                    self._renew(server)
+                self._forget(before)
+            self.mark = mark
+
+    def recover(self, server: Server, epoch: int, fault: str) -> None:
+        """Bring a server that failed back to the current weights, unless another caller has done it since.
+
+        Args:
+            server: the server.
+            epoch: `server.epoch` when the failed request was sent.
+            fault: what happened, for the error.
+
+        Raises:
+            EngineLost: it cannot be brought back.
+        """
+        with self._lock:
+            if server.epoch == epoch:
+                self._recover(server, fault)
+
+    def close(self) -> None:
+        """End what was started, and remove the weights."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        held = self._lock.acquire(timeout=CLOSE_S)  # a server that is just being brought back is given up
+        try:
+            for server in self.servers:
+                if server.process is not None:
+                    server.process.hang_up()
+                elif self._current is not None:
+                    server.forget_label()
+            for server in self.servers:
+                server.close()
+                if server.process is not None:
+                    server.process.end()
+        finally:  # a second Ctrl-C cuts the waiting short; the guards go on by themselves
+            shutil.rmtree(self._place, ignore_errors=True)
+            if held:
+                self._lock.release()
+
+    def _begin(self) -> None:
+        """Start the servers, or look at the given ones, and give them the weights."""
+        assert self._current is not None
+        if self._given:
+            for server in self.servers:
+                connected(server)
+                self._push(server, fresh=False)
+            return
+        try:
+            first = free_port(self._port)
+            for number in range(self._count):
+                port = first if number == 0 else free_port(None if self._port is None else self._port + number)
+                process = Process(self._command(number, [self._place]), self._current.folder, port)
+                self.servers.append(Server(process.url, self._headers, self._timeout_s, process, number))
+            for server in self.servers:
+                self._wait(server)
+                connected(server)
+                self._push(server, fresh=True)
+        except BaseException as error:
+            for server in self.servers:
+                if server.process is not None:
+                    server.process.end(keep_log=isinstance(error, ServerFailed))  # the sentence names the log
+            self.servers.clear()
+            raise
+
+    def _renew(self, server: Server) -> None:
+        """Give a running server the current weights."""
+        try:
+            self._push(server, fresh=False)
+        except Unreachable as error:
+            self._recover(server, str(error))
+
+    def _push(self, server: Server, *, fresh: bool) -> None:
+        """Give a server the current weights; `fresh`: it has just started with those of the folder."""
+        current = self._current
+        assert current is not None
+        label, base = self.label(current.mark), f"{self.run}-{BASE}"
+        try:
+            if current.adapter is None:
+                server.set_label(label) if fresh else server.reload(current.folder, label)
+                return
+            if fresh:
+                server.set_label(base)
+            elif server.label() != base:
+                server.reload(current.folder, base)
+            server.load_adapter(label, current.adapter)
+        except Refused as error:
+            raise ValueError(
+                f"the vLLM server at {server.shown} does not take the weights of this model ({error}): it serves "
+                f"another model, or cannot read {current.adapter or current.folder}; start it with this run's model, "
+                "and set engine.folder to a folder that it can read"
+            ) from None
+
+    def _recover(self, server: Server, fault: str) -> None:
+        if self._closing.is_set():
+            raise EngineLost("the run is ending")
+        current = self._current
+        assert current is not None
+        if server.serves(self.label(current.mark), current.adapter is not None):
+            return  # a connection was lost, not the server
+        self.restarts += 1
+        if self.restarts > self.retries * max(1, len(self.servers)):
+            raise EngineLost(
+                f"the vLLM server at {server.shown} was lost too often ({self.restarts} times; {fault}): see why it "
+                "fails, then resume the run; engine.retries is how often it is brought back"
+            )
+        try:
+            if server.process is None:
+                self._wait(server)
+                self._push(server, fresh=False)
+            elif server.process.exit_code is None and server.healthy():
+                self._push(server, fresh=False)
+            else:
+                self._start_again(server)
+        except (Unreachable, ValueError) as error:
+            raise EngineLost(f"the vLLM server at {server.shown} was lost ({fault}), and {error}") from None
+        server.epoch += 1
+
+    def _start_again(self, server: Server) -> None:
+        assert server.process is not None and self._current is not None
+        server.process.end()
+        port = int(server.process.url.rpartition(":")[2])
+        server.process = Process(self._command(server.number, [self._place]), self._current.folder, port)
+        self._wait(server)
+        self._push(server, fresh=True)
+
+    def _wait(self, server: Server) -> None:
+        """Wait until a server answers."""
+        if server.process is not None:
+            server.process.wait(server.healthy, self._closing)
+            return
+        until = time.monotonic() + self.start_s
+        while not server.healthy():
+            if time.monotonic() > until or self._closing.is_set():
+                raise ServerFailed(f"it did not answer again in {self.start_s:g} s: start it again, and resume the run")
+            time.sleep(0.5)
+
+    def _written(self, weights: Any, tokenizer: Any, mark: Mark) -> Current:
+        """The weights as files."""
+        before = self._current
+        if isinstance(weights, WeightFolder):
+            if not weights.adapter:
+                return Current(mark, weights.path, None, own=False)
+            if before is None:
+                raise ValueError(
+                    f"{weights.path} holds adapters alone: the first weights of a run must be whole, so that the "
+                    "server has a model to put them on"
+                )
+            return Current(mark, before.folder, weights.path, own=False)
+        if not self.adapters:
+            folder = self._place / f"{mark.version}-{mark.load}"
+            publish(weights, tokenizer, folder)
+            return Current(mark, folder, None, own=True)
+        base = self._place / BASE
+        if before is None:
+            publish(weights.get_base_model(), tokenizer, base, _below_adapters(weights))
+        adapter = self._place / f"adapter-{mark.version}-{mark.load}"
+        publish_adapter(weights, adapter)
+        return Current(mark, base, adapter, own=True)
+
+    def _forget(self, before: Current) -> None:
+        """Remove files that no server reads any more."""
+        current = self._current
+        assert current is not None
+        if before.adapter is not None:  # those before these: running answers may still use the last ones
+            self._named.append(self.label(before.mark))
+            if len(self._named) > 1:
+                oldest = self._named.pop(0)
+                for server in self.servers:
+                    with suppress(Unreachable):
+                        server.drop_adapter(oldest)
+        if not before.own:
+            return
+        if before.adapter is not None:
+            shutil.rmtree(before.adapter, ignore_errors=True)
+        if before.folder != current.folder:
+            shutil.rmtree(before.folder, ignore_errors=True)
+
+
+def _below_adapters(model: Any) -> Mapping[str, Any]:
+    """The weights of a peft model without its adapters, named as in the model alone."""
+    state = model.get_base_model().state_dict()
+    return {key.replace(".base_layer.", "."): weight for key, weight in state.items() if ".lora_" not in key}
+
+
+def _place(folder: str, run: str) -> Path:
+    """The folder of this run's weights: in `folder`, or in the memory of this machine."""
+    if folder:
+        return Path(folder).expanduser().resolve() / f"agentrl-{run}"
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+    return memory / f"agentrl-{run}"

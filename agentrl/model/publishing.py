@@ -1,0 +1,103 @@
+"""Writes weights for engines in other processes: a folder that any program can load, with every weight in it.
+
+A checkpoint leaves out the output head of a model whose head is tied to its embedding. A server that reloads such a
+folder may keep a head that it has packed for its own kernels, and then answers with a new body and an old head. So the
+head is always written (`lm_head.weight`).
+"""
+
+import shutil
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from agentrl.model import adapters
+from agentrl.model.loading import appearing, quietly
+
+SHARD = "5GB"  # largest file
+
+
+def publish(model: Any, tokenizer: Any, folder: Path, state: Mapping[str, Any] | None = None) -> None:
+    """Write weights, configuration and tokenizer; `folder` appears only when everything is written.
+
+    Args:
+        model: a transformers causal language model, or peft around one, whose adapters are merged into the weights.
+        tokenizer: its tokenizer.
+        folder: where to.
+        state: the weights by name, if the model does not hold them whole, as one that is sharded over ranks.
+
+    Raises:
+        ValueError: the folder cannot be written; the sentence says how much room it needs.
+    """
+    from huggingface_hub import save_torch_state_dict
+
+    whole = _unshared(state if state is not None else _state(model))
+    size = sum(weight.numel() * weight.element_size() for weight in whole.values())
+    check_room(folder.parent, size)
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    config = deepcopy(inner.config)
+    config.architectures = config.architectures or [type(inner).__name__]
+    try:
+        with appearing(folder) as partial, quietly():
+            partial.mkdir()
+            tokenizer.save_pretrained(partial)
+            config.save_pretrained(partial)
+            if getattr(inner, "generation_config", None) is not None:
+                inner.generation_config.save_pretrained(partial)
+            save_torch_state_dict(whole, partial, max_shard_size=SHARD, metadata={"format": "pt"})
+    except OSError as error:
+        raise _full(folder.parent, size, error) from error
+
+
+def publish_adapter(model: Any, folder: Path) -> None:
+    """Write the adapters of a peft model alone.
+
+    Raises:
+        ValueError: the folder cannot be written, or the model has no adapters.
+    """
+    if not hasattr(model, "get_base_model"):
+        raise ValueError("the model has no adapters to publish: add a [model.lora] section, or set engine.lora=merged")
+    try:
+        with appearing(folder) as partial, quietly():
+            model.save_pretrained(partial)
+    except OSError as error:
+        raise _full(folder.parent, 0, error) from error
+
+
+def check_room(folder: Path, size: int) -> None:
+    """Raises ValueError unless `size` bytes fit into the folder, which is made if it does not exist."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise _full(folder, size, error) from error
+    if free < size:
+        raise ValueError(
+            f"{folder} has {free / 2**30:.2f} GiB left and the weights take {size / 2**30:.2f} GiB: free some space, "
+            "or set engine.folder to a folder with more"
+        )
+
+
+def _full(folder: Path, size: int, error: OSError) -> ValueError:
+    reason = error.strerror or " ".join(str(error).split())
+    room = f", which take {size / 2**30:.2f} GiB" if size else ""
+    return ValueError(
+        f"cannot write the weights{room}, into {folder} ({reason}): free some space, or set engine.folder to a folder "
+        "that can be written"
+    )
+
+
+def _state(model: Any) -> Mapping[str, Any]:
+    state: Mapping[str, Any] = adapters.merged_state(model) if hasattr(model, "get_base_model") else model.state_dict()
+    return state
+
+
+def _unshared(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The weights, each with memory of its own, so that none is left out because another shares it."""
+    whole: dict[str, Any] = {}
+    places: set[int] = set()
+    for name, weight in state.items():
+        weight = weight.detach().contiguous()
+        whole[name] = weight.clone() if weight.data_ptr() in places else weight
+        places.add(weight.data_ptr())
+    return whole

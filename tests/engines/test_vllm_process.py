@@ -1,0 +1,215 @@
+"""Servers that agentrl starts itself: how they end, whatever happens, and how they are brought back.
+
+What is started is `tests/toys/fake_vllm`, which stands where vLLM stands in its environment.
+"""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from agentrl.engines import Sampling, Serving
+from agentrl.engines import vllm as entry
+from agentrl.engines.vllm_process import GUARD, option_words
+from tests.engines.engines import request
+from tests.toys.runs import tiny_model
+
+pytest.importorskip("httpx")
+
+ROOT = Path(__file__).parents[2]
+FAKE = f"{ROOT / 'tests/toys/fake_vllm'}{os.pathsep}{ROOT}"
+
+
+@pytest.fixture(scope="module")
+def uniform() -> Any:
+    """A model that gives every token the same probability, as the server does."""
+    loaded = tiny_model(["go to drawer 1"], tied=False)
+    with torch.no_grad():
+        loaded.model.lm_head.weight.zero_()
+    return loaded
+
+
+@pytest.fixture
+def start(uniform, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    engines = []
+
+    def engine(mode: str = "", **options: Any) -> Any:
+        given = {"python": sys.executable, "folder": str(tmp_path / "weights"), "max_context": 64, "start_s": 60}
+        environment = {"PYTHONPATH": FAKE, "FAKE_VLLM": mode}
+        config = entry.Config(**{**given, "environment": environment, **options})
+        sampling = Sampling(max_tokens=4)
+        engines.append(entry.make(config, Serving(model=uniform.model, tokenizer=uniform.tokenizer, sampling=sampling)))
+        return engines[-1]
+
+    yield engine
+    for one in engines:
+        one.close()
+
+
+def answer(engine: Any) -> Any:
+    return asyncio.run(engine.generate(request(0, [5, 6, 7])))
+
+
+def pid_of(engine: Any, word: str = "server") -> int:
+    """The process that a server's log names."""
+    lines = engine.servers.servers[0].process.log.read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(word)))
+
+
+def ended(process: int, seconds: float = 20.0) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_server_is_started_answers_and_ends_with_its_children_and_its_files(start, tmp_path):
+    engine = start("engine")
+    assert len(answer(engine).token_ids) >= 1
+    server, child, log = pid_of(engine), pid_of(engine, "child"), engine.servers.servers[0].process.log
+    assert list((tmp_path / "weights").iterdir())
+    engine.close()
+    engine.close()
+    assert ended(server, 0.5) and ended(child, 0.5) and not log.exists()
+    assert not list((tmp_path / "weights").iterdir())
+
+
+@pytest.mark.fault
+def test_a_server_that_is_killed_is_started_again_with_the_current_weights(start, uniform):
+    engine = start(port=None)
+    engine.load(uniform.model, 3)
+    folder = engine.servers._current.folder
+    os.kill(pid_of(engine), signal.SIGKILL)
+    found = answer(engine)
+    assert found.policy_version == (3, 3) and engine.servers.restarts == 1
+    words = Path(f"/proc/{pid_of(engine)}/cmdline").read_bytes().split(b"\0")
+    assert words[words.index(b"--model") + 1].decode() == str(folder)  # it began with them
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_running_whatever_ends_the_program(tmp_path, how):
+    # the program holds the guard's standard input, as agentrl does, and is killed
+    server = f"import subprocess,sys,time; subprocess.Popen([sys.executable,'-S','-c','import time;time.sleep(600)'],start_new_session=True); time.sleep(600)"  # fmt: skip  # noqa: E501, F541
+    (tmp_path / "weights").mkdir()
+    asked = {"command": [sys.executable, "-S", "-c", server], "environment": dict(os.environ),
+             "remove": [str(tmp_path / "weights")]}  # fmt: skip
+    program = f"""
+import json, subprocess, sys, time
+guard = subprocess.Popen([sys.executable, "-I", "-S", {str(GUARD)!r}], stdin=subprocess.PIPE, start_new_session=True)
+guard.stdin.write({json.dumps(asked)!r}.encode() + b"\\n")
+guard.stdin.flush()
+print(guard.pid, flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as run:
+        assert run.stdout is not None
+        guard = int(run.stdout.readline())
+        processes = _below(guard, 2)
+        run.send_signal(how)
+        run.wait(20)
+    assert all(ended(one) for one in [*processes, guard])
+    assert not (tmp_path / "weights").exists()
+
+
+def _below(process: int, number: int) -> list[int]:
+    """The processes below one, once there are so many."""
+    for _ in range(500):
+        found, todo = [], [process]
+        while todo:
+            try:
+                text = Path(f"/proc/{todo[0]}/task/{todo[0]}/children").read_text()
+            except OSError:
+                text = ""
+            todo = [*todo[1:], *map(int, text.split())]
+            found += map(int, text.split())
+        if len(found) >= number:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("the server did not start")
+
+
+# Bad input: one sentence each, and nothing is left.
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "sentence"),
+    [
+        ("dies", {}, r"cannot start \(exit code 1\): ValueError: No common block size for 16; all it said is in /"),
+        ("", {"options": {"no_such_option": True}}, "error: unrecognized arguments: --no-such-option"),
+        ("", {"environment": {}}, "No module named"),
+        ("", {"start_s": 0.01}, "did not answer in 0.01 s: .*raise engine.start_s if it was still loading"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why(start, tmp_path, mode, options, sentence):
+    with pytest.raises(ValueError, match=sentence) as told:
+        start(mode, **options)
+    assert not list((tmp_path / "weights").iterdir())
+    named = re.search(r"all it said is in (\S+?\.log)", str(told.value))
+    assert named is not None
+    Path(named[1]).unlink()  # it is there
+
+
+def test_a_port_that_is_taken_is_told(start):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(ValueError, match=f"engine.port = {port}: another program listens there: choose another"):
+            start(port=port)
+
+
+def test_a_context_that_the_model_has_not_is_told(start):
+    with pytest.raises(ValueError, match=r"max_context is 9999, the model has 512 positions: lower engine"):
+        start(max_context=9999)
+
+
+def test_an_interpreter_that_is_not_there_is_told(start):
+    with pytest.raises(ValueError, match=r"engine.python = /no/python: no such file"):
+        start(python="/no/python")
+
+
+def test_weights_for_another_machine_need_a_folder():
+    config = entry.Config(urls=("http://10.1.2.3:8000",))
+    with pytest.raises(ValueError, match=r"http://10.1.2.3:8000 is another machine.*set engine.folder"):
+        entry._servers(config, Serving(model=None, tokenizer=None, sampling=Sampling()))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, "either engine.python"),
+        ({"python": "p", "urls": ["http://a"]}, "either engine.python"),
+        ({"urls": ["10.0.0.1:8000"]}, "is no address: write http://HOST:PORT"),
+        ({"python": "p", "servers": 2, "gpus": ["0"]}, "engine.gpus has 1 entries and engine.servers is 2"),
+    ],
+)
+def test_options_that_cannot_be_are_told(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        entry.Config(**options)
+
+
+def test_options_of_vllm_are_words_of_its_command_line():
+    options = {"max_num_seqs": 8, "enforce_eager": True, "enable_chunked_prefill": False, "dtype": "float32", "x": 0.5}
+    assert option_words(options) == [
+        "--max-num-seqs", "8", "--enforce-eager", "--no-enable-chunked-prefill", "--dtype", "float32", "--x", "0.5",
+    ]  # fmt: skip

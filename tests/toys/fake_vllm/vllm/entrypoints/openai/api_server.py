@@ -1,0 +1,34 @@
+"""Stands where vLLM's server stands: `python -m vllm.entrypoints.openai.api_server`, for tests that start servers.
+
+FAKE_VLLM says how it behaves: empty is a server that answers at random; `embedded` answers with the model; `dies` ends
+while it loads; `engine` has a child in a session of its own, as an engine core may be.
+"""
+
+import os
+import subprocess
+import sys
+
+from tests.toys.vllm_server import Embedded, FakeServer, Uniform
+
+MODE = os.environ.get("FAKE_VLLM", "")
+
+
+def option(name: str) -> str:
+    return sys.argv[sys.argv.index(name) + 1]
+
+
+if MODE == "dies":
+    print(
+        "(APIServer pid=6) WARNING 11-22 This can cause fd limit errors like `OSError: [Errno 24] Too many open files`"
+    )
+    print("(EngineCore pid=7) ERROR ValueError: No common block size for 16", flush=True)
+    print("RuntimeError: Engine core initialization failed. See root cause above.", flush=True)
+    sys.exit(1)
+if "--no-such-option" in sys.argv:
+    sys.exit("api_server.py: error: unrecognized arguments: --no-such-option")
+if MODE == "engine":
+    child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
+    print(f"child {child.pid}", flush=True)
+print(f"server {os.getpid()}", flush=True)
+brain = (Embedded if MODE == "embedded" else Uniform)(option("--model"))
+FakeServer(brain, port=int(option("--port"))).http.serve_forever(0.05)
