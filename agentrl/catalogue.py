@@ -46,6 +46,7 @@ KINDS = MappingProxyType(
         "rollout": Kind("agentrl.algorithms.rollout", "rollout", "agentrl.rollout.expansion:RolloutMethod"),
         "context": Kind("agentrl.algorithms.context", "context", "agentrl.rollout.context:ContextPolicy"),
         "reward": Kind("agentrl.algorithms.reward", "reward", "agentrl.credit.rewards:RewardTransform"),
+        "score": Kind("agentrl.algorithms.score", "score", "agentrl.scoring.entry:ScoreFile"),
         "sampler": Kind("agentrl.algorithms.sampler", "sampler", "agentrl.rollout.sampler:SamplerFile"),
         "regularizer": Kind(
             "agentrl.algorithms.regularizer", "regularizer", "agentrl.trainer.regularizer:RegularizerFile"
@@ -172,7 +173,7 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
     """One catalogue entry as a value of its catalogue's class.
 
     Args:
-        kind: envs, tools, credit, loss, rollout, context, reward, sampler, regularizer or engine; or the class.
+        kind: envs, tools, credit, loss, rollout, context, reward, score, sampler, regularizer or engine; or the class.
         name: of a file, of an entry point, or the (dotted) name of an importable module.
 
     Raises:

@@ -32,8 +32,7 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     group. Numeric entries of a step's `info` become columns `info.NAME`, and its `signals` become columns `signal/NAME`
     (NaN on steps without the entry). If steps rewrote a memory, a column `rewrites` marks them.
     """
-    roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
-    chains = [(chain, root) for root in roots for chain in root.chains() if chain.own]
+    chains = _chains(episodes)
     ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     rows: dict[int, int] = {}  # row of each step, by its identity
@@ -58,6 +57,23 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
         },
         tails=_tails([episode for episode, _ in chains]),
     )
+
+
+def _chains(episodes: Sequence[EpisodeRecord]) -> list[tuple[EpisodeRecord, EpisodeRecord]]:
+    """(chain, its root) in the order in which their rows stand in the graph."""
+    roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
+    return [(chain, root) for root in roots for chain in root.chains() if chain.own]
+
+
+def rows_of_graph(episodes: Sequence[EpisodeRecord]) -> list[tuple[StepRecord, EpisodeRecord]]:
+    """The step of each row of `build_graph(episodes)`, with the chain that the row belongs to."""
+    seen: set[int] = set()
+    found: list[tuple[StepRecord, EpisodeRecord]] = []
+    for chain, _ in _chains(episodes):
+        fresh = [step for step in chain.steps if id(step) not in seen]
+        seen |= {id(step) for step in fresh}
+        found += [(step, chain) for step in fresh]
+    return found
 
 
 class _Places(NamedTuple):

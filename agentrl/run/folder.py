@@ -35,6 +35,11 @@ FREE_TO_DIFFER = (
     "run.keep",
     "run.checkpoint_every",
     "run.threads",
+    "scoring.calls",
+    "scoring.tokens",
+    "scoring.price",
+    "scoring.concurrency",
+    "scoring.second.limit",
     "log.tensorboard",
     "log.picture",
 )

@@ -33,7 +33,9 @@ from agentrl.rollout import (
 )
 from agentrl.run.checks import check_disjoint
 from agentrl.run.event_loop import Loop
+from agentrl.run.speakers import EngineSpeaker
 from agentrl.run.stages import CLONE, EVALUATE, TRAIN
+from agentrl.scoring import Disagreement, ScoreStage
 from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
@@ -79,6 +81,9 @@ class Rollouts:
         make = settings.sampler.hooks.make
         self.sampler = make(settings.sampler.config, self.tasks, tables.run.seed)
         self.clone_sampler = make(settings.sampler.config, self.tasks, tables.run.seed + 1)
+        scoring = tables.scoring
+        self.scores = ScoreStage(settings.score, scoring, self.main.name, settings.folder / "scores.jsonl")
+        self.disagreement = None if scoring.second is None else Disagreement(scoring.second)
         self.signals: list[str] = []  # names of the rewards' signals that some step has reported
         self.engines: dict[str, Any] = {}
         self._weights = Weights({})
@@ -98,6 +103,14 @@ class Rollouts:
             engine.load(weights.models[name], version)
         if not self.engines:
             self.engines = self._engines(self.settings.tables.sampling)
+        self.scores.speakers = {
+            agent.name: EngineSpeaker(
+                self.engines[agent.policy],
+                self.chats[agent.policy],
+                {"agent": agent.name, "version": version if self._changes(agent.policy) else 0},
+            )
+            for agent in self.agents.values()
+        }
 
     def batch(self, iteration: int) -> Collected:
         """A batch of training rollouts of the current policies."""
@@ -114,8 +127,11 @@ class Rollouts:
                 budget=Budget(batch.tokens, batch.calls),
                 rewards=settings.reward,
                 reported=self.signals,
+                scores=self.scores if settings.score else None,
             )
         )
+        if self.disagreement is not None:
+            collected.metrics.update(self.disagreement.observe(collected.graph))
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
         return replace(collected, graph=self._with_gold(collected))
@@ -152,13 +168,17 @@ class Rollouts:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         samplers = {"sampler": self.sampler.state_dict(), "warmup_sampler": self.clone_sampler.state_dict()}
-        return {**samplers, "signals": list(self.signals)}
+        second = {} if self.disagreement is None else {"second_judge": self.disagreement.state_dict()}
+        return {**samplers, "signals": list(self.signals), "scores": self.scores.state_dict(), **second}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
         self.sampler.load_state_dict(state["sampler"])
         self.clone_sampler.load_state_dict(state["warmup_sampler"])
         self.signals = list(state["signals"])
+        self.scores.load_state_dict(state.get("scores", {}))  # absent in checkpoints of older versions
+        if self.disagreement is not None and "second_judge" in state:
+            self.disagreement.load_state_dict(state["second_judge"])
 
     def close(self) -> None:
         """Close the environments and the event loop."""
@@ -191,6 +211,10 @@ class Rollouts:
     def _pool(self, entry: Entry[EnvironmentFile], limits: Limits) -> Pool:
         where = self.settings.tables.pool
         return pool_within(entry, limits, where.kind, where.workers)
+
+    def _changes(self, policy: str) -> bool:
+        """Do the steps of an agent train this policy?"""
+        return any(agent.trained for agent in self.agents.values() if agent.policy == policy)
 
     def _engines(self, sampling: Sampling) -> dict[str, Any]:
         """An engine for each policy."""

@@ -134,6 +134,14 @@ class Run:
             )
         self.state.evaluated.append(name)
 
+    def stop_if_judges_disagree(self) -> None:
+        """Save the run and raise a ValueError if its held-out judge differs too much from the one that pays."""
+        found = self.rollouts.disagreement
+        why = "" if found is None else found.broken()
+        if why:
+            self.save()
+            raise ValueError(why)
+
     def save(self) -> None:
         """Write a checkpoint of the run as it stands now: `clone-STEP` in the warm-up, then the number of updates."""
         name = f"{self.state.step:06d}" if self.state.stage == "train" else f"clone-{self.state.step:06d}"

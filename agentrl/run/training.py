@@ -1,6 +1,6 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
-from agentrl.credit import assign, reward_metrics
+from agentrl.credit import assign, reward_metrics, rewards_after_annotation
 from agentrl.rollout import fault_counts
 from agentrl.run.metrics import Stopwatch
 from agentrl.run.progress import Progress
@@ -69,6 +69,7 @@ def reinforce(run: Run) -> None:
         run.state.count(batch.metrics)
         with watch.phase("annotate"):
             annotated = run.policies.annotate(batch.graph)
+            annotated = annotated._replace(graph=rewards_after_annotation(annotated.graph, settings.reward))
         with watch.phase("credit"):
             graph, charged = charge_kl(annotated, settings.tables.update)
             charged |= reward_metrics(annotated.graph)
@@ -83,4 +84,5 @@ def reinforce(run: Run) -> None:
         run.log("train", iteration, {**batch.metrics, **charged, **credit.metrics, **learned, **failed}, watch, unknown)
         bar.step(f"success {batch.metrics['success']:.2f}")
         run.finish(iteration)
+        run.stop_if_judges_disagree()
     bar.close()
