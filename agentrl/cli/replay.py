@@ -10,7 +10,8 @@ stored graphs do not change; --out FOLDER writes graphs with the new signals and
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def score_again(settings: Settings, files: Sequence[Path], arguments: argparse.N
     stage = ScoreStage(
         settings.score, settings.tables.scoring, next(iter(settings.agents)), arguments.run / "scores.jsonl"
     )
-    with Loop() as loop:
+    with Loop() as loop, closing(stage, loop):
         for file in files:
             graph = read_graph(file)
             keys = sorted(set(graph.names["group"]))
@@ -135,6 +136,15 @@ def score_again(settings: Settings, files: Sequence[Path], arguments: argparse.N
             if arguments.out is not None:
                 write_graph(fresh, arguments.out / file.name)
     return 0
+
+
+@contextmanager
+def closing(stage: ScoreStage, loop: Loop) -> Iterator[None]:
+    """Close the connections of scores at the end."""
+    try:
+        yield
+    finally:
+        loop.run(stage.close())
 
 
 def rescored(graph: StepGraph, settings: Settings) -> dict[str, Any]:

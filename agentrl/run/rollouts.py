@@ -184,6 +184,8 @@ class Rollouts:
         """Close the environments and the event loop."""
         for pool in self.pools:
             pool.close()
+        if self.scores.entries:
+            self.loop.run(self.scores.close())
         self.loop.close()
 
     async def _try_expert(self, expert: ExpertActor) -> None:

@@ -178,6 +178,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
     state = checkpoint.RunState()
     try:
         folder.refuse(settings.shown(), resume=resume)
+        rollouts.scores.prepare()
         found = folder.checkpoints()
         at = found[-1] if found else None
         if at is not None:

@@ -12,7 +12,7 @@ has `state_dict` and `load_state_dict`, its state is part of the run's checkpoin
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -74,8 +74,10 @@ class Speaker(Protocol):
 class Scorer(Protocol):
     """Scores chains. Many calls of `score` run at once."""
 
-    async def score(self, chains: Sequence[Chain], desk: "Desk") -> Sequence[Signals]:
-        """The signals of each chain, in order. `chains` is one chain, or with `SCOPE = "group"` a whole group.
+    async def score(self, chains: Sequence[Chain], desk: "Desk") -> Sequence[Signals | EnvFault]:
+        """The signals of each chain, in order, or why a chain has none.
+
+        `chains` is one chain, or with `SCOPE = "group"` a whole group.
 
         Raises:
             ScoreFault: these chains cannot be scored. Any other exception but ValueError is taken for one, too.
@@ -100,6 +102,15 @@ class ScoreFile(CatalogueFile):
     signals: Callable[[Any], Sequence[str]] = hook(help="(config) -> names of the signals that it returns")
     scope: Literal["chain", "group"] = hook("SCOPE", "what a scorer sees at once: chain or group", "chain")
     paper: str = hook("PAPER", "one line for listings", "")
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A scorer that holds connections."""
+
+    async def close(self) -> None:
+        """Close them."""
+        ...
 
 
 @dataclass

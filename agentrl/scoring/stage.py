@@ -13,7 +13,7 @@ from agentrl.config import Entry
 from agentrl.credit import SIGNAL
 from agentrl.graph import StepGraph
 from agentrl.scoring.chains import Chain, chains_of
-from agentrl.scoring.entry import ScoreFault, ScoreFile, Scorer, Signals, Speaker, Tally
+from agentrl.scoring.entry import Closable, ScoreFault, ScoreFile, Scorer, Signals, Speaker, Tally
 from agentrl.scoring.paid_calls import Desk, PaidAnswers
 from agentrl.scoring.sections import ScoringConfig
 from agentrl.types import EnvFault, Stateful, Status, Task
@@ -124,6 +124,16 @@ class ScoreStage:
         named = [(f"{place}-{entry.name}", one) for place, (entry, one) in enumerate(made)]
         return [(key, scorer) for key, scorer in named if isinstance(scorer, Stateful)]
 
+    def prepare(self) -> None:
+        """Make the scorers now, so that a missing key or file is told before anything is played."""
+        self._made()
+
+    async def close(self) -> None:
+        """Close the connections of the scorers."""
+        for scorer in self._scorers:
+            if isinstance(scorer, Closable):
+                await scorer.close()
+
     def _made(self) -> list[Scorer]:
         """The scorers, made when they are first needed: what only dry-runs needs no key and no file."""
         if len(self._scorers) < len(self.entries):
@@ -153,7 +163,10 @@ class ScoreStage:
         desk = Desk({"name": entry.name, **entry.config.model_dump(mode="json")}, self.paid, self.speakers, self._tally)
         try:
             found = await scorer.score(chains, desk)
-            written = [_checked(entry, chain, one) for chain, one in zip(chains, found, strict=True)]
+            written = [
+                one if isinstance(one, EnvFault) else _checked(entry, chain, one)
+                for chain, one in zip(chains, found, strict=True)
+            ]
         except ValueError:  # the user's mistake, in the recipe or in the score
             raise
         except EnvFault as fault:
@@ -163,6 +176,9 @@ class ScoreStage:
             faults |= {int(chain.rows[-1]): f"score {entry.name}: {type(error).__name__}: {error}" for chain in chains}
             return
         for chain, one in zip(chains, written, strict=True):
+            if isinstance(one, EnvFault):
+                faults[int(chain.rows[-1])] = f"score {entry.name}: {one}"
+                continue
             for name, values in one.items():
                 column = columns[SIGNAL + name]
                 fresh = np.isnan(column[chain.rows])  # [T] a shared step keeps what the first of its chains got

@@ -17,7 +17,7 @@ NEEDS = ("old_logprob",)
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """beta: what the most likely copy loses, as a share of its reward. correct: the signal R, summed over an episode."""
+    """beta: what the most likely copy loses, as a share of its reward. correct: the signal R, summed over episodes."""
 
     beta: float = Field(0.25, ge=0, le=1)
     correct: str = "env_reward"

@@ -11,6 +11,7 @@ import tomli_w
 
 from agentrl.cli import main
 from agentrl.graph import read_graph
+from agentrl.rollout import TooManyFaults
 from agentrl.run import Progress, Settings, train
 from tests.run.test_halves import TABLES
 from tests.toys.opinions import Opinions
@@ -110,6 +111,18 @@ def test_a_held_out_judge_stops_the_run(tmp_path, capsys):
     assert len(rows) == 2 and all(row["judges_apart"] > 1.5 for row in rows)
     assert main(["train", str(recipe), "--resume", "scoring.second.limit=1000"]) == 0
     assert len([row for row in lines(tmp_path / "gamed") if row["stage"] == "train"]) == 3
+
+
+def test_an_agent_of_the_recipe_may_judge(tmp_path):
+    """The model of the run is asked; a model of one layer gives no verdict, and that is a failure, never a 0."""
+    options = {"score": {"name": "judge", "judge": "agent", "max_tokens": 8, "tries": 2}, "reward": {}}
+    model = {"model": {"new": {**TABLES["model"]["new"], "max_positions": 4096}}}
+    engine = {"engine": {"actions": "listed", "max_context": 4096}}
+    given = {**tables(tmp_path, "judged"), **options, **model, **engine}
+    with pytest.raises(TooManyFaults, match="score judge: no verdict in 2 answers of the judge"):
+        train(Settings(given), progress=QUIET)
+    asked = (tmp_path / "judged" / "scores.jsonl").read_text().splitlines()
+    assert len(asked) >= 2 and all(json.loads(line)["tokens"] > 0 for line in asked)
 
 
 @pytest.mark.parametrize(
