@@ -1,5 +1,6 @@
 """Evaluation on panels, intervals, paired comparison, replay of stored episodes, continuations from stored steps."""
 
+from agentrl.evaluate.attacks import ATTACKS, Attack
 from agentrl.evaluate.branched_graph import attach_branches, mark_row, with_run_rewards
 from agentrl.evaluate.certainty import certain_too_early
 from agentrl.evaluate.comparison import compare, read_report
@@ -14,6 +15,8 @@ from agentrl.evaluate.setting import evaluated_entry, header
 from agentrl.evaluate.stats import Interval, mcnemar, paired_bootstrap, wilson
 
 __all__ = [
+    "ATTACKS",
+    "Attack",
     "EpisodeFiles",
     "Finding",
     "Interval",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
     from agentrl.run.policies import Policies
     from agentrl.run.progress import Progress
+    from agentrl.run.reward_check import RewardCheck, check_reward
     from agentrl.run.rollouts import Rollouts
     from agentrl.run.run import Run, open_run
     from agentrl.run.stages import BRANCH
@@ -26,11 +27,13 @@ __all__ = [
     "Metrics",
     "Policies",
     "Progress",
+    "RewardCheck",
     "Rollouts",
     "Run",
     "RunFolder",
     "Settings",
     "Stopwatch",
+    "check_reward",
     "leak_note",
     "open_run",
     "preflight",
@@ -49,11 +52,13 @@ _HOME = {
     "Metrics": "agentrl.run.metrics",
     "Policies": "agentrl.run.policies",
     "Progress": "agentrl.run.progress",
+    "RewardCheck": "agentrl.run.reward_check",
     "Rollouts": "agentrl.run.rollouts",
     "Run": "agentrl.run.run",
     "RunFolder": "agentrl.run.folder",
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
+    "check_reward": "agentrl.run.reward_check",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",
