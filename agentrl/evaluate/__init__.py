@@ -11,8 +11,11 @@ from agentrl.evaluate.evaluation import Outcome, Report, evaluate
 from agentrl.evaluate.finding import Finding, Severity
 from agentrl.evaluate.monte_carlo import branch_summary
 from agentrl.evaluate.replaying import Replayed, Stage, replay, task_keys
+from agentrl.evaluate.samples import Sample, majority_at_k, pass_at_k
+from agentrl.evaluate.samples import summary as sample_summary
 from agentrl.evaluate.setting import evaluated_entry, header
-from agentrl.evaluate.stats import Interval, mcnemar, paired_bootstrap, wilson
+from agentrl.evaluate.stats import Interval, mcnemar, minimum_detectable, paired_bootstrap, wilson
+from agentrl.evaluate.stored_samples import samples_of_graph, samples_of_report
 
 __all__ = [
     "ATTACKS",
@@ -24,6 +27,7 @@ __all__ = [
     "Place",
     "Replayed",
     "Report",
+    "Sample",
     "Severity",
     "SituationRow",
     "Stage",
@@ -37,15 +41,21 @@ __all__ = [
     "find_place",
     "folder_of",
     "header",
+    "majority_at_k",
     "mark_row",
     "mcnemar",
+    "minimum_detectable",
     "outcome_of",
     "paired_bootstrap",
+    "pass_at_k",
     "play_on",
     "pooled",
     "read_episode",
     "read_report",
     "replay",
+    "sample_summary",
+    "samples_of_graph",
+    "samples_of_report",
     "situation_rows",
     "stored_episodes",
     "task_keys",
