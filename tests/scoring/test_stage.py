@@ -68,6 +68,7 @@ def test_an_answer_is_paid_once_and_kept_on_disk(tmp_path):
     assert Opinions.asked == before + 3  # not 4
     assert first.metrics() == {
         "score_failed_share": 0, "score_calls": 3, "score_tokens": 30, "score_price": 1.5, "score_surprise": 0.25,
+        "score_said": 2.5,
     }  # fmt: skip
     scored(first, twice, iteration=1)
     assert Opinions.asked == before + 3 and "score_calls" not in first.metrics()

@@ -44,6 +44,7 @@ class Opinions:
         value = await desk.answer({"score": desk.entry, **chain.content()}, ask)
         self.said += 1
         desk.count("surprise", float(value % 2))
+        desk.count("said", float(self.said))
         return {
             "": [{self.config.signal: float(value)}],
             "nan": [{self.config.signal: float("nan")}],
