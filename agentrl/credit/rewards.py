@@ -10,8 +10,9 @@ A catalogue file offers a frozen pydantic `Config` and, pure and in NumPy,
 
     def reward(graph: StepGraph, config: Config) -> np.ndarray  # [N] float64
 
-A reward that reads columns which annotation fills, such as the token column `old_logprob`, names them in `NEEDS`. It is
-left out while a batch is collected, so a sampler judges groups without it, and joins the sum after annotation.
+A reward that reads columns which annotation fills, such as the token columns `old_logprob` and `token_entropy`, names
+them in `NEEDS`. It is left out while a batch is collected, so a sampler judges groups without it, and joins the sum
+after annotation.
 
 Letters: N steps, L ends (root-to-leaf paths).
 """
