@@ -125,6 +125,14 @@ def test_an_agent_of_the_recipe_may_judge(tmp_path):
     assert len(asked) >= 2 and all(json.loads(line)["tokens"] > 0 for line in asked)
 
 
+def test_secrets_of_a_judge_are_not_stored(tmp_path):
+    endpoint = {"api_key": "sk-plain-1234", "headers": {"X-Team": "blue-team-77", "X-Ref": "${TEAM}"}}
+    judge = [{"name": "judge", "model": "openai:m@http://user:pass@localhost:1/v1", "endpoint": endpoint}]
+    shown = Settings(tables(tmp_path, score=judge, reward={})).shown()
+    assert shown["score"][0]["endpoint"] == {"api_key": "***", "headers": {"X-Team": "***", "X-Ref": "${TEAM}"}}
+    assert "user:pass" not in str(shown)
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [
