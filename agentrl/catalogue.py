@@ -52,6 +52,9 @@ KINDS = MappingProxyType(
             "agentrl.algorithms.regularizer", "regularizer", "agentrl.trainer.regularizer:RegularizerFile"
         ),
         "engine": Kind("agentrl.engines", "engine", "agentrl.engines.entry:EngineFile", ("hf", "openai")),
+        "tracker": Kind(
+            "agentrl.trackers", "tracker", "agentrl.trackers.entry:TrackerFile", ("tensorboard", "trackio", "wandb")
+        ),
     }
 )
 
@@ -173,7 +176,8 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
     """One catalogue entry as a value of its catalogue's class.
 
     Args:
-        kind: envs, tools, credit, loss, rollout, context, reward, score, sampler, regularizer or engine; or the class.
+        kind: envs, tools, credit, loss, rollout, context, reward, score, sampler, regularizer, engine, tracker; or the
+            class.
         name: of a file, of an entry point, or the (dotted) name of an importable module.
 
     Raises:

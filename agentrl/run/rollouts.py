@@ -4,7 +4,7 @@ Half of a run; the other half is `agentrl.run.Policies`. Between them cross the 
 version the other way.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from agentrl.rollout import (
     Budget,
     Collected,
     Crew,
+    EpisodeRecord,
     ExpertActor,
     PolicyActor,
     build_graph,
@@ -84,6 +85,7 @@ class Rollouts:
         scoring = tables.scoring
         self.scores = ScoreStage(settings.score, scoring, self.main.name, settings.folder / "scores.jsonl")
         self.disagreement = None if scoring.second is None else Disagreement(scoring.second)
+        self.on_episode: Callable[[EpisodeRecord], None] = lambda record: None  # called when an episode ends
         self.signals: list[str] = []  # names of the rewards' signals that some step has reported
         self.engines: dict[str, Any] = {}
         self._weights = Weights({})
@@ -128,6 +130,7 @@ class Rollouts:
                 rewards=settings.reward,
                 reported=self.signals,
                 scores=self.scores if settings.score else None,
+                on_episode=self.on_episode,
             )
         )
         if self.disagreement is not None:
@@ -150,7 +153,8 @@ class Rollouts:
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
         tasks = self.clone_sampler.draw(self.settings.tables.warmup.episodes)
-        return build_graph(self.loop.run(play(self.crews["train"].player(actors, CLONE), tasks, iteration=step)))
+        player = self.crews["train"].player(actors, CLONE)
+        return build_graph(self.loop.run(play(player, tasks, iteration=step, on_episode=self.on_episode)))
 
     def evaluation(self, mode: str, tasks: Sequence[Task]) -> Report:
         """The current policies on held-out tasks, each once."""
@@ -159,7 +163,8 @@ class Rollouts:
         engines = self._engines(sampling.model_copy(update={"temperature": temperature}))
         player = self.crews["eval"].player(self._actors(engines), EVALUATE)
         described = {**engines[self.main.policy].describe(), "mode": mode}
-        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, described))
+        ended = lambda record, outcome: self.on_episode(record)  # noqa: E731
+        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, described, on_episode=ended))
 
     def try_expert(self) -> None:
         """One move of the demonstrator, so that a mistake in its name is told before anything is written."""
@@ -186,6 +191,9 @@ class Rollouts:
             pool.close()
         if self.scores.entries:
             self.loop.run(self.scores.close())
+        for agent in self.agents.values():
+            if agent.program is not None:
+                agent.program.close()
         self.loop.close()
 
     async def _try_expert(self, expert: ExpertActor) -> None:

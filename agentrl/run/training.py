@@ -2,7 +2,6 @@
 
 from agentrl.credit import assign, reward_metrics, rewards_after_annotation
 from agentrl.rollout import fault_counts
-from agentrl.run.metrics import Stopwatch
 from agentrl.run.progress import Progress
 from agentrl.run.run import Run, open_run
 from agentrl.settings import Settings
@@ -39,7 +38,7 @@ def warm_up(run: Run) -> None:
         run.policies.restart("warmup")
     bar = run.progress.bar("cloning", steps, run.state.step)
     for step in range(run.state.step, steps):
-        watch = Stopwatch()
+        watch = run.stopwatch("cloning", step, steps, tables.warmup.episodes)
         with watch.phase("rollout"):
             graph = run.rollouts.demonstrations(step)
         with watch.phase("update"):
@@ -63,7 +62,8 @@ def reinforce(run: Run) -> None:
     settings = run.settings
     bar = run.progress.bar("training", settings.tables.run.iterations, run.state.step)
     for iteration in run.iterations():
-        watch, spent = Stopwatch(), run.spent
+        watch = run.stopwatch("training", iteration, settings.tables.run.iterations, settings.episodes)
+        spent = run.spent
         with watch.phase("rollout"):
             batch = run.rollouts.batch(iteration)
         run.state.count(batch.metrics)

@@ -123,10 +123,15 @@ class LogSection(Section):
     """Section [log]: what is written beside the metrics.
 
     Attributes:
-        tensorboard: also write TensorBoard events (extra `tensorboard`).
+        to: trackers that get every line of metrics: `tensorboard`, `trackio`, `wandb` (extras of the same names), or
+            the dotted path of a module of your own. A tracker that fails does not disturb the run.
+        options: options of trackers by name, such as `log.options.wandb.project`.
+        tensorboard: the same as `tensorboard` in `to`.
         picture: draw the learning curve (extra `report`).
     """
 
+    to: tuple[str, ...] = ()
+    options: dict[str, dict[str, Any]] = Field(default_factory=dict)
     tensorboard: bool = False
     picture: bool = False
 

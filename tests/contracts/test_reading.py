@@ -34,6 +34,7 @@ MANDATORY = {
     "sampler": ("make",),
     "regularizer": ("make",),
     "engine": ("make",),
+    "tracker": ("make",),
 }
 
 
