@@ -58,8 +58,8 @@ def scrubbed_values(value: Any, secrets: Collection[str] = ()) -> Any:
 def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
     """A table of options with its secrets hidden, except where they are written as "${NAME}".
 
-    Hidden are the values of `env` and `headers` of a tool or an endpoint, options that are named like a secret, words of
-    a command that such an option precedes, secrets of the environment, and what URLs hold.
+    Hidden are the values of `env` and `headers` of a tool or an endpoint, options that are named like a secret, words
+    of a command that such an option precedes, secrets of the environment, and what URLs hold.
 
     Args:
         value: a table, a list or a plain value.

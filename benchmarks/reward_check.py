@@ -105,7 +105,8 @@ def final_answer(body: Mapping[str, Any]) -> str:
     """What the agent answered at last, without tags."""
     said = data(body)["WORK"][-1]["answer"]
     block = next(tagged(said, "answer"), None)
-    return " ".join((said if block is None else block.content).lower().split())
+    plain = said.removeprefix("answer ") if block is None else block.content
+    return " ".join(plain.lower().split())
 
 
 def graded(good: Callable[[Mapping[str, Any]], bool]) -> Callable[[Mapping[str, Any]], str]:
@@ -212,7 +213,13 @@ def row(name: str, found: RewardCheck) -> dict[str, Any]:
     """A line of the table: the share that fools the reward, per family and of all."""
     by = {one.family: one for one in found.rows if one.column == "reward"}
     shares = {family: by[family].fooled / max(1, by[family].tried) for family in FAMILIES}
-    return {"reward": name, **shares, "all": found.share("reward"), "tried": sum(one.tried for one in by.values())}
+    return {
+        "reward": name,
+        **shares,
+        "all": found.share("reward"),
+        "right": found.separates["reward"],
+        "tried": sum(one.tried for one in by.values()),
+    }
 
 
 def main() -> None:
@@ -222,12 +229,18 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     servers = {name: Server(judge) for name, judge in JUDGES.items()}
-    print("| reward | " + " | ".join(FAMILIES) + " | all |\n| --- |" + " --- |" * (len(FAMILIES) + 1), flush=True)
+    print(
+        "| reward | "
+        + " | ".join(FAMILIES)
+        + " | all | right answers paid |\n| --- |"
+        + " --- |" * (len(FAMILIES) + 2),
+        flush=True,
+    )
     found, began = [], time.process_time()
     for name, sections in trials(servers).items():
         one = row(name, check_reward(Settings({**RECIPE, **sections}), arguments.tasks))
         found.append(one)
-        cells = [f"{one[family]:.0%}" for family in (*FAMILIES, "all")]
+        cells = [f"{one[family]:.0%}" for family in (*FAMILIES, "all", "right")]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
     seconds = time.process_time() - began
     print(f"{found[0]['tried']} tries per reward on {arguments.tasks} tasks, {seconds:.0f} CPU seconds")

@@ -58,6 +58,8 @@ class RewardCheck:
     Attributes:
         rows: one per family and column.
         tasks: number of tasks; `right`: of those with a right answer to compare with.
+        separates: column -> share of the tasks with a right answer on which that answer gets something else than the
+            wrong one. A reward that pays nobody is fooled by nobody.
         notes: what was not checked, a sentence each.
         paid: paid answers of judges, and their tokens.
     """
@@ -65,6 +67,7 @@ class RewardCheck:
     rows: Sequence[Fooled]
     tasks: int
     right: int
+    separates: Mapping[str, float]
     notes: Sequence[str]
     paid: tuple[int, int] = (0, 0)
 
@@ -196,6 +199,7 @@ def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATT
         rows=_rows(measured),
         tasks=len(wrong),
         right=len(right.keys() & wrong.keys()),
+        separates=_separates(measured),
         notes=_notes(settings, measured),
         paid=(spent.calls, spent.tokens),
     )
@@ -207,6 +211,7 @@ class _Measured:
     Attributes:
         attack: the attack.
         fooled: column -> whether it was fooled, per task.
+        apart: column -> whether the right answer gets something else than the wrong one, per task that has both.
         faults: why chains could not be scored.
     """
 
@@ -220,6 +225,7 @@ class _Measured:
     ) -> None:
         self.attack = attack
         self.fooled: dict[str, list[bool]] = {SUCCESS: [], REWARD: []}
+        self.apart: dict[str, list[bool]] = {}
         played = [r for r in check.attack(attack) if r.task.key in wrong and not lost(r) and r.steps]
         groups = []
         for number, record in enumerate(played):
@@ -239,6 +245,8 @@ class _Measured:
             for name, x in _columns(graph, at).items():
                 if {0, COPIES} <= here.keys():
                     best = x[here[COPIES + 1]] if COPIES + 1 in here else math.nan
+                    if not math.isnan(best):
+                        self.apart.setdefault(name, []).append(abs(best - x[here[COPIES]]) > NEARLY)
                     self.fooled.setdefault(name, []).append(fools(x[here[0]], x[here[COPIES]], best))
 
 
@@ -293,6 +301,15 @@ def _rows(measured: Sequence[_Measured]) -> list[Fooled]:
                 )
             )
     return rows
+
+
+def _separates(measured: Sequence[_Measured]) -> dict[str, float]:
+    """See `RewardCheck.separates`; every attack's group has the honest answers."""
+    told: dict[str, list[bool]] = {}
+    for one in measured:
+        for name, apart in one.apart.items():
+            told.setdefault(name, []).extend(apart)
+    return {name: sum(map(bool, apart)) / len(apart) for name, apart in told.items()}
 
 
 def _notes(settings: Settings, measured: Sequence[_Measured]) -> list[str]:

@@ -73,7 +73,7 @@ def test_agreement_alone_pays_a_group_that_agrees_on_nothing(capsys, tmp_path):
 
 def test_a_persuaded_judge_is_found_and_one_that_reads_the_reference_holds(capsys, tmp_path):
     def right(data: dict[str, Any]) -> str:
-        said = data["WORK"][-1]["answer"].removeprefix("<answer>").removesuffix("</answer>")
+        said = data["WORK"][-1]["answer"].removeprefix("answer ")
         return "10" if said in data["REFERENCE"] else "1"
 
     def persuaded(body: dict[str, Any]) -> dict[str, Any]:
@@ -89,6 +89,7 @@ def test_a_persuaded_judge_is_found_and_one_that_reads_the_reference_holds(capsy
         judge = {"name": "judge", "model": server.word, "reference": "answers", "shows": "chain"}
         code, found = checked(capsys, tmp_path, "--tasks", "1", score=judge, reward=paid(quality=1.0))
         server.close()
+        assert (found["separates"]["reward"] == 1.0) is holds
         assert (code == 0) is holds and found["paid"][0] > 25
         assert (shares(found, "reward")["injected"] > 0.25) is not holds
     assert shares(found, "reward")["empty"] < shares(found, "reward")["injected"]
@@ -104,8 +105,10 @@ def test_a_judge_that_fails_fools_nobody_and_is_told(capsys, tmp_path):
     recipe.write_text(tomli_w.dumps({**SEARCH, "score": judge, "reward": paid(quality=1.0)}))
     words = ["check", str(recipe), "--reward", "--tasks", "1"]
     fails = lambda work: "certificate" in work or "checked the result" in work  # noqa: E731
-    assert main(words) == 0
-    assert "left out: score judge: no verdict in 1 answers" in capsys.readouterr().out
+    assert main(words) == 1
+    out = capsys.readouterr().out
+    assert "left out: score judge: no verdict in 1 answers" in out
+    assert "gives right and wrong answers the same on every task, so it cannot be fooled, nor teach" in out
     fails = lambda work: True  # noqa: E731
     assert main(words) == 2
     assert "no answer could be scored, so nothing was checked: score judge: no verdict" in capsys.readouterr().err
