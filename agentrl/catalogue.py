@@ -280,7 +280,9 @@ def _import(kind: str, name: str) -> ModuleType:
             return importlib.import_module(name)
         except (ImportError, TypeError, ValueError) as error:  # TypeError, ValueError: ".", "../file", "a..b"
             raise ValueError(f"{word} {name!r} cannot be imported: {error}") from None
-    raise ValueError(f"unknown {word} {name!r}{nearest(name, [*names(kind), *aliases(kind)])}")
+    known = [*names(kind), *aliases(kind)]
+    files = [path.stem for path in Path.cwd().glob("*.py")]  # one's own entries lie in the folder one works in
+    raise ValueError(f"unknown {word} {name!r}{nearest(name, known, besides=files)}")
 
 
 def _import_file(word: str, path: Path) -> ModuleType:
@@ -307,8 +309,8 @@ def _is_module(name: str) -> bool:
     return name.isidentifier() and importlib.util.find_spec(name) is not None
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error sentence: the nearest known names, or all of them."""
+def nearest(name: str, known: Iterable[str], besides: Iterable[str] = ()) -> str:
+    """The end of an error sentence: the nearest known names, or all of them; of those `besides` only near ones."""
     known = sorted(known)
-    close = get_close_matches(name, known, n=3, cutoff=0.6)
+    close = get_close_matches(name, sorted({*known, *besides}), n=3, cutoff=0.6)
     return f": did you mean {' or '.join(close)}?" if close else f": known are {', '.join(known) or 'none'}"

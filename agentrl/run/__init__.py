@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
     from agentrl.run.now import Now
     from agentrl.run.policies import Policies
-    from agentrl.run.progress import Progress
+    from agentrl.run.progress import Progress, Tally
     from agentrl.run.reward_check import RewardCheck, check_reward
     from agentrl.run.rollouts import Rollouts
     from agentrl.run.run import Run, open_run
@@ -43,6 +43,7 @@ __all__ = [
     "RunStatus",
     "Settings",
     "Stopwatch",
+    "Tally",
     "check_reward",
     "condition",
     "frame",
@@ -98,6 +99,7 @@ _HOME = {
     "status_of": "agentrl.run.status",
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
+    "Tally": "agentrl.run.progress",
     "check_reward": "agentrl.run.reward_check",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",

@@ -128,18 +128,22 @@ class Run:
         if name in self.state.evaluated:
             return
         for mode in self.settings.tables.eval.modes:
-            panel = self.rollouts.eval_tasks[:tasks]
-            watch = self.stopwatch(f"evaluation {name} {mode}", self.state.step, 0, len(panel))
+            due = self.rollouts.eval_tasks[:tasks]
+            watch = self.stopwatch(f"evaluation {name} {mode}", self.state.step, 0, len(due))
+            bar = self.progress.bar(f"{name}, {mode}", len(due))
             with watch.phase("evaluate"):
-                report = self.rollouts.evaluation(mode, panel)
+                report = self.rollouts.evaluation(mode, due, bar.episodes(0, step=True))
+            bar.close()
             summary = report.summary()
             low, high = summary["interval"]
             seconds = summary.pop("wall_seconds")
             line = {key: value for key, value in summary.items() if key not in IN_REPORTS_ONLY}
             self.log("eval", self.state.step, {"name": name, "mode": mode, **line}, watch)
             self.folder.write_report(f"{name}-{mode}", {**summary, "wall_seconds": seconds}, report.outcomes)
+            differs = abs(summary["mean_reward"] - summary["success_rate"]) > 1e-9
+            returns = f", mean return {summary['mean_reward']:.3f}" if differs else ""
             self.progress.say(
-                f"{name}: {mode} success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}] "
+                f"{name}: {mode} success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}]{returns} "
                 f"on {summary['episodes']} held-out {summary['benchmark']} tasks (panel {summary['panel']})"
             )
         self.state.evaluated.append(name)

@@ -84,6 +84,8 @@ class WarmupSection(Section):
     Attributes:
         expert: who plays the episodes to clone: a name that the environment knows, or `random`, which every
             environment with listed actions or tools knows.
+        clone: which of its episodes are cloned: all; or the best of each batch, as of a player who wins by chance:
+            those that were won, and if none was, the tenth with the highest returns, if returns differ.
         updates: batches to clone; 0 for no warm-up.
         episodes: fresh episodes per batch.
         minibatches: optimiser steps per batch.
@@ -91,6 +93,7 @@ class WarmupSection(Section):
     """
 
     expert: str = "expert"
+    clone: Literal["all", "best"] = "all"
     updates: int = Field(0, ge=0)
     episodes: int = Field(32, ge=1, le=MANY)
     minibatches: int = Field(1, ge=1)

@@ -39,7 +39,7 @@ def test_the_retriever_listens_here_unless_told(words, host, tmp_path, monkeypat
     (tmp_path / "wiki.jsonl").write_text('{"id": "1", "contents": "tea"}\n')
     addresses = []
 
-    def told(retriever, host, port, topk, max_batch):
+    def told(retriever, host, port, topk, max_batch, max_topk):
         addresses.append(host)
         raise OSError("not now")
 
