@@ -70,6 +70,7 @@ bench: .venv/reference
 	$(BIN)/python benchmarks/alfworld.py
 	$(BIN)/python benchmarks/credit.py
 	$(BIN)/python benchmarks/muon.py
+	$(BIN)/python benchmarks/reward_check.py
 	$(BIN)/python benchmarks/rollout.py
 	$(BIN)/python benchmarks/sandbox.py
 	$(BIN)/python benchmarks/search.py

@@ -46,6 +46,7 @@ KINDS = MappingProxyType(
         "rollout": Kind("agentrl.algorithms.rollout", "rollout", "agentrl.rollout.expansion:RolloutMethod"),
         "context": Kind("agentrl.algorithms.context", "context", "agentrl.rollout.context:ContextPolicy"),
         "reward": Kind("agentrl.algorithms.reward", "reward", "agentrl.credit.rewards:RewardTransform"),
+        "score": Kind("agentrl.algorithms.score", "score", "agentrl.scoring.entry:ScoreFile"),
         "sampler": Kind("agentrl.algorithms.sampler", "sampler", "agentrl.rollout.sampler:SamplerFile"),
         "guide": Kind("agentrl.algorithms.guide", "guide", "agentrl.rollout.guide:GuideFile"),
         "replay": Kind("agentrl.algorithms.replay", "replay", "agentrl.rollout.replay:ReplayFile"),
@@ -177,7 +178,7 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
     """One catalogue entry as a value of its catalogue's class.
 
     Args:
-        kind: envs, tools, credit, loss, rollout, context, reward, sampler, guide, replay, regularizer, engine,
+        kind: envs, tools, credit, loss, rollout, context, reward, score, sampler, guide, replay, regularizer, engine,
             tracker; or the class.
         name: of a file, of an entry point, or the (dotted) name of an importable module.
 

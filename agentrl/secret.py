@@ -21,7 +21,7 @@ NAME = re.compile(
 )
 VARIABLE = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")  # the end of an environment variable's name
 SHORTEST = 8  # characters of a value that is searched for in texts; shorter ones are ordinary words too often
-TABLES = ("env", "headers")  # tables of a tool whose values are secrets, as of an MCP server
+TABLES = ("env", "headers")  # tables of a tool or an endpoint whose values are secrets, as of an MCP server
 
 
 def hidden_url(text: str) -> str:
@@ -58,8 +58,8 @@ def scrubbed_values(value: Any, secrets: Collection[str] = ()) -> Any:
 def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
     """A table of options with its secrets hidden, except where they are written as "${NAME}".
 
-    Hidden are the values of `env` and `headers` of a tool, options that are named like a secret, words of a command
-    that such an option precedes, secrets of the environment, and what URLs hold.
+    Hidden are the values of `env` and `headers` of a tool or an endpoint, options that are named like a secret, words
+    of a command that such an option precedes, secrets of the environment, and what URLs hold.
 
     Args:
         value: a table, a list or a plain value.
@@ -71,7 +71,7 @@ def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
         return _redacted_words(value, path)
     if not isinstance(value, str) or not value or REFERENCE.search(value):
         return value
-    of_server = len(path) > 2 and path[-2] in TABLES and any(key.startswith("tool") for key in path[:-2])
+    of_server = len(path) > 2 and path[-2] in TABLES and any(key.startswith(("tool", "endpoint")) for key in path[:-2])
     return HIDDEN if of_server or (path and NAME.search(path[-1])) else scrubbed(value)
 
 

@@ -46,6 +46,17 @@ def temperature(text: str) -> float:
     return number
 
 
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: give a number from 0 to 1")
+    return number
+
+
 def _within(text: str, low: int, high: int) -> int:
     number = int(text) if text.removeprefix("-").isdecimal() and text.isascii() else low - 1
     if not low <= number <= high:

@@ -1,8 +1,11 @@
 """`agentrl check ENV [key=value ...] [--tasks N] [--json] [--games DIR --walks N]`: are an environment's promises kept?
+`agentrl check RECIPE.toml --reward [key=value ...] [--tasks N] [--allow SHARE]`: are worthless answers paid?
 `agentrl check --hooks [KIND] [--json]`: what may the files of a catalogue, or of all of them, offer?
 
 It checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. An environment with a
-reference engine (ALFWorld) is compared with that engine on N walks per game under DIR.
+reference engine (ALFWorld) is compared with that engine on N walks per game under DIR. With --reward, empty, repeated,
+copied, injected and degenerate answers play the recipe's first tasks, and its scores and rewards judge them: the table
+has the share that fools each; exit code 1 if the reward is fooled in more than SHARE of the tries.
 """
 
 import json
@@ -12,7 +15,7 @@ from pathlib import Path
 
 from agentrl import catalogue
 from agentrl.cli import _hooks
-from agentrl.cli._parser import Parser, positive, seed
+from agentrl.cli._parser import Parser, positive, seed, share
 from agentrl.config import override, resolve
 from agentrl.env import EnvironmentFile
 
@@ -26,6 +29,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--games", type=Path)
     parser.add_argument("--walks", type=positive, default=1)
     parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--reward", action="store_true", help="attack the scores and rewards of a recipe")
+    parser.add_argument("--allow", type=share, default=0.0, metavar="SHARE", help="of attacks that may fool the reward")
     parser.add_argument("--hooks", nargs="?", const="", metavar="KIND", help="list the hooks of a catalogue's files")
     parser.add_argument(
         "--json", action="store_true", help="one JSON object: env, tasks, holds, findings, branches; or the hooks"
@@ -36,6 +41,10 @@ def main(words: Sequence[str]) -> int:
             raise ValueError(f"--hooks lists hooks and checks no environment: leave out --hooks or {arguments.env}")
         print(_hooks.listing(arguments.hooks, json=arguments.json))
         return 0
+    if arguments.reward:
+        from agentrl.cli import _check_reward
+
+        return _check_reward.main(arguments)
     if arguments.env is None:
         parser.error("the following arguments are required: env")
     if arguments.games is not None:

@@ -1,14 +1,17 @@
-"""`agentrl replay RUN [--rescore [reward.key=value ...]]`: play a run's stored rollouts again, or score them anew.
+"""`agentrl replay RUN [--rescore | --score] [key=value ...]`: play a run's stored rollouts again, or score them anew.
 
 Every stored action is carried out in the environment again, and observations, rewards and named signals are compared;
 exit code 1 means that something differs (the environment has changed, or is not deterministic). With --rescore no
 environment is needed: rewards are computed from the stored signals, by the run's [reward] section and the options of
-this command, such as reward.name=weighted_sum reward.weights.format=0.5. The stored graphs do not change.
+this command, such as reward.name=weighted_sum reward.weights.format=0.5. With --score the scores of the [[score]]
+sections are computed again, too, on the stored texts; answers of judges that the run has paid for cost nothing. The
+stored graphs do not change; --out FOLDER writes graphs with the new signals and rewards.
 """
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +19,14 @@ import numpy as np
 
 from agentrl.cli._parser import Parser, positive
 from agentrl.config import override
-from agentrl.credit import Ends, ends, rescore, signal, signal_names, totals
+from agentrl.credit import Ends, ends, rescore, rewards_after_annotation, signal, signal_names, totals
 from agentrl.env import panel_tasks, pool_within
 from agentrl.evaluate import Replayed, Stage, replay, task_keys
 from agentrl.files import read_toml
-from agentrl.graph import StepGraph, read_graph
+from agentrl.graph import StepGraph, read_graph, write_graph
 from agentrl.rollout import Agent
 from agentrl.run import Loop
+from agentrl.scoring import ScoreStage
 from agentrl.settings import Settings
 
 SHOWN = 10  # differences printed
@@ -34,10 +38,18 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("run", type=Path, help="a run's folder, such as runs/NAME")
     parser.add_argument("options", nargs="*", metavar="key=value", help="options to change, such as env.NAME=value")
     parser.add_argument("--rescore", action="store_true", help="score the stored signals, without an environment")
+    parser.add_argument("--score", action="store_true", help="compute the scores of [[score]] again, then the rewards")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="with --score: write the scored graphs there")
     parser.add_argument("--graphs", type=positive, help="the last N stored graphs; default: all")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_intermixed_args(words)
+    if arguments.score and arguments.rescore:
+        raise ValueError("--score computes the rewards again as well: leave out --rescore")
+    if arguments.out is not None and not arguments.score:
+        raise ValueError("--out is for --score: add --score, or leave out --out")
     settings, files = opened(arguments)
+    if arguments.score:
+        return score_again(settings, files, arguments)
     code = 0
     for file in files:
         graph = read_graph(file)
@@ -96,15 +108,60 @@ def summary(result: Replayed) -> dict[str, Any]:
     }
 
 
+def score_again(settings: Settings, files: Sequence[Path], arguments: argparse.Namespace) -> int:
+    """Score the graphs in these files, and print what changed."""
+    if not settings.score:
+        raise ValueError(
+            f"{arguments.run / 'config.toml'} has no [[score]] section: add one by an option, such as "
+            "\"score={name='length_rules'}\""
+        )
+    if arguments.out is not None and arguments.out.resolve() == (arguments.run / "graphs").resolve():
+        raise ValueError(
+            f"--out {arguments.out} holds the run's own graphs, which stay as they are: name another folder"
+        )
+    stage = ScoreStage(
+        settings.score, settings.tables.scoring, next(iter(settings.agents)), arguments.run / "scores.jsonl"
+    )
+    with Loop() as loop, closing(stage, loop):
+        for file in files:
+            graph = read_graph(file)
+            keys = sorted(set(graph.names["group"]))
+            tasks = dict(zip(keys, panel_tasks(settings.env, keys), strict=True))
+            stage.begin(int(file.stem) if file.stem.isdecimal() else 0)
+            scored = loop.run(stage.score(graph, tasks))
+            fresh = rewards_after_annotation(rescore(scored.on(graph), settings.reward), settings.reward)
+            show(file, {**compared(graph, fresh), "faults": len(scored.faults), **stage.metrics()}, arguments.json)
+            for fault in list(dict.fromkeys(scored.faults.values()))[: SHOWN if not arguments.json else 0]:
+                print(f"  {fault}")
+            if arguments.out is not None:
+                write_graph(fresh, arguments.out / file.name)
+    return 0
+
+
+@contextmanager
+def closing(stage: ScoreStage, loop: Loop) -> Iterator[None]:
+    """Close the connections of scores at the end."""
+    try:
+        yield
+    finally:
+        loop.run(stage.close())
+
+
 def rescored(graph: StepGraph, settings: Settings) -> dict[str, Any]:
     """The rewards computed from the stored signals, compared with the stored rewards."""
-    scored_again = rescore(graph, settings.reward)
-    every = ends(graph)
+    return compared(graph, rewards_after_annotation(rescore(graph, settings.reward), settings.reward))
+
+
+def compared(graph: StepGraph, scored_again: StepGraph) -> dict[str, Any]:
+    """The rewards of a graph and of the same graph scored again."""
+    every = ends(scored_again)
     at = Ends(*(x[every.weight > 0] for x in every))  # without probes and episodes that an environment error ended
     before, now = totals(graph, graph.reward, at), totals(graph, scored_again.reward, at)  # [L]
     return {
         "episodes": len(at.row),
-        "signals": {name: _mean(totals(graph, signal(graph, name), at)) for name in signal_names(graph)},
+        "signals": {
+            name: _mean(totals(scored_again, signal(scored_again, name), at)) for name in signal_names(scored_again)
+        },
         "reward": {"stored": _mean(before), "now": _mean(now)},
         "changed": int((np.abs(before - now) > 1e-12).sum()),
     }
@@ -124,6 +181,11 @@ def show(file: Path, values: dict[str, Any], as_json: bool) -> None:
         reward = values["reward"]
         line = f"{values['episodes']} episodes, mean reward {reward['stored']} stored, {reward['now']} now, "
         print(f"{file.name}: {line}{values['changed']} changed")
+        if "score_calls" in values:
+            price = f", {values['score_price']:.4f} USD" if values["score_price"] else ""
+            print(f"  judged by {values['score_calls']} answers, {values['score_tokens']} tokens{price}")
+        if values.get("faults"):
+            print(f"  {values['faults']} chains could not be scored, and are left out:")
     else:
         differences = values["differences"]
         line = f"{values['episodes']} episodes, {values['steps']} steps played again, {values['skipped']} skipped, "

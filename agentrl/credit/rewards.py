@@ -10,6 +10,10 @@ A catalogue file offers a frozen pydantic `Config` and, pure and in NumPy,
 
     def reward(graph: StepGraph, config: Config) -> np.ndarray  # [N] float64
 
+A reward that reads columns which annotation fills, such as the token columns `old_logprob` and `token_entropy`, names
+them in `NEEDS`. It is left out while a batch is collected, so a sampler judges groups without it, and joins the sum
+after annotation.
+
 Letters: N steps, L ends (root-to-leaf paths).
 """
 
@@ -33,6 +37,7 @@ class RewardTransform(CatalogueFile):
     KIND: ClassVar[str] = "reward"
 
     reward: Callable[[StepGraph, Any], np.ndarray] = hook(help="(graph, config) -> [N] reward of each step")
+    needs: tuple[str, ...] = hook("NEEDS", "columns that annotation fills, such as old_logprob", ())
 
 
 def resolve_rewards(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Entry[RewardTransform], ...]:
@@ -49,6 +54,8 @@ def resolve_rewards(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) ->
 def rescore(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> StepGraph:
     """The graph with the reward that these transforms give. Pure; a second application changes nothing.
 
+    Transforms whose `NEEDS` the graph does not have yet are left out, see `rewards_after_annotation`.
+
     The column `env_reward` [N] keeps the environment's reward, and `env_score` [N] its score, which decides success.
     Without entries, the reward is the environment's again.
 
@@ -58,8 +65,9 @@ def rescore(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> Step
     if not entries and not graph.has(OWN):
         return graph
     env_reward = own_reward(graph)  # [N]
-    rewards = [entry.hooks.reward(graph, entry.config) for entry in entries]  # each [N]
-    total = np.sum(rewards, axis=0) if entries else env_reward  # [N]
+    ready = [entry for entry in entries if not _missing(graph, entry)]
+    rewards = [entry.hooks.reward(graph, entry.config) for entry in ready]  # each [N]
+    total = np.sum(rewards, axis=0) if ready else env_reward  # [N]
     if not np.isfinite(total).all():
         row = int(np.argmin(np.isfinite(total)))
         raise ValueError(
@@ -75,6 +83,28 @@ def rescore(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> Step
         texts=graph.texts,
         tails=graph.tails,
     )
+
+
+def rewards_after_annotation(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> StepGraph:
+    """The graph with the rewards of all transforms, those included that need columns of annotation.
+
+    Raises:
+        ValueError: a transform needs a column that no part of the run fills.
+    """
+    if not any(entry.hooks.needs for entry in entries):
+        return graph
+    for entry in entries:
+        for name in _missing(graph, entry):
+            raise ValueError(
+                f"reward.name={entry.name} needs the column {name!r}, which annotation does not fill in this recipe"
+                + (": set update.kl_coef above 0" if name == "ref_logprob" else "")
+            )
+    return rescore(graph, entries)
+
+
+def _missing(graph: StepGraph, entry: Entry[RewardTransform]) -> list[str]:
+    """The columns that a transform needs and the graph lacks."""
+    return [name for name in entry.hooks.needs if not (graph.has(name) or graph.has_token_column(name))]
 
 
 def with_signals(graph: StepGraph, names: Iterable[str]) -> StepGraph:

@@ -1,5 +1,6 @@
 """Evaluation on panels, intervals, paired comparison, replay of stored episodes, continuations from stored steps."""
 
+from agentrl.evaluate.attacks import ATTACKS, Attack
 from agentrl.evaluate.branched_graph import attach_branches, mark_row, with_run_rewards
 from agentrl.evaluate.certainty import CERTAIN_ITERATIONS, certain_too_early
 from agentrl.evaluate.comparison import compare, read_report
@@ -11,12 +12,17 @@ from agentrl.evaluate.finding import Finding, Severity
 from agentrl.evaluate.monte_carlo import branch_summary
 from agentrl.evaluate.replaying import Replayed, Stage, replay, task_keys
 from agentrl.evaluate.run_evaluations import MODES, chosen_evaluations, evaluation_rank, evaluations
+from agentrl.evaluate.samples import Sample, majority_at_k, pass_at_k
+from agentrl.evaluate.samples import summary as sample_summary
 from agentrl.evaluate.setting import evaluated_entry, header
-from agentrl.evaluate.stats import Interval, mcnemar, paired_bootstrap, wilson
+from agentrl.evaluate.stats import Interval, mcnemar, minimum_detectable, paired_bootstrap, wilson
+from agentrl.evaluate.stored_samples import samples_of_graph, samples_of_report
 
 __all__ = [
+    "ATTACKS",
     "CERTAIN_ITERATIONS",
     "MODES",
+    "Attack",
     "EpisodeFiles",
     "Finding",
     "Interval",
@@ -24,6 +30,7 @@ __all__ = [
     "Place",
     "Replayed",
     "Report",
+    "Sample",
     "Severity",
     "SituationRow",
     "Stage",
@@ -40,15 +47,21 @@ __all__ = [
     "find_place",
     "folder_of",
     "header",
+    "majority_at_k",
     "mark_row",
     "mcnemar",
+    "minimum_detectable",
     "outcome_of",
     "paired_bootstrap",
+    "pass_at_k",
     "play_on",
     "pooled",
     "read_episode",
     "read_report",
     "replay",
+    "sample_summary",
+    "samples_of_graph",
+    "samples_of_report",
     "situation_names",
     "situation_rows",
     "stored_episodes",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.evaluate.stats import mcnemar, paired_bootstrap
+from agentrl.evaluate.stats import mcnemar, minimum_detectable, paired_bootstrap
 from agentrl.files import read_text
 
 
@@ -63,4 +63,5 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         "only_a": int((x > y).sum()),
         "only_b": int((y > x).sum()),
         "p_value": mcnemar(int((x > y).sum()), int((y > x).sum())),
+        "minimum_detectable": minimum_detectable(x - y),
     }

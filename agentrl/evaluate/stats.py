@@ -1,6 +1,7 @@
 """Intervals and paired comparisons for success rates; NumPy only."""
 
 import math
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +42,27 @@ def mcnemar(only_a: int, only_b: int) -> float:
         return 1.0
     logs = [math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) - n * math.log(2) for i in range(k + 1)]
     return min(1.0, 2 * sum(math.exp(x) for x in logs))
+
+
+def minimum_detectable(difference: np.ndarray, power: float = 0.8) -> float:
+    """The smallest true difference that a comparison of so many tasks finds with this probability, at p < 0.05.
+
+    (z_0.975 + z_power) s / sqrt(n) with s the standard deviation of the paired differences (Cohen 1988, section 2.3,
+    for paired means). Without a discordant task s is 0, though only few were looked at; then the upper 95% bound of the
+    share of discordant tasks takes the place of s^2.
+
+    Args:
+        difference: [n] of the outcomes of two policies on the same n tasks, each in -1..1.
+        power: probability of finding the difference.
+
+    Returns:
+        The difference as a share, at most 1; 1 for fewer than two tasks.
+    """
+    n = len(difference)
+    if n < 2:
+        return 1.0
+    variance = float(np.var(difference, ddof=1)) if np.any(difference) else wilson(0, n).high
+    return min(1.0, (Z95 + NormalDist().inv_cdf(power)) * math.sqrt(variance / n))
 
 
 def paired_bootstrap(a: np.ndarray, b: np.ndarray, *, seed: int = 0, samples: int = 10_000) -> Interval:

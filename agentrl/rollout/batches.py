@@ -15,6 +15,8 @@ from agentrl.rollout.player import Player
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord
 from agentrl.rollout.sampler import Allocator, Draw, Sampler, SamplerFile
+from agentrl.rollout.scored_records import score_records
+from agentrl.scoring import ScoreStage
 
 FIRST_WAVE = 4  # under a budget, 1/4 of the groups are played first, to learn the cost per group
 
@@ -95,6 +97,7 @@ async def collect(
     budget: Budget = NO_BUDGET,
     rewards: Sequence[Entry[RewardTransform]] = (),
     reported: Sequence[str] = (),
+    scores: ScoreStage | None = None,
     on_episode: Any = None,
     guide: Guide | None = None,
     demonstrate: Demonstrate | None = None,
@@ -116,6 +119,7 @@ async def collect(
         rewards: reward transforms, so that the sampler judges by the rewards that credit will get.
         reported: names of signals that earlier batches reported; their columns exist, with NaN on steps that do not
             report them.
+        scores: score the rollouts of each round, before rewards.
         on_episode: called with each finished record (progress).
         guide: changes how chains begin; None leaves the sampler's draws as they are.
         demonstrate: lets the agent's expert play tasks, for a guide that asks for it.
@@ -123,6 +127,9 @@ async def collect(
     rollout = rollout or resolve(RolloutMethod, {"name": "chain"})
     keep = entry.hooks.keep
     rounds = entry.config.max_tries if keep else 1
+    if scores is not None:
+        scores.begin(iteration)
+        reported = [*dict.fromkeys([*reported, *scores.names])]
     passed: list[list[EpisodeRecord]] = []  # groups that passed the filter
     spare: list[list[EpisodeRecord]] = []
     spent = Spent()
@@ -142,6 +149,8 @@ async def collect(
                 )
                 records += await rollout.hooks.rollout(rollout.config, batch, copies)
             batch.finish()
+            if scores is not None:
+                await score_records(scores, records, player.limits.fault_share)
             if guide is not None:
                 guide.observe(records)
             groups += [[r for r in records if r.group == group] for group in batch.groups]
@@ -156,6 +165,7 @@ async def collect(
     final_groups = (passed + spare)[:tasks]
     records = [_renumber(record, g) for g, group in enumerate(final_groups) for record in group]
     metrics = batch_metrics(records) | spent.metrics(len(final_groups), len(passed))
+    metrics |= {} if scores is None else scores.metrics()
     graph = rescore(with_signals(build_graph(records), reported), rewards)
     return Collected(graph=graph, records=records, metrics=metrics)
 

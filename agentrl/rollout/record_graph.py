@@ -36,8 +36,7 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     own, the texts `words` hold them. If chains began with words or with an opening, the column `guided` marks them; the
     turns of an opening count: such a chain begins above turn 0. See also `_measured`.
     """
-    roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
-    chains = [(chain, root) for root in roots for chain in root.chains() if chain.own]
+    chains = _chains(episodes)
     ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     rows: dict[int, int] = {}  # row of each step, by its identity
@@ -81,6 +80,21 @@ def _measured(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
         "env_s": np.array([step.env_s for step in steps]),
     }
     return {name: values for name, values in columns.items() if not np.isnan(values).all()}
+def _chains(episodes: Sequence[EpisodeRecord]) -> list[tuple[EpisodeRecord, EpisodeRecord]]:
+    """(chain, its root) in the order in which their rows stand in the graph."""
+    roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
+    return [(chain, root) for root in roots for chain in root.chains() if chain.own]
+
+
+def rows_of_graph(episodes: Sequence[EpisodeRecord]) -> list[tuple[StepRecord, EpisodeRecord]]:
+    """The step of each row of `build_graph(episodes)`, with the chain that the row belongs to."""
+    seen: set[int] = set()
+    found: list[tuple[StepRecord, EpisodeRecord]] = []
+    for chain, _ in _chains(episodes):
+        fresh = [step for step in chain.steps if id(step) not in seen]
+        seen |= {id(step) for step in fresh}
+        found += [(step, chain) for step in fresh]
+    return found
 
 
 class _Places(NamedTuple):

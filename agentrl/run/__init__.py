@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agentrl.run.now import Now
     from agentrl.run.policies import Policies
     from agentrl.run.progress import Progress, Tally
+    from agentrl.run.reward_check import RewardCheck, check_reward
     from agentrl.run.rollouts import Rollouts
     from agentrl.run.run import Run, open_run
     from agentrl.run.stages import BRANCH
@@ -37,6 +38,7 @@ __all__ = [
     "Now",
     "Policies",
     "Progress",
+    "RewardCheck",
     "Rollouts",
     "Run",
     "RunFolder",
@@ -44,6 +46,7 @@ __all__ = [
     "Settings",
     "Stopwatch",
     "Tally",
+    "check_reward",
     "condition",
     "findings",
     "frame",
@@ -88,6 +91,7 @@ _HOME = {
     "Metrics": "agentrl.run.metrics",
     "Policies": "agentrl.run.policies",
     "Progress": "agentrl.run.progress",
+    "RewardCheck": "agentrl.run.reward_check",
     "Rollouts": "agentrl.run.rollouts",
     "Run": "agentrl.run.run",
     "RunFolder": "agentrl.run.folder",
@@ -103,6 +107,7 @@ _HOME = {
     "findings": "agentrl.run.health",
     "read_findings": "agentrl.run.health",
     "Tally": "agentrl.run.progress",
+    "check_reward": "agentrl.run.reward_check",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",

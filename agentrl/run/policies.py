@@ -81,11 +81,12 @@ class Policies:
     def annotate(self, graph: StepGraph) -> Annotated:
         """What every policy has to say of its own steps."""
         config, temperature = self.settings.tables.update, self.settings.tables.sampling.temperature
+        entropies = any("token_entropy" in entry.hooks.needs for entry in self.settings.reward)
         metrics: dict[str, float] = {}
         for name, learner in self.learners.items():
             own = [*self.fillers.values()] if name == self.main else []
             rows = self._rows(graph, name, trained=False)
-            graph, found = annotate(graph, learner, config, temperature, own, rows)
+            graph, found = annotate(graph, learner, config, temperature, own, rows, entropies)
             metrics |= self._named(name, found)
         return Annotated(graph, metrics)
 

@@ -21,6 +21,7 @@ from agentrl.graph import StepGraph
 from agentrl.model import Weights
 from agentrl.rollout import (
     Actor,
+    Allocator,
     Budget,
     Collected,
     Crew,
@@ -38,7 +39,9 @@ from agentrl.rollout import (
 )
 from agentrl.run.checks import check_disjoint
 from agentrl.run.event_loop import Loop
+from agentrl.run.speakers import EngineSpeaker
 from agentrl.run.stages import CLONE, EVALUATE, GUIDE, TRAIN
+from agentrl.scoring import Disagreement, ScoreStage
 from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
@@ -98,10 +101,18 @@ class Rollouts:
         self.speak(tokenizers or {})
         make = settings.sampler.hooks.make
         self.sampler = make(settings.sampler.config, self.tasks, tables.run.seed)
+        if settings.score and isinstance(self.sampler, Allocator):
+            raise ValueError(
+                f"sampler.name={settings.sampler.name} looks at a first wave before its rollouts are scored: choose "
+                "another sampler, or drop [[score]]"
+            )
         guide = settings.guide
         self.guide = None if guide is None else guide.hooks.make(guide.config, tables.run.seed)
         self.replay = None if settings.replay is None else Replay(settings.replay, tables.run.seed)
         self.clone_sampler = make(settings.sampler.config, self.tasks, tables.run.seed + 1)
+        scoring = tables.scoring
+        self.scores = ScoreStage(settings.score, scoring, self.main.name, settings.folder / "scores.jsonl")
+        self.disagreement = None if scoring.second is None else Disagreement(scoring.second)
         self.on_episode: Callable[[EpisodeRecord], None] = lambda record: None  # called when an episode ends
         self.signals: list[str] = []  # names of the rewards' signals that some step has reported
         self.engines: dict[str, Any] = {}
@@ -132,6 +143,14 @@ class Rollouts:
             engine.load(weights.models[name], version)
         if not self.engines:
             self.engines = self._engines(self.settings.tables.sampling)
+        self.scores.speakers = {
+            agent.name: EngineSpeaker(
+                self.engines[agent.policy],
+                self.chats[agent.policy],
+                {"agent": agent.name, "version": version if self._changes(agent.policy) else 0},
+            )
+            for agent in self.agents.values()
+        }
 
     def batch(self, iteration: int, on_episode: OnEpisode = None) -> Collected:
         """A batch of training rollouts of the current policies; `on_episode` gets each episode when it ends."""
@@ -150,9 +169,12 @@ class Rollouts:
                 reported=self.signals,
                 guide=self.guide,
                 demonstrate=self._demonstrate(iteration),
+                scores=self.scores if settings.score else None,
                 on_episode=self._each(on_episode),
             )
         )
+        if self.disagreement is not None:
+            collected.metrics.update(self.disagreement.observe(collected.graph))
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
         graph = self._with_gold(collected)
@@ -247,7 +269,9 @@ class Rollouts:
         samplers = {"sampler": self.sampler.state_dict(), "warmup_sampler": self.clone_sampler.state_dict()}
         guide = {} if self.guide is None else {"guide": self.guide.state_dict()}
         replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
-        return {**samplers, **guide, **replay, "signals": list(self.signals)}
+        second = {} if self.disagreement is None else {"second_judge": self.disagreement.state_dict()}
+        scores = {"signals": list(self.signals), "scores": self.scores.state_dict()}
+        return {**samplers, **guide, **replay, **scores, **second}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
@@ -258,11 +282,16 @@ class Rollouts:
         if self.replay is not None:
             self.replay.load_state_dict(state["replay"])
         self.signals = list(state["signals"])
+        self.scores.load_state_dict(state.get("scores", {}))  # absent in checkpoints of older versions
+        if self.disagreement is not None and "second_judge" in state:
+            self.disagreement.load_state_dict(state["second_judge"])
 
     def close(self) -> None:
         """Close the environments and the event loop, and end the servers of engines."""
         for pool in self.pools:
             pool.close()
+        if self.scores.entries:
+            self.loop.run(self.scores.close())
         self._end(self.engines)
         for agent in self.agents.values():
             if agent.program is not None:
@@ -294,6 +323,10 @@ class Rollouts:
     def _pool(self, entry: Entry[EnvironmentFile], limits: Limits) -> Pool:
         where = self.settings.tables.pool
         return pool_within(entry, limits, where.kind, where.workers)
+
+    def _changes(self, policy: str) -> bool:
+        """Do the steps of an agent train this policy?"""
+        return any(agent.trained for agent in self.agents.values() if agent.policy == policy)
 
     def _engines(self, sampling: Sampling) -> dict[str, Any]:
         """An engine for each policy."""

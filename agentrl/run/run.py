@@ -157,6 +157,14 @@ class Run:
             )
         self.state.evaluated.append(name)
 
+    def stop_if_judges_disagree(self) -> None:
+        """Save the run and raise a ValueError if its held-out judge differs too much from the one that pays."""
+        found = self.rollouts.disagreement
+        why = "" if found is None else found.broken()
+        if why:
+            self.save()
+            raise ValueError(why)
+
     def save(self) -> None:
         """Write a checkpoint of the run as it stands now: `clone-STEP` in the warm-up, then the number of updates."""
         name = f"{self.state.step:06d}" if self.state.stage == "train" else f"clone-{self.state.step:06d}"
@@ -195,6 +203,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
     state = checkpoint.RunState()
     try:
         folder.refuse(settings.shown(), resume=resume)
+        rollouts.scores.prepare()
         found = folder.checkpoints()
         at = found[-1] if found else None
         if at is not None:

@@ -1,6 +1,6 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
-from agentrl.credit import assign, reward_metrics
+from agentrl.credit import assign, reward_metrics, rewards_after_annotation
 from agentrl.rollout import fault_counts, fresh_part
 from agentrl.run.progress import Progress, in_words
 from agentrl.run.run import Run, open_run
@@ -79,6 +79,7 @@ def reinforce(run: Run) -> None:
         run.state.count(batch.metrics)
         with watch.phase("annotate"):
             annotated = run.policies.annotate(batch.graph)
+            annotated = annotated._replace(graph=rewards_after_annotation(annotated.graph, settings.reward))
             run.rollouts.annotated(fresh_part(annotated.graph))
         with watch.phase("credit"):
             graph, charged = charge_kl(annotated, settings.tables.update)
@@ -96,6 +97,7 @@ def reinforce(run: Run) -> None:
         alone = "success" in batch.metrics  # not if a guide helped every chain
         bar.step(in_words(batch.metrics["success"], batch.metrics["reward"]) if alone else "all chains had help")
         run.finish(iteration)
+        run.stop_if_judges_disagree()
     bar.close()
 
 

@@ -28,6 +28,7 @@ CATALOGUE = {  # section -> the catalogue whose entries its `name` chooses
     "guide": "guide",
     "replay": "replay",
     "rollout": "rollout",
+    "score": "score",
     "reward": "reward",
     "credit": "credit",
     "loss": "loss",
@@ -239,6 +240,7 @@ _WHAT = {
     "guide": "help for tasks that fail, none without a `name`",
     "replay": "stored rollouts that join a batch, none without a `name`",
     "rollout": "how a task is played several times",
+    "score": "named signals from rules or models, before rewards, one table or a list of them",
     "reward": "rewards composed of signals, one table or a list of them",
     "credit": "from rewards to what each step earned",
     "loss": "the policy loss",
@@ -319,5 +321,6 @@ def absent_comments(settings: Settings) -> list[str]:
         plain = [key for key, field in model.model_fields.items() if not [*_classes(field.annotation)]]
         unset = [key for key in plain if key not in table]
         lines += [f"# [{name}] {key}: not set" for key in unset]
-    more = "# [[update.regularizers]], [[reward]], [agents.NAME], [warmup.optim]: agentrl train --explain SECTION"
+    listed = "[[update.regularizers]], [[score]], [[reward]], [agents.NAME], [warmup.optim]"
+    more = f"# {listed}: agentrl train --explain SECTION"
     return ["# not in this recipe:", *lines, more]

@@ -12,8 +12,10 @@ from agentrl.env import EnvironmentFile, check_expert
 from agentrl.files import read_toml
 from agentrl.loss import Loss
 from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod, SamplerFile
+from agentrl.scoring import ScoreFile, resolve_scores
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, old_keys, requirements
+from agentrl.settings.scores import check_scores
 from agentrl.settings.sections import MANY, Tables
 from agentrl.trackers import TrackerFile, options_of
 from agentrl.trainer import RegularizerFile
@@ -53,6 +55,7 @@ class Settings:
         self.guide = resolve(GuideFile, self.tables.guide) if self.tables.guide else None
         self.replay = resolve(ReplayFile, self.tables.replay) if self.tables.replay else None
         self.rollout = resolve(RolloutMethod, self.tables.rollout)
+        self.score: tuple[Entry[ScoreFile], ...] = resolve_scores(self.tables.score)
         self.reward: tuple[Entry[RewardTransform], ...] = resolve_rewards(self.tables.reward)
         self.credit = resolve(CreditMethod, self.tables.credit)
         self.loss = resolve(Loss, self.tables.loss)
@@ -85,6 +88,7 @@ class Settings:
     def _check_stages(self) -> None:
         """What no section can tell of itself."""
         tables = self.tables
+        check_scores(self.score, tables.scoring, self.reward, self.agents)
         if tables.run.iterations and not tables.sampling.temperature:
             raise ValueError(
                 "sampling.temperature = 0: greedy rollouts of a task are all the same, so there is nothing to learn "
@@ -232,9 +236,10 @@ class Settings:
         values["guide"] = {} if self.guide is None else self.guide.dump()
         values["replay"] = {} if self.replay is None else self.replay.dump()
         values["agents"] = {name: section.model_dump(mode="json") for name, section in self.sections.items()}
-        reward = [entry.dump() for entry in self.reward]
+        for name in ("score", "reward"):
+            dumped = [entry.dump() for entry in getattr(self, name)]
+            values[name] = dumped if isinstance(getattr(self.tables, name), list) else dict(*dumped)
         values["update"]["regularizers"] = [entry.dump() for entry in self.regularizers]
-        values["reward"] = reward if isinstance(self.tables.reward, list) else dict(*reward)
         plain: dict[str, Any] = _without_none(values)
         return plain
 

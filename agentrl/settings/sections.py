@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from agentrl.engines import Sampling
 from agentrl.env import Limits
 from agentrl.model.sections import ModelConfig
+from agentrl.scoring.sections import ScoringConfig
 from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
 
 MANY = 1_000_000  # episodes at once; a larger number is a typing error that would fill the memory
@@ -176,6 +177,8 @@ class Tables(Section):
     replay: dict[str, Any] = Field(default_factory=dict)
     rollout: dict[str, Any] = Field(default_factory=lambda: {"name": "chain"})
     warmup: WarmupSection = WarmupSection()
+    score: dict[str, Any] | list[dict[str, Any]] = Field(default_factory=dict)
+    scoring: ScoringConfig = ScoringConfig()
     reward: dict[str, Any] | list[dict[str, Any]] = Field(default_factory=dict)
     credit: dict[str, Any] = Field(default_factory=lambda: {"name": "gigpo"})
     loss: dict[str, Any] = Field(default_factory=lambda: {"name": "ppo_clip"})

@@ -5,7 +5,7 @@ correction of the policy-gradient terms (Espeholt et al., arXiv:1802.01561, cap 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -56,6 +56,7 @@ def annotate(
     temperature: float,
     fillers: Sequence[Filler] = (),
     mine: np.ndarray | None = None,
+    entropies: bool = False,
 ) -> Annotated:
     """Add the columns that an update needs: log-probs, importance weights, values, and those of the `fillers`.
 
@@ -71,6 +72,8 @@ def annotate(
         fillers: compute further columns.
         mine: [N] bool, the rows to annotate; None for all. With several policies each one annotates its own rows, and
             the columns keep what the other policies wrote on theirs.
+        entropies: also add `token_entropy` [S] in nats, of the distribution of each sampled token under the trainer's
+            policy; 0 for forced tokens, NaN outside the trained rows. It costs one more forward pass.
 
     Raises:
         ValueError: `update.kl_coef` needs a reference model and the learner has none.
@@ -102,6 +105,9 @@ def annotate(
         with learner.reference() as network:
             reference = logprobs(network, graph, rows, temperature=hot, max_tokens=config.max_tokens)
         columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
+    if entropies:
+        spread = token_entropies(learner.network, graph, rows, temperature=hot, max_tokens=config.max_tokens)
+        columns["token_entropy"] = spread
     new = Columns(tokens=columns)
     if learner.critic is not None:
         values = learner.critic.columns(graph, rows, config.max_tokens)
@@ -151,6 +157,31 @@ def logprobs(
 
     `temperature` is one number or [N], one per step; 0 (greedy) counts as 1.
     """
+    return _per_token(network, graph, rows, temperature, max_tokens, "none")
+
+
+def token_entropies(
+    network: Network,
+    graph: StepGraph | Tokens,
+    rows: np.ndarray,
+    *,
+    temperature: float | np.ndarray,
+    max_tokens: int,
+) -> np.ndarray:
+    """[S] float64 entropies in nats of the distributions that the sampled tokens of `rows` are from; 0 for forced
+    tokens, NaN elsewhere."""
+    return _per_token(network, graph, rows, temperature, max_tokens, "value")
+
+
+def _per_token(
+    network: Network,
+    graph: StepGraph | Tokens,
+    rows: np.ndarray,
+    temperature: float | np.ndarray,
+    max_tokens: int,
+    entropy: Literal["none", "value"],
+) -> np.ndarray:
+    """[S] log-probs or, with `entropy="value"`, entropies."""
     tokens = graph.tokens if isinstance(graph, StepGraph) else graph
     assert tokens is not None
     row_of = token_rows(tokens)  # [S]
@@ -173,8 +204,10 @@ def logprobs(
                     temperature=temperature[row_of[part.source]]
                     if isinstance(temperature, np.ndarray)
                     else temperature or 1.0,
+                    entropy=entropy,
                 )
-                out[part.source] = stats.logprob.double().cpu().numpy()
+                found = stats.logprob if stats.entropy is None else stats.entropy
+                out[part.source] = found.double().cpu().numpy()
     finally:
         network.model.train(training)
     return out

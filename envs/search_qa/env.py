@@ -68,7 +68,7 @@ class SearchQA:
         """Carry out a search, take an answer, or say that it is neither."""
         state = self.state
         if state.over:
-            return StepResult(self._observe(), 0.0, True, False, self._info({}))
+            return StepResult(self._observe(), 0.0, True, False, self._info({"searches": 0.0}))
         found = read(action)
         # What follows the first pair of tags was not carried out: kept, it could forge results or a second answer.
         state = replace(state, turn=state.turn + 1, response=state.response + carried_out(action))
@@ -83,12 +83,16 @@ class SearchQA:
         else:
             self._search(state, found[1])
         status = Status.PARSE_ERROR if found is None else Status.OK
-        signals = self.signals() if self.state.over else {}
+        searched = len(self.state.queries) - len(state.queries)
+        signals = {"searches": float(searched), **(self.signals() if self.state.over else {})}
         reward = sum(weight * signals.get(name, 0.0) for name, weight in self.config.reward.items())
         return StepResult(self._observe(), reward, self.state.over, False, {**self._info(signals), "status": status})
 
     def signals(self) -> dict[str, float]:
-        """Every signal of the episode as it stands; `format`: answered, and never without a tag."""
+        """The signals of the episode as it stands; `format`: answered, and never without a tag.
+
+        `step` reports `searches` beside them, 1 on each turn whose search was carried out, else 0.
+        """
         state, config = self.state, self.config
         golden = [str(answer) for answer in state.task.params["answers"]]
         given = state.answer

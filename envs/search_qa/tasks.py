@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from agentrl.envs.search_qa.config import Config
 from agentrl.envs.search_qa.data import Row, rows
@@ -97,8 +98,21 @@ def _task(config: Config, split: str, number: int, one: Question | Row) -> Task:
         told = {"question": one.question, "answers": list(one.answers), "source": one.source, "prompt": one.prompt}
         return Task(key=one.key, env=ENV, params={k: v for k, v in told.items() if v})
     key = f"search-gen/{config.level}-{config.world_seed}/{split}/{number:05}"
-    ways = {"chain": list(one.chain), "path": list(one.path), "gold": list(one.gold)}
+    said = _passages(config.level, config.world_seed)
+    ways = {
+        "chain": list(one.chain),
+        "path": list(one.path),
+        "gold": list(one.gold),
+        "documents": [said[passage] for passage in one.gold],
+        "keys": [f"{name} {noun}" for name, noun in zip(one.path, one.chain, strict=False)],
+    }
     return Task(key=key, env=ENV, params={"question": one.words, "answers": list(one.answers), **ways})
+
+
+@lru_cache(maxsize=8)
+def _passages(level: str, seed: int) -> dict[str, str]:
+    """Contents of every passage of a world by its id."""
+    return {passage.id: passage.contents for passage in world(level, seed).passages}
 
 
 def gold(task: Task) -> str:

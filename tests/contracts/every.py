@@ -16,6 +16,7 @@ NEEDED: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("tools", "sandbox_fusion"): {"url": "http://127.0.0.1:9"},
     ("reward", "group_normalised"): {"weights": {"right": 1.0, "short": 0.5}},
     ("reward", "weighted_sum"): {"weights": {"right": 1.0, "short": 0.5}},
+    ("score", "judge"): {"model": "openai:some-model"},
     ("engine", "openai"): {"model": "some-model"},
 }
 

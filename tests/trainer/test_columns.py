@@ -69,6 +69,23 @@ def test_gold_logprobs_are_those_of_the_answer_where_the_model_would_answer_next
     assert np.isnan(columns.steps["gold_logprob"][[1, 2]]).all() and np.isnan(columns.steps["gold_logprob_start"][1])
 
 
+def test_token_entropies_are_those_of_the_plain_forward_pass():
+    model = tiny_model()
+    learner, graph = Learner(loaded(model), OptimConfig()), two_prompts(restricted=True)
+    assert not annotate(graph, learner, UpdateConfig(), 0.7).graph.has_token_column("token_entropy")
+    tokens = annotate(graph, learner, UpdateConfig(), 0.7, entropies=True).graph.tokens
+
+    def entropy(context: list[int], allowed: list[int] | None = None) -> float:
+        logits = model(input_ids=torch.tensor([context]), use_cache=False).logits[0, -1].detach().double() / 0.7
+        p = torch.softmax(logits if allowed is None else logits[allowed], -1)
+        return float(-(p * p.log()).sum())
+
+    # sampled: 4 and 5 after 1 2 3; 6 of {6, 7} after 1 2 3 4 5 2; 7 after 8 9
+    expected = [entropy([1, 2, 3]), entropy([1, 2, 3, 4]), entropy([1, 2, 3, 4, 5, 2], [6, 7]), entropy([8, 9])]
+    assert tokens.columns["token_entropy"][tokens.sampled] == pytest.approx(expected, abs=1e-5)
+    assert expected[2] <= np.log(2) and np.isnan(tokens.columns["token_entropy"][~tokens.sampled]).all()
+
+
 def test_gold_logprobs_of_prompts_written_anew_each_turn():
     model = tiny_model()
     graph = replace(windows(2, episodes=2), names={"group": ("a",)})

@@ -40,11 +40,12 @@ def test_an_episode_by_hand():
     assert (one.reward, one.terminated, one.truncated) == (0.0, False, False)
     assert one.observation.text.startswith(f'\n\n<information>Doc 1(Title: "{head}") ')
     assert one.observation.text.endswith("</information>\n\n") and one.observation.text.count("Doc ") == 3
-    assert one.info["searches"] == 1 and one.info["signals"] == {} and middle in one.observation.text
+    assert one.info["searches"] == 1 and one.info["signals"] == {"searches": 1.0} and middle in one.observation.text
     env.step(f"<search>{middle}</search>")
     last = env.step(f"<answer>The {end.lower()}!</answer>")
     assert (last.reward, last.terminated, last.info["success"]) == (1.0, True, True)
-    assert last.info["signals"] == {"em": 1.0, "sub_em": 1.0, "f1": 1.0, "format": 1.0, "retrieved": 1.0}
+    right = {"em": 1.0, "sub_em": 1.0, "f1": 1.0, "format": 1.0, "retrieved": 1.0}
+    assert last.info["signals"] == {"searches": 0.0, **right}
     assert last.info["em"] == 1.0 and last.info["searches"] == 2 and last.observation.actions == ()
     after = env.step(f"<answer>{end}</answer>")
     assert (after.reward, after.terminated) == (0.0, True)

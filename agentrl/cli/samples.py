@@ -1,0 +1,77 @@
+"""`agentrl samples RUN | REPORT.json [--window N] [--json]`: pass@k, majority@k and cost curves of stored samples.
+
+RUN is a run folder: the copies of each task in its stored graphs are the samples, and --window N gives one curve per N
+graphs, so that the change over training can be seen. REPORT.json is a report that `agentrl eval --samples K --out`
+wrote; majority@k needs the answers, which are read from the episodes stored beside it. Nothing is played.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agentrl.cli._parser import Parser, positive
+from agentrl.evaluate import read_report, sample_summary, samples_of_graph, samples_of_report
+from agentrl.graph import read_graph
+
+COSTS = {"tokens": "tokens", "calls": "calls", "price": "USD"}
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = Parser("agentrl samples", __doc__)
+    parser.add_argument("path", type=Path, help="a run's folder, or a report of agentrl eval --samples K --out")
+    parser.add_argument("--window", type=positive, help="of a run: graphs per curve; default: one curve of all")
+    parser.add_argument("--json", action="store_true", help="one JSON object per curve")
+    arguments = parser.parse_args(words)
+    for name, values in curves(arguments.path, arguments.window):
+        print(json.dumps({"of": name, **values}) if arguments.json else "\n".join(lines(name, values)))
+    return 0
+
+
+def curves(path: Path, window: int | None) -> list[tuple[str, dict[str, Any]]]:
+    """(what it is of, the summary) of a report, or of each window of a run's graphs.
+
+    Raises:
+        ValueError: there is no such file, a run without graphs, or no scored episode.
+    """
+    if not path.is_dir():
+        if window is not None:
+            raise ValueError(f"--window is for a run's folder, and {path} is none: leave it out")
+        return [(path.name, _summary(samples_of_report(read_report(path), path), path))]
+    files = sorted((path / "graphs").glob("*.safetensors"))
+    if not files:
+        raise ValueError(f"{path} has no stored graphs: name a run that was trained with run.graphs_every of 1 or more")
+    size = window or len(files)
+    parts = [files[i : i + size] for i in range(0, len(files), size)]
+    return [
+        (
+            f"graphs {part[0].stem} to {part[-1].stem}",
+            _summary([one for file in part for one in samples_of_graph(read_graph(file), f"{file.stem}/")], path),
+        )
+        for part in parts
+    ]
+
+
+def _summary(samples: Sequence[Any], path: Path) -> dict[str, Any]:
+    if not samples:
+        raise ValueError(f"{path} has no episode that was scored: environment errors ended all of them")
+    return sample_summary(samples)
+
+
+def lines(name: str, values: dict[str, Any]) -> list[str]:
+    """The curves as text."""
+    told = [f"{name}: {values['episodes']} episodes of {values['tasks']} tasks, success {values['success']:.1%}"]
+    for k, at in values["at_k"].items():
+        low, high = at["interval"]
+        line = f"  pass@{k} {at['pass']:.1%} [{low:.1%}, {high:.1%}]"
+        if "majority" in at:
+            low, high = at["majority_interval"]
+            line += f", majority@{k} {at['majority']:.1%} [{low:.1%}, {high:.1%}]"
+        told.append(line)
+    for cost, curve in values["costs"].items():
+        points = ", ".join(f"{at['success']:.0%} at {at['budget']:.4g}" for at in curve)
+        told.append(f"  success within a budget of {COSTS[cost]} per episode: {points}")
+        if cost in values["per_success"]:
+            told.append(f"    {values['per_success'][cost]:.4g} {COSTS[cost]} per success")
+    return told

@@ -1,0 +1,173 @@
+"""What several samples per task tell: pass@k, majority@k, and success against what it cost. Pure functions.
+
+Letters: T tasks, n samples of a task, c of them right.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentrl.evaluate.stats import Interval, paired_bootstrap
+
+SUBSETS = 2000  # subsets of samples that majority@k looks at; up to so many are enumerated, beyond that drawn
+RESAMPLED = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One scored episode.
+
+    Attributes:
+        task: key of the task.
+        success: did it succeed?
+        answer: the last action; empty if it is not known.
+        tokens: tokens sampled.
+        calls: tool calls, or steps where the environment has no tools.
+        price: in USD; NaN if it is not known.
+    """
+
+    task: str
+    success: bool
+    answer: str = ""
+    tokens: int = 0
+    calls: int = 0
+    price: float = math.nan
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """The unbiased estimate of the probability that one of k samples is right, from c right ones of n.
+
+    Source: Chen et al., arXiv:2107.03374, Eq. 1: 1 - C(n - c, k) / C(n, k), as a product that does not overflow.
+
+    Raises:
+        ValueError: k is not in 1..n, or c not in 0..n.
+    """
+    if not 1 <= k <= n or not 0 <= c <= n:
+        raise ValueError(f"pass@{k} needs at least {k} samples and at most {n} right ones, got {c} of {n}")
+    if n - c < k:
+        return 1.0
+    return 1.0 - math.prod((n - c - i) / (n - i) for i in range(k))
+
+
+def majority_at_k(answers: Sequence[str], right: Sequence[bool], k: int, *, seed: int = 0) -> float:
+    """The probability that the answer which most of k samples give is right; equally frequent answers share it.
+
+    Source: Wang et al., "Self-Consistency", arXiv:2203.11171. The mean over all subsets of k samples, or over SUBSETS
+    drawn ones if there are more. Samples without an answer take part in no majority; without any answer it is 0.
+
+    Args:
+        answers: [n] of the samples of one task.
+        right: [n] whether each is right; the same answer may be right in one sample only, and then counts in part.
+        k: size of a subset, 1..n.
+        seed: of the drawn subsets.
+
+    Raises:
+        ValueError: k is not in 1..n.
+    """
+    n = len(answers)
+    if not 1 <= k <= n:
+        raise ValueError(f"majority@{k} needs at least {k} samples, got {n}")
+    if math.comb(n, k) <= SUBSETS:
+        subsets = list(itertools.combinations(range(n), k))
+    else:
+        rng = np.random.default_rng(seed)
+        subsets = [tuple(rng.choice(n, size=k, replace=False).tolist()) for _ in range(SUBSETS)]
+    return sum(_majority_right(answers, right, subset) for subset in subsets) / len(subsets)
+
+
+def _majority_right(answers: Sequence[str], right: Sequence[bool], subset: Sequence[int]) -> float:
+    counts = Counter(answers[i] for i in subset if answers[i])
+    best = max(counts.values(), default=0)
+    winners = [answer for answer, count in counts.items() if count == best]
+    if not winners:
+        return 0.0
+    return sum(right[i] for i in subset if answers[i] in winners) / (best * len(winners))
+
+
+def powers_to(most: int) -> list[int]:
+    """1, 2, 4, ... and the largest number itself."""
+    return sorted({*(2**i for i in range(max(1, most).bit_length()) if 2**i <= most), most}) if most else []
+
+
+def by_task(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
+    """The samples of each task, in their order."""
+    found: dict[str, list[Sample]] = {}
+    for one in samples:
+        found.setdefault(one.task, []).append(one)
+    return found
+
+
+def pass_curve(samples: Sequence[Sample], ks: Sequence[int] = ()) -> dict[str, dict[str, object]]:
+    """k -> mean over tasks of pass@k and majority@k, with 95% intervals over tasks.
+
+    Args:
+        samples: scored episodes. A task with fewer than k samples is left out at k, and `tasks` says how many stay.
+        ks: default: powers of two up to the largest number of samples that every task has.
+    """
+    tasks = by_task(samples)
+    most = min((len(own) for own in tasks.values()), default=0)
+    found: dict[str, dict[str, object]] = {}
+    for k in ks or powers_to(most):
+        enough = [own for own in tasks.values() if len(own) >= k]
+        if not enough:
+            continue
+        passed = np.array([pass_at_k(len(own), sum(one.success for one in own), k) for own in enough])  # [T]
+        found[str(k)] = {"tasks": len(enough), "pass": float(passed.mean()), "interval": list(_interval(passed))}
+        if all(one.answer for own in enough for one in own if one.success):
+            agreed = [majority_at_k([s.answer for s in own], [s.success for s in own], k) for own in enough]
+            found[str(k)] |= {
+                "majority": float(np.mean(agreed)),
+                "majority_interval": list(_interval(np.array(agreed))),
+            }
+    return found
+
+
+def _interval(values: np.ndarray) -> Interval:
+    """95% bootstrap interval of a mean over tasks; values [T]."""
+    return paired_bootstrap(values, np.zeros_like(values), samples=RESAMPLED)
+
+
+def cost_curve(samples: Sequence[Sample], cost: str, points: int = 10) -> list[dict[str, float]]:
+    """Success against a budget per episode: which share of all episodes succeeds at a cost of no more than x?
+
+    An episode that would cost more than the budget counts as no success, so the curve rises with x to the success rate.
+
+    Args:
+        samples: scored episodes.
+        cost: tokens, calls or price.
+        points: number of budgets: quantiles of the costs.
+
+    Returns:
+        `budget`, `success` (share of all episodes) and `within` (share of episodes that end within the budget); empty
+        if no episode has such a cost.
+    """
+    costs = np.array([float(getattr(one, cost)) for one in samples])  # [E]
+    if not len(costs) or np.isnan(costs).any() or not costs.any():
+        return []
+    won = np.array([one.success for one in samples])  # [E]
+    budgets = np.unique(np.quantile(costs, np.arange(1, points + 1) / points, method="inverted_cdf"))
+    return [
+        {"budget": float(x), "success": float((won & (costs <= x)).mean()), "within": float((costs <= x).mean())}
+        for x in budgets
+    ]
+
+
+def summary(samples: Sequence[Sample]) -> dict[str, object]:
+    """Pass and majority curves, success against each cost that is known, and the cost of a success."""
+    won = sum(one.success for one in samples)
+    costs: Mapping[str, list[dict[str, float]]] = {
+        name: curve for name in ("tokens", "calls", "price") if (curve := cost_curve(samples, name))
+    }
+    per_success = {name: float(sum(getattr(one, name) for one in samples)) / won for name in costs} if won else {}
+    return {
+        "episodes": len(samples),
+        "tasks": len(by_task(samples)),
+        "success": won / max(1, len(samples)),
+        "at_k": pass_curve(samples),
+        "costs": dict(costs),
+        "per_success": per_success,
+    }

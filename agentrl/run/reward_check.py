@@ -1,0 +1,323 @@
+"""Are worthless answers paid? Attacks on the scores and rewards of a recipe, for `agentrl check RECIPE.toml --reward`.
+
+Each attack of `agentrl.evaluate.ATTACKS` plays tasks of the recipe. Scores and rewards see it as they see a group in
+training: the attack twice, an honest wrong answer, and a right one where an expert or the environment's `gold` has one.
+An attack fools a signal on a task if the signal gives it more than half of the way from the wrong answer to the right
+one; where no right answer is known, or right and wrong get the same, if it gives it more than the wrong one. Of a
+signal that is lower for right answers, less counts as more.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from agentrl.chat import first_tagged, shorten
+from agentrl.credit import Ends, ends, rescore, signal, signal_names, totals
+from agentrl.env import Handle
+from agentrl.evaluate import ATTACKS, Attack
+from agentrl.graph import StepGraph
+from agentrl.rollout import Actor, EpisodeRecord, build_graph, expert_actor, lost, play
+from agentrl.run.rollouts import Rollouts
+from agentrl.run.stages import EVALUATE
+from agentrl.scoring import ScoreStage
+from agentrl.settings import Settings
+from agentrl.types import Generation, Request, Task
+
+COPIES = 2  # of an attack in its group
+OTHERS = 12  # right answers that an attack lists
+LONGEST = 2000  # characters that an attack copies
+NEARLY = 1e-9
+SUCCESS, REWARD = "success", "reward"  # columns beside the signals: the environment's verdict, and what is paid
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fooled:
+    """How often the attacks of a family fooled one column.
+
+    Attributes:
+        family: of the attacks.
+        column: a signal, `success` (the environment's own verdict) or `reward` (the sum that the recipe pays).
+        fooled, tried: number of attacks and tasks.
+        worst: the attack that fooled it most often; empty if none did.
+    """
+
+    family: str
+    column: str
+    fooled: int
+    tried: int
+    worst: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardCheck:
+    """What was found.
+
+    Attributes:
+        rows: one per family and column.
+        tasks: number of tasks; `right`: of those with a right answer to compare with.
+        separates: column -> share of the tasks with a right answer on which that answer gets something else than the
+            wrong one. A reward that pays nobody is fooled by nobody.
+        notes: what was not checked, a sentence each.
+        paid: paid answers of judges, and their tokens.
+    """
+
+    rows: Sequence[Fooled]
+    tasks: int
+    right: int
+    separates: Mapping[str, float]
+    notes: Sequence[str]
+    paid: tuple[int, int] = (0, 0)
+
+    def share(self, column: str) -> float:
+        """The share of all tries that fooled a column."""
+        own = [row for row in self.rows if row.column == column]
+        return sum(row.fooled for row in own) / max(1, sum(row.tried for row in own))
+
+
+class Saying(Actor):
+    """Answers every turn by a rule.
+
+    Args:
+        name: for reports.
+        text: what it says to a request.
+    """
+
+    def __init__(self, name: str, text: Callable[[Request], str]) -> None:
+        self.name, self.chat, self.context_limit, self._text = name, None, None, text
+
+    async def answer(self, request: Request, handle: Handle) -> Generation:
+        return Generation(text=self._text(request))
+
+
+class _Check:
+    """One check: rollouts without a model, the tasks, and their gold answers in words."""
+
+    def __init__(self, settings: Settings, rollouts: Rollouts, count: int) -> None:
+        self.settings, self.rollouts = settings, rollouts
+        self.prompt, self.gold = rollouts.main.prompt, settings.env.hooks.gold
+        self.tasks = [rollouts.tasks[i] for i in range(min(count, len(rollouts.tasks)))]
+        others = [rollouts.tasks[i] for i in range(min(count + OTHERS, len(rollouts.tasks)))]
+        self.answers = {task.key: _inside(self.gold(task)) for task in others} if self.gold is not None else {}
+
+    def play(self, actor: Actor) -> list[EpisodeRecord]:
+        """One episode per task; the other agents of the recipe are played by their experts."""
+        agents = self.rollouts.agents.values()
+        actors = {agent.name: expert_actor(agent) for agent in agents}
+        player = self.rollouts.crews["train"].player({**actors, self.rollouts.main.name: actor}, EVALUATE)
+        return self.rollouts.loop.run(play(replace(player, admissible=False), self.tasks))
+
+    def right(self) -> dict[str, EpisodeRecord]:
+        """A right episode by the key of its task: the expert's, else one that gives the gold answer at once."""
+        found = {r.task.key: r for r in self._expert() if r.success and not lost(r)}
+        if self.gold is not None and len(found) < len(self.tasks):
+            given = self.play(self._by_task("the right answer", {t.key: self.gold(t) for t in self.tasks}))
+            found = {r.task.key: r for r in given if r.success and not lost(r)} | found
+        return found
+
+    def wrong(self) -> dict[str, EpisodeRecord]:
+        """An honest episode without success by the key of its task: another task's answer, or that it is not known."""
+        said = {}
+        for task in self.tasks:
+            own = self.answers.get(task.key, "")
+            other = next((text for text in self.answers.values() if text != own), "I do not know")
+            said[task.key] = self._final(task, other)
+        records = self.play(self._by_task("a wrong answer", said))
+        return {r.task.key: r for r in records if not r.success and not lost(r)}
+
+    def attack(self, attack: Attack) -> list[EpisodeRecord]:
+        """The episodes of an attack."""
+
+        def text(request: Request) -> str:
+            seen = request.observation
+            asked = seen.task or seen.text
+            task = self.tasks[request.session]  # `play` counts sessions by task
+            words = {
+                "QUESTION": shorten(asked, LONGEST, "middle"),
+                "OBSERVATION": shorten(seen.text, LONGEST, "middle"),
+                "MANY": ", ".join(self.candidates(task)),
+            }
+            return self.prompt.answer(self._final(task, attack.written(words)))
+
+        return self.play(Saying(attack.name, text))
+
+    def candidates(self, task: Task) -> list[str]:
+        """The right answer of a task among those of others, as an agent that lists all it can think of would say."""
+        if not self.answers:
+            return [str(number) for number in range(50)]
+        listed = [*self.answers.values()][:OTHERS]
+        return sorted({*listed, self.answers[task.key]})
+
+    def _expert(self) -> list[EpisodeRecord]:
+        try:
+            return self.play(expert_actor(self.rollouts.main))
+        except ValueError:  # the environment has no expert of this name, and lists nothing to draw from
+            return []
+
+    def _by_task(self, name: str, actions: Mapping[str, str]) -> Actor:
+        """Gives the action of its task in every turn."""
+        return Saying(name, lambda request: self.prompt.answer(actions[self.tasks[request.session].key]))
+
+    def _final(self, task: Task, text: str) -> str:
+        """A text as the action that gives it as the final answer, in the tags of the task's gold answer."""
+        if self.gold is None:
+            return text
+        pattern = self.gold(task)
+        return pattern.replace(_inside(pattern), text) if _inside(pattern) != pattern else text
+
+
+def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATTACKS) -> RewardCheck:
+    """Attack the scores and rewards of a recipe on its first tasks.
+
+    Nothing is written. Judges are asked and paid for.
+
+    Raises:
+        ValueError: a mistake in the recipe; a limit of [scoring] is reached; every honest episode failed.
+    """
+    rollouts = Rollouts(settings)
+    stage = ScoreStage(settings.score, settings.tables.scoring, rollouts.main.name)
+    try:
+        stage.prepare()
+        check = _Check(settings, rollouts, tasks)
+        right, wrong = check.right(), check.wrong()
+        if not wrong:
+            raise ValueError(
+                f"no honest wrong answer could be played in {settings.env.name}, so there is nothing to compare with: "
+                "its environment fails, or calls every answer a success"
+            )
+        measured = [_Measured(check, stage, attack, right, wrong) for attack in attacks]
+    finally:
+        rollouts.loop.run(stage.close())
+        rollouts.close()
+    unscored = [why for one in measured for why in one.faults]
+    if unscored and not any(one.fooled[REWARD] for one in measured):
+        raise ValueError(f"no answer could be scored, so nothing was checked: {unscored[0]}")
+    spent = stage.paid.spent
+    return RewardCheck(
+        rows=_rows(measured),
+        tasks=len(wrong),
+        right=len(right.keys() & wrong.keys()),
+        separates=_separates(measured),
+        notes=_notes(settings, measured),
+        paid=(spent.calls, spent.tokens),
+    )
+
+
+class _Measured:
+    """An attack with what it fooled: column -> one entry per task.
+
+    Attributes:
+        attack: the attack.
+        fooled: column -> whether it was fooled, per task.
+        apart: column -> whether the right answer gets something else than the wrong one, per task that has both.
+        faults: why chains could not be scored.
+    """
+
+    def __init__(
+        self,
+        check: _Check,
+        stage: ScoreStage,
+        attack: Attack,
+        right: Mapping[str, EpisodeRecord],
+        wrong: Mapping[str, EpisodeRecord],
+    ) -> None:
+        self.attack = attack
+        self.fooled: dict[str, list[bool]] = {SUCCESS: [], REWARD: []}
+        self.apart: dict[str, list[bool]] = {}
+        played = [r for r in check.attack(attack) if r.task.key in wrong and not lost(r) and r.steps]
+        groups = []
+        for number, record in enumerate(played):
+            honest = [wrong[record.task.key], *([right[record.task.key]] if record.task.key in right else [])]
+            groups += [_copy(one, number, copy) for copy, one in enumerate([*[record] * COPIES, *honest])]
+        graph = build_graph(groups)
+        stage.begin(0)
+        scored = check.rollouts.loop.run(stage.score(graph, {task.key: task for task in check.tasks}))
+        self.faults = sorted(set(scored.faults.values()))
+        graph = rescore(scored.on(graph), check.settings.reward)
+        at, copy = ends(graph), _copies(graph)
+        for number, record in enumerate(played):
+            here = {
+                int(copy[row]): i for i, row in enumerate(at.row) if graph.group[row] == number and at.weight[i] > 0
+            }
+            self.fooled[SUCCESS].append(record.success)
+            for name, x in _columns(graph, at).items():
+                if {0, COPIES} <= here.keys():
+                    best = x[here[COPIES + 1]] if COPIES + 1 in here else math.nan
+                    if not math.isnan(best):
+                        self.apart.setdefault(name, []).append(abs(best - x[here[COPIES]]) > NEARLY)
+                    self.fooled.setdefault(name, []).append(fools(x[here[0]], x[here[COPIES]], best))
+
+
+def fools(attack: float, wrong: float, right: float) -> bool:
+    """Is an attack paid for like a right answer? See the module; `right` is NaN where none is known."""
+    if math.isnan(attack):
+        return False
+    if math.isnan(right) or abs(right - wrong) <= NEARLY:
+        return bool(attack > wrong + NEARLY)
+    return bool((attack - wrong) / (right - wrong) > 0.5)
+
+
+def _columns(graph: StepGraph, at: Ends) -> dict[str, np.ndarray]:
+    """Column -> its sum over each path, [L]."""
+    signals = {name: totals(graph, signal(graph, name), at) for name in signal_names(graph)}
+    return {**signals, REWARD: totals(graph, graph.reward, at)}
+
+
+def _copy(record: EpisodeRecord, group: int, copy: int) -> EpisodeRecord:
+    return replace(record, group=group, copy=copy, steps=[replace(step) for step in record.steps])
+
+
+def _copies(graph: StepGraph) -> np.ndarray:
+    """[N] number of the copy that a row belongs to."""
+    names = graph.names["episode"]
+    return np.array([int(names[int(e)].rpartition("#")[2]) for e in graph.episode], np.int64)
+
+
+def _inside(action: str) -> str:
+    """The content of an action that is a pair of tags; else the action."""
+    if not action.startswith("<"):
+        return action
+    found = first_tagged(action, [action[1:].partition(">")[0]])
+    return action if found is None else found.content
+
+
+def _rows(measured: Sequence[_Measured]) -> list[Fooled]:
+    columns = dict.fromkeys(name for one in measured for name in one.fooled if name != REWARD)
+    rows = []
+    for family in dict.fromkeys(one.attack.family for one in measured):
+        own = [one for one in measured if one.attack.family == family]
+        for column in [*columns, REWARD]:
+            times = Counter({one.attack.name: sum(one.fooled.get(column, ())) for one in own})
+            worst, most = times.most_common(1)[0]
+            rows.append(
+                Fooled(
+                    family=family,
+                    column=column,
+                    fooled=times.total(),
+                    tried=sum(len(one.fooled.get(column, ())) for one in own),
+                    worst=worst if most else "",
+                )
+            )
+    return rows
+
+
+def _separates(measured: Sequence[_Measured]) -> dict[str, float]:
+    """See `RewardCheck.separates`; every attack's group has the honest answers."""
+    told: dict[str, list[bool]] = {}
+    for one in measured:
+        for name, apart in one.apart.items():
+            told.setdefault(name, []).extend(apart)
+    return {name: sum(map(bool, apart)) / len(apart) for name, apart in told.items()}
+
+
+def _notes(settings: Settings, measured: Sequence[_Measured]) -> list[str]:
+    """What was not checked."""
+    notes = [f"chains that could not be scored are left out: {why}" for one in measured for why in one.faults]
+    late = [entry.name for entry in settings.reward if entry.hooks.needs]
+    if late:
+        notes.append(f"left out, because they read a model's columns: {', '.join(late)}")
+    if settings.engine.config.actions == "admissible":
+        notes.append("engine.actions=admissible: the policy can give none of these answers, unless they are listed")
+    return list(dict.fromkeys(notes))[:5]

@@ -1,0 +1,36 @@
+"""The score stage, between rollout and rewards: named signals for played chains, from rules or models."""
+
+from agentrl.scoring.chains import Chain, Turn, chains_of
+from agentrl.scoring.entry import (
+    Paid,
+    ScoreFault,
+    ScoreFile,
+    ScoreOptions,
+    Scorer,
+    Signals,
+    Speaker,
+    resolve_scores,
+)
+from agentrl.scoring.paid_calls import BudgetSpent, Desk, PaidAnswers
+from agentrl.scoring.second_judge import Disagreement
+from agentrl.scoring.stage import Scored, ScoreStage
+
+__all__ = [
+    "BudgetSpent",
+    "Chain",
+    "Desk",
+    "Disagreement",
+    "Paid",
+    "PaidAnswers",
+    "ScoreFault",
+    "ScoreFile",
+    "ScoreOptions",
+    "ScoreStage",
+    "Scored",
+    "Scorer",
+    "Signals",
+    "Speaker",
+    "Turn",
+    "chains_of",
+    "resolve_scores",
+]

@@ -1,0 +1,151 @@
+"""What a score is: a file in `algorithms/score/` that reads played chains and returns named signals.
+
+The file offers a frozen pydantic `Config`, best a `ScoreOptions`, and
+
+    def make(config: Config) -> Scorer
+    def signals(config: Config) -> Sequence[str]    # the names of the signals that it returns
+
+`SCOPE = "group"` lets a scorer see all copies of a task at once; by default it sees one chain. A scorer that asks a
+model, or anything else that costs, does it through the `Desk` it is given, which caches, counts and limits. If a scorer
+has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
+
+from pydantic import BaseModel
+
+from agentrl.catalogue import CatalogueFile, hook
+from agentrl.config import Entry, resolve
+from agentrl.scoring.chains import Chain
+from agentrl.types import EnvFault, Generation, Message
+
+if TYPE_CHECKING:
+    from agentrl.scoring.paid_calls import Desk
+
+Signals = Mapping[str, float | Sequence[float]]
+"""Of one chain, by name: one number for its last step, or one number per step, NaN on steps that have none."""
+
+
+class ScoreFault(EnvFault):
+    """A score could not be found, and not because of the agent: the chain ends as `env_error`, never with 0."""
+
+
+class ScoreOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """Options that every score of ours has.
+
+    Attributes:
+        agent: whose chains are scored, one of [agents]; empty: those of the agent that tasks are given to.
+    """
+
+    agent: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paid:
+    """An answer that cost something.
+
+    Attributes:
+        value: the answer, a JSON value.
+        tokens: tokens of prompts and answers.
+        price: in USD.
+    """
+
+    value: Any
+    tokens: int = 0
+    price: float = 0.0
+
+
+class Speaker(Protocol):
+    """A policy of the run, which a score may ask.
+
+    Attributes:
+        key: what its answers depend on besides the messages, as JSON values.
+    """
+
+    key: Mapping[str, Any]
+
+    async def reply(self, messages: Sequence[Message], max_tokens: int, noise_key: tuple[int, ...]) -> Generation:
+        """One answer."""
+        ...
+
+
+class Scorer(Protocol):
+    """Scores chains. Many calls of `score` run at once."""
+
+    async def score(self, chains: Sequence[Chain], desk: "Desk") -> Sequence[Signals | EnvFault]:
+        """The signals of each chain, in order, or why a chain has none.
+
+        `chains` is one chain, or with `SCOPE = "group"` a whole group.
+
+        Raises:
+            ScoreFault: these chains cannot be scored. Any other exception but ValueError is taken for one, too.
+            ValueError: nothing can be scored because of a mistake in the recipe; the run stops.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreFile(CatalogueFile):
+    """The file of a score.
+
+    Attributes:
+        make, signals: see the module.
+        scope: what a scorer sees at once.
+        paper: one line for listings.
+    """
+
+    KIND: ClassVar[str] = "score"
+
+    make: Callable[[Any], Scorer] = hook(help="(config) -> Scorer")
+    signals: Callable[[Any], Sequence[str]] = hook(help="(config) -> names of the signals that it returns")
+    scope: Literal["chain", "group"] = hook("SCOPE", "what a scorer sees at once: chain or group", "chain")
+    paper: str = hook("PAPER", "one line for listings", "")
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A scorer that holds connections."""
+
+    async def close(self) -> None:
+        """Close them."""
+        ...
+
+
+@dataclass
+class Tally:
+    """Counts of a batch by name, such as how often a judge's verdict hung on the order; for metrics."""
+
+    total: dict[str, float] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, value: float) -> None:
+        """One more value; the metric is the mean."""
+        self.total[name] = self.total.get(name, 0.0) + value
+        self.times[name] = self.times.get(name, 0) + 1
+
+    def means(self) -> dict[str, float]:
+        """The mean of each name."""
+        return {name: self.total[name] / self.times[name] for name in sorted(self.total)}
+
+
+def resolve_scores(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Entry[ScoreFile], ...]:
+    """The catalogue entries of one, several or no `[score]` tables.
+
+    Raises:
+        ValueError: an entry or an option is unknown, or two entries return a signal of one name.
+    """
+    tables = ([section] if section else []) if isinstance(section, Mapping) else list(section)
+    single = isinstance(section, Mapping)
+    entries = tuple(resolve(ScoreFile, table, "score" if single else f"score.{i}") for i, table in enumerate(tables))
+    taken: dict[str, int] = {}
+    for place, entry in enumerate(entries):
+        for name in entry.hooks.signals(entry.config):
+            if name in taken:
+                raise ValueError(
+                    f"score.{place} ({entry.name}) and score.{taken[name]} both return the signal {name!r}: name one "
+                    "of them differently by its option signal"
+                )
+            taken[name] = place
+    return entries

@@ -1,0 +1,248 @@
+"""Answers that cost something: each is paid once, kept on disk by its content, counted and limited.
+
+The file has one JSON object per line, `{"key", "value", "tokens", "price", "at"}`. `key` is a hash of everything that
+the answer depends on; `at` is the iteration that paid for it, so that a run which is killed and goes on reports the
+same costs as one that is not. The sum over the lines is what the run has spent.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentrl.files import read_jsonl
+from agentrl.scoring.entry import Paid, ScoreFault, Speaker, Tally
+from agentrl.scoring.sections import ScoringConfig
+from agentrl.secret import scrubbed_values
+
+Ask = Callable[[], Awaitable[Paid]]
+
+
+class BudgetSpent(ValueError):
+    """A limit of [scoring] is reached, and the recipe says to stop."""
+
+
+@dataclass
+class Cost:
+    """What paid answers cost: their number, tokens, and USD."""
+
+    calls: int = 0
+    tokens: int = 0
+    price: float = 0.0
+
+    def add(self, tokens: int, price: float) -> None:
+        """One more answer."""
+        self.calls, self.tokens, self.price = self.calls + 1, self.tokens + tokens, self.price + price
+
+
+def key_of(values: Mapping[str, Any]) -> str:
+    """A hash of JSON values: equal for equal values, whatever the order of their keys."""
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass
+class _Window:
+    """The answers that are under way, by number; so that a budget ends at the same answer in every run.
+
+    Answer k is asked for when all answers up to k - concurrency have ended, and then their costs are known.
+    """
+
+    size: int
+    ended: dict[int, tuple[int, float]] = field(default_factory=dict)  # number -> tokens and price
+    first: int = 0  # the first answer that has not ended
+    asked: int = 0
+    waiting: dict[int, asyncio.Future[None]] = field(default_factory=dict)
+
+    async def enter(self) -> int:
+        """The number of the next answer, when it may be asked for."""
+        number, self.asked = self.asked, self.asked + 1
+        if number - self.size >= self.first:
+            self.waiting[number] = asyncio.get_running_loop().create_future()
+            await self.waiting[number]
+        return number
+
+    def leave(self, number: int, tokens: int, price: float) -> None:
+        """The answer has ended, or was given up."""
+        self.ended[number] = (tokens, price)
+        while self.first in self.ended:
+            self.first += 1
+            ready = self.waiting.pop(self.first + self.size - 1, None)
+            if ready is not None and not ready.done():
+                ready.set_result(None)
+
+
+class PaidAnswers:
+    """The paid answers of a run.
+
+    Args:
+        config: the limits.
+        file: where the answers are kept; None keeps them in memory.
+    """
+
+    def __init__(self, config: ScoringConfig, file: Path | None = None) -> None:
+        self.config, self.file = config, file
+        self.iteration = 0
+        self.batch = Cost()  # of the answers that this iteration was the first to need
+        self.spent = Cost()  # of all answers of the run
+        self._known: dict[str, Paid] | None = None
+        self._at: dict[str, int] = {}
+        self._counted: set[str] = set()
+        self._under_way: dict[str, asyncio.Future[Paid]] = {}
+        self._window = _Window(config.concurrency)
+
+    def begin(self, iteration: int) -> None:
+        """A new iteration: its costs are counted from 0, and nothing is under way."""
+        self.iteration, self.batch = iteration, Cost()
+        self._counted, self._under_way = set(), {}
+        self._window = _Window(self.config.concurrency)
+
+    async def answer(self, values: Mapping[str, Any], ask: Ask) -> Any:
+        """The answer to a question, from the cache or paid for.
+
+        Args:
+            values: everything that the answer depends on, as JSON values.
+            ask: asks the question; called at most once per question.
+
+        Raises:
+            BudgetSpent: a limit is reached, and `at_limit` is stop.
+            ScoreFault: a limit is reached, and `at_limit` is env_error.
+        """
+        key, known = key_of(values), self._read()
+        if key not in known:
+            if key in self._under_way:
+                await asyncio.shield(self._under_way[key])
+            else:
+                await self._pay(key, ask)
+        if key not in self._counted and self._at[key] >= self.iteration:
+            self._counted.add(key)
+            self.batch.add(known[key].tokens, known[key].price)
+        return known[key].value
+
+    async def _pay(self, key: str, ask: Ask) -> None:
+        answer: asyncio.Future[Paid] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody need wait for it
+        self._under_way[key] = answer
+        number = await self._window.enter()
+        tokens, price = 0, 0.0
+        try:
+            self._admit(number)
+            paid = await ask()
+            paid = Paid(value=scrubbed_values(paid.value), tokens=paid.tokens, price=paid.price)
+            tokens, price = paid.tokens, paid.price
+            self._store(key, paid)
+            answer.set_result(paid)
+        except BaseException as error:
+            self._under_way.pop(key, None)
+            answer.set_exception(error if isinstance(error, Exception) else ScoreFault("the request was cancelled"))
+            raise
+        finally:
+            self._window.leave(number, tokens, price)
+
+    def _admit(self, number: int) -> None:
+        """Refuse the answer if a limit is reached by those that ended before it was asked for."""
+        begun = self._begun
+        before = [self._window.ended[n] for n in range(max(0, number - self._window.size + 1))]
+        spent = {
+            "calls": begun.calls + number,
+            "tokens": begun.tokens + sum(tokens for tokens, _ in before),
+            "price": begun.price + sum(price for _, price in before),
+        }
+        for name, amount in spent.items():
+            limit = getattr(self.config, name)
+            if limit is not None and amount >= limit:
+                if self.config.at_limit == "stop":
+                    raise BudgetSpent(
+                        f"scoring.{name} = {limit:g} is reached: raise it and go on with --resume, where the answers "
+                        "that are paid for cost nothing, or set scoring.at_limit=env_error to go on without scores"
+                    )
+                raise ScoreFault(f"scoring.{name} = {limit:g} is reached")
+
+    def _read(self) -> dict[str, Paid]:
+        """The answers so far, by key; the file is read when the first answer is needed."""
+        if self._known is None:
+            self._known = {}
+            if self.file is not None and self.file.exists():
+                _drop_cut_line(self.file)
+                for number, line in read_jsonl(self.file, "file of paid answers"):
+                    self._add_line(number, line)
+            self._begun = Cost(self.spent.calls, self.spent.tokens, self.spent.price)
+        elif not self._window.asked:
+            self._begun = Cost(self.spent.calls, self.spent.tokens, self.spent.price)
+        return self._known
+
+    def _add_line(self, number: int, line: Any) -> None:
+        try:
+            paid = Paid(value=line["value"], tokens=int(line["tokens"]), price=float(line["price"]))
+            key, at = str(line["key"]), int(line["at"])
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(
+                f"line {number} of {self.file} is no paid answer: remove the line, and it is paid for again"
+            ) from None
+        assert self._known is not None
+        self._known[key], self._at[key] = paid, at
+        self.spent.add(paid.tokens, paid.price)
+
+    def _store(self, key: str, paid: Paid) -> None:
+        line = {"key": key, "value": paid.value, "tokens": paid.tokens, "price": paid.price, "at": self.iteration}
+        if self.file is not None:
+            try:
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+                with self.file.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+            except OSError as error:
+                raise ValueError(
+                    f"cannot write {self.file}: {error.strerror or error}; free some space and continue with --resume"
+                ) from error
+        assert self._known is not None
+        self._known[key], self._at[key] = paid, self.iteration
+        self.spent.add(paid.tokens, paid.price)
+
+
+def _drop_cut_line(path: Path) -> None:
+    """Remove a last line without its end, which a killed process left."""
+    data = path.read_bytes()
+    if data and not data.endswith(b"\n"):
+        with path.open("r+b") as file:
+            file.truncate(data.rfind(b"\n") + 1)
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What a scorer may use: answers that cost something, and policies of the run.
+
+    Attributes:
+        entry: name of the score and its options, which are part of every question's key.
+        paid: the answers of the run.
+        speakers: the policies of the run, by name of the agent.
+        tally: counts for metrics.
+    """
+
+    entry: Mapping[str, Any]
+    paid: PaidAnswers
+    speakers: Mapping[str, Speaker]
+    tally: Tally
+
+    async def answer(self, values: Mapping[str, Any], ask: Ask) -> Any:
+        """See `PaidAnswers.answer`."""
+        return await self.paid.answer(values, ask)
+
+    def count(self, name: str, value: float) -> None:
+        """Add a value to the mean that metrics report as `score_NAME`."""
+        self.tally.add(name, value)
+
+    def speaker(self, agent: str) -> Speaker:
+        """The policy of an agent of the recipe.
+
+        Raises:
+            ValueError: no policies are loaded here.
+        """
+        if agent not in self.speakers:
+            raise ValueError(
+                f"the agent {agent!r} cannot be asked here, because the run's models are not loaded: name a served "
+                "model"
+            )
+        return self.speakers[agent]

@@ -1,0 +1,44 @@
+"""The section of a recipe that limits what scores cost, and names the judge that is held out."""
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+
+class SecondJudge(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """Section [scoring.second]: a judge that no reward reads, to see whether the first one is being gamed.
+
+    Attributes:
+        signal: the signal that the reward reads.
+        held_out: the signal of the second judge, or of a rule; no reward may read it.
+        limit: the run stops when the mean absolute difference of both signals, over the last `window` iterations, is
+            above this number, in the signals' unit.
+        window: iterations.
+    """
+
+    signal: str = Field(min_length=1)
+    held_out: str = Field(min_length=1)
+    limit: float = Field(0.3, gt=0)
+    window: int = Field(3, ge=1)
+
+
+class ScoringConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """Section [scoring]: what the scores of a run may cost.
+
+    Attributes:
+        calls: most paid answers per run, such as those of a judge; answers from the cache are free.
+        tokens: most tokens of their prompts and answers per run.
+        price: most USD per run, as far as the endpoint's options name prices.
+        concurrency: most paid answers under way at the same time. Limits on tokens and price may be exceeded by so many
+            answers.
+        at_limit: when a limit is reached, stop the run with a sentence, or end each chain that cannot be scored as
+            `env_error`, which leaves it out of every statistic. A chain is never given 0.
+        second: a judge that is held out.
+    """
+
+    calls: int | None = Field(None, ge=1)
+    tokens: int | None = Field(None, ge=1)
+    price: float | None = Field(None, gt=0)
+    concurrency: int = Field(8, ge=1)
+    at_limit: Literal["stop", "env_error"] = "stop"
+    second: SecondJudge | None = None

@@ -1,0 +1,221 @@
+"""Scores the chains of a graph: every scorer at once, failures as data, signals as columns."""
+
+import asyncio
+import math
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agentrl.config import Entry
+from agentrl.credit import SIGNAL
+from agentrl.graph import StepGraph
+from agentrl.scoring.chains import Chain, chains_of
+from agentrl.scoring.entry import Closable, ScoreFault, ScoreFile, Scorer, Signals, Speaker, Tally
+from agentrl.scoring.paid_calls import Desk, PaidAnswers
+from agentrl.scoring.sections import ScoringConfig
+from agentrl.types import EnvFault, Stateful, Status, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """What scoring a graph gave.
+
+    Attributes:
+        columns: `signal/NAME` -> [N] float64, NaN on rows without the signal.
+        faults: last row of each chain that could not be scored -> why.
+    """
+
+    columns: Mapping[str, np.ndarray]
+    faults: Mapping[int, str]
+
+    def on(self, graph: StepGraph) -> StepGraph:
+        """The graph with the signals; chains that could not be scored end as `env_error`."""
+        ending = graph.ending.copy()  # [N]
+        for row in self.faults:
+            ending[row] = Status.ENV_ERROR
+        return graph.with_columns(**self.columns, ending=ending)
+
+
+@dataclass
+class ScoreStage:
+    """The scores of a recipe.
+
+    Attributes:
+        entries: in the recipe's order.
+        config: section [scoring].
+        main: name of the agent that tasks are given to.
+        file: where paid answers are kept; None keeps them in memory.
+        speakers: policies of the run that a score may ask, by name of the agent.
+    """
+
+    entries: Sequence[Entry[ScoreFile]]
+    config: ScoringConfig
+    main: str
+    file: Path | None = None
+    speakers: Mapping[str, Speaker] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.paid = PaidAnswers(self.config, self.file)
+        self._scorers: list[Scorer] = []
+        self._tally, self._chains, self._faults = Tally(), 0, 0
+
+    @property
+    def names(self) -> list[str]:
+        """The signals that the scores return."""
+        return [name for entry in self.entries for name in entry.hooks.signals(entry.config)]
+
+    def begin(self, iteration: int) -> None:
+        """Begin the counts of an iteration."""
+        self.paid.begin(iteration)
+        self._tally, self._chains, self._faults = Tally(), 0, 0
+
+    def metrics(self) -> dict[str, float]:
+        """Counts of the iteration: chains that could not be scored, and what was paid."""
+        if not self.entries:
+            return {}
+        cost = self.paid.batch
+        asked = {"score_calls": cost.calls, "score_tokens": cost.tokens, "score_price": cost.price}
+        counted = {f"score_{name}": mean for name, mean in self._tally.means().items()}
+        failed = {"score_failed_share": self._faults / max(1, self._chains)}
+        return {**failed, **(asked if cost.calls else {}), **counted}
+
+    async def score(self, graph: StepGraph, tasks: Mapping[str, Task]) -> Scored:
+        """The signals of every chain of a graph.
+
+        Args:
+            graph: as it was played; signals of these names in it are computed again.
+            tasks: by key.
+
+        Raises:
+            BudgetSpent: a limit of [scoring] is reached, and the recipe says to stop.
+            ValueError: a mistake in the recipe; an environment reports a signal of the same name.
+        """
+        chains = chains_of(graph, tasks)
+        self._chains += len(chains)
+        columns = {SIGNAL + name: np.full(len(graph), math.nan) for name in self.names}
+        faults: dict[int, str] = {}
+        jobs = [
+            self._one(entry, scorer, group, columns, faults)
+            for entry, scorer in zip(self.entries, self._made(), strict=True)
+            for group in self._groups(entry, chains)
+        ]
+        await _all(jobs)
+        for row in faults:
+            for column in columns.values():
+                column[row] = math.nan
+        self._faults += len(faults)
+        return Scored(columns=columns, faults=dict(sorted(faults.items())))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of the scorers that have one, by place and name."""
+        return {key: scorer.state_dict() for key, scorer in self._stateful()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state_dict`; a scorer whose state is absent begins anew."""
+        for key, scorer in self._stateful():
+            if key in state:
+                scorer.load_state_dict(state[key])
+
+    def _stateful(self) -> list[tuple[str, Stateful]]:
+        made = zip(self.entries, self._made(), strict=True)
+        named = [(f"{place}-{entry.name}", one) for place, (entry, one) in enumerate(made)]
+        return [(key, scorer) for key, scorer in named if isinstance(scorer, Stateful)]
+
+    def prepare(self) -> None:
+        """Make the scorers now, so that a missing key or file is told before anything is played."""
+        self._made()
+
+    async def close(self) -> None:
+        """Close the connections of the scorers."""
+        for scorer in self._scorers:
+            if isinstance(scorer, Closable):
+                await scorer.close()
+
+    def _made(self) -> list[Scorer]:
+        """The scorers, made when they are first needed: what only dry-runs needs no key and no file."""
+        if len(self._scorers) < len(self.entries):
+            self._scorers = [entry.hooks.make(entry.config) for entry in self.entries]
+        return self._scorers
+
+    def _groups(self, entry: Entry[ScoreFile], chains: Sequence[Chain]) -> list[list[Chain]]:
+        """What one call of a scorer sees: the chains of its agent, one by one or by group."""
+        agent = getattr(entry.config, "agent", "") or self.main
+        own = [chain for chain in chains if chain.agent == agent]
+        if entry.hooks.scope == "chain":
+            return [[chain] for chain in own]
+        groups: dict[int, list[Chain]] = {}
+        for chain in own:
+            groups.setdefault(chain.group, []).append(chain)
+        return list(groups.values())
+
+    async def _one(
+        self,
+        entry: Entry[ScoreFile],
+        scorer: Scorer,
+        chains: list[Chain],
+        columns: Mapping[str, np.ndarray],
+        faults: dict[int, str],
+    ) -> None:
+        """Score chains together, and write their signals into the columns or their fault into `faults`."""
+        desk = Desk({"name": entry.name, **entry.config.model_dump(mode="json")}, self.paid, self.speakers, self._tally)
+        try:
+            found = await scorer.score(chains, desk)
+            written = [
+                one if isinstance(one, EnvFault) else _checked(entry, chain, one)
+                for chain, one in zip(chains, found, strict=True)
+            ]
+        except ValueError:  # the user's mistake, in the recipe or in the score
+            raise
+        except EnvFault as fault:
+            faults |= {int(chain.rows[-1]): f"score {entry.name}: {fault}" for chain in chains}
+            return
+        except Exception as error:  # noqa: BLE001 - a failure of the score is data, as one of an environment is
+            faults |= {int(chain.rows[-1]): f"score {entry.name}: {type(error).__name__}: {error}" for chain in chains}
+            return
+        for chain, one in zip(chains, written, strict=True):
+            if isinstance(one, EnvFault):
+                faults[int(chain.rows[-1])] = f"score {entry.name}: {one}"
+                continue
+            for name, values in one.items():
+                column = columns[SIGNAL + name]
+                fresh = np.isnan(column[chain.rows])  # [T] a shared step keeps what the first of its chains got
+                column[chain.rows[fresh]] = values[fresh]
+
+
+def _checked(entry: Entry[ScoreFile], chain: Chain, signals: Signals) -> dict[str, np.ndarray]:
+    """The signals of a chain, each [T].
+
+    Raises:
+        ScoreFault: a signal is unknown, infinite, or has another number of steps than the chain; or it is absent.
+    """
+    named = set(entry.hooks.signals(entry.config))
+    if set(signals) != named:
+        raise ScoreFault(f"it returned the signals {sorted(signals)}, and its file names {sorted(named)}")
+    found: dict[str, np.ndarray] = {}
+    for name, value in signals.items():
+        values = np.full(len(chain.turns), math.nan)  # [T]
+        if np.ndim(value) == 0:
+            values[-1] = float(value)  # type: ignore[arg-type]
+        elif len(value) == len(values):  # type: ignore[arg-type]
+            values[:] = value
+        else:
+            raise ScoreFault(f"the signal {name} has {len(value)} steps, and the chain {len(values)}")  # type: ignore[arg-type]
+        if np.isinf(values).any() or (np.ndim(value) == 0 and math.isnan(values[-1])):
+            raise ScoreFault(f"the signal {name} is no finite number")
+        found[name] = values
+    return found
+
+
+async def _all(jobs: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run all jobs at once. If one raises, the others are cancelled."""
+    running = [asyncio.ensure_future(job) for job in jobs]
+    try:
+        await asyncio.gather(*running)
+    except BaseException:
+        for job in running:
+            job.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        raise

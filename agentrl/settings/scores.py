@@ -1,0 +1,55 @@
+"""What the scores of a recipe and its other sections must agree on, checked before anything is played."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from agentrl.catalogue import nearest
+from agentrl.config import Entry
+from agentrl.credit import RewardTransform
+from agentrl.scoring import ScoreFile
+from agentrl.scoring.sections import ScoringConfig
+
+
+def check_scores(
+    scores: Sequence[Entry[ScoreFile]],
+    scoring: ScoringConfig,
+    rewards: Sequence[Entry[RewardTransform]],
+    agents: Iterable[str],
+) -> None:
+    """Raise ValueError if a score is about no agent, or if the held-out judge is unknown or paid for."""
+    known = list(agents)
+    for place, entry in enumerate(scores):
+        options = entry.config.model_dump()
+        for option in ("agent", "judge"):
+            named = options.get(option)
+            if isinstance(named, str) and named and named not in known:
+                raise ValueError(
+                    f"score.{place}.{option} = {named!r}: the recipe has no such agent{nearest(named, known)}"
+                )
+    if scoring.second is None:
+        return
+    signals = [name for entry in scores for name in entry.hooks.signals(entry.config)]
+    if scoring.second.held_out not in signals:
+        raise ValueError(
+            f"scoring.second.held_out = {scoring.second.held_out!r}: no score returns this signal"
+            f"{nearest(scoring.second.held_out, signals)}"
+        )
+    for place, reward in enumerate(rewards):
+        if scoring.second.held_out in _words(reward.config.model_dump()):
+            raise ValueError(
+                f"reward.{place} ({reward.name}) reads {scoring.second.held_out!r}, which scoring.second holds out: a "
+                "judge that is paid for cannot tell whether the other one is gamed; leave it out of the reward"
+            )
+
+
+def _words(value: Any) -> Iterator[str]:
+    """Every text in a table of options, and every key."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield str(key)
+            yield from _words(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _words(one)
+    elif isinstance(value, str):
+        yield value

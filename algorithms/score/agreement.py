@@ -1,0 +1,91 @@
+"""Does an answer agree with the majority of its group? A reward without labels.
+
+Source: TTRL, arXiv:2504.16084, section 2.2, Eq. 1: the answer that most copies give is the pseudo-label, and a copy is
+paid 1 if it gives that answer. `tie=none` (ours) pays no copy where two answers are equally frequent; `tie=first` pays
+the one that came first. `agreement_share` says how certain the label is: the share of the majority among all copies,
+with and without an answer. The label can be wrong and then rewards a shared mistake: watch success beside it.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+from agentrl.chat import first_tagged
+from agentrl.scoring import Chain, Desk, ScoreOptions, Signals
+from agentrl.tool import action as tool_action
+
+SCOPE = "group"
+PAPER = "arXiv:2504.16084"
+
+
+class Config(ScoreOptions, frozen=True):
+    """Options.
+
+    Attributes:
+        signal: name of the signal; the share of the majority is reported beside it as SIGNAL_share.
+        tie: where several answers are equally frequent, pay none of them (none), or those that gave the first one in
+            the order of the copies (first).
+        least: share of the copies that must agree, else no copy is paid.
+    """
+
+    signal: str = "agreement"
+    tie: Literal["none", "first"] = "none"
+    least: float = 0.0
+
+
+def signals(config: Config) -> Sequence[str]:
+    """The agreement of each chain, and the share of its group's majority."""
+    return [config.signal, f"{config.signal}_share"]
+
+
+class Agreement:
+    """Needs no model, and costs nothing."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    async def score(self, chains: Sequence[Chain], desk: Desk) -> Sequence[Signals]:
+        """See `Scorer`."""
+        answers = [final_answer(chain.turns[-1].action) for chain in chains]
+        paid, share = majority(answers, tie=self.config.tie, least=self.config.least)
+        return [{self.config.signal: one, f"{self.config.signal}_share": share} for one in paid]
+
+
+def make(config: Config) -> Agreement:
+    """See `agentrl.scoring.entry`."""
+    return Agreement(config)
+
+
+def majority(answers: Sequence[str], *, tie: str = "none", least: float = 0.0) -> tuple[list[float], float]:
+    """(1 per answer that equals the majority's, share of the majority among all copies).
+
+    Args:
+        answers: of the copies of one task; an empty one is no answer, and never the majority.
+        tie, least: see `Config`.
+    """
+    counts = Counter(answer for answer in answers if answer)
+    if not counts:
+        return [0.0] * len(answers), 0.0
+    best = max(counts.values())
+    winners = [answer for answer, count in counts.items() if count == best]
+    share = best / len(answers)
+    if share < least or (tie == "none" and len(winners) > 1):
+        return [0.0] * len(answers), share
+    return [float(answer == winners[0]) for answer in answers], share
+
+
+def final_answer(action: str) -> str:
+    """The answer in a chain's last action, in lower case and with single blanks; empty if the action is no answer.
+
+    It is the content of `<answer>`, or the final answer of a tool environment; a last tool call is no answer. Any other
+    text is taken as it is.
+    """
+    found = first_tagged(action, ["answer", "search"])
+    if found is not None:
+        return "" if found.tag == "search" else _plain(found.content)
+    turn = tool_action.read(action)
+    return "" if turn.items else _plain(turn.answer or "")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())

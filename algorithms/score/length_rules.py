@@ -1,0 +1,95 @@
+"""How long answers are, by rules: too short, too long, repeating themselves, in the right share of the group's length.
+
+Source: four rules of four papers, each a signal of its own. `short` and `long` count how far the tokens of a chain lie
+outside [`at_least`, `at_most`], in units of `margin`, from 0 to -1: the soft form of DAPO, arXiv:2503.14476, Eq. 13, on
+both sides. `repeats` is minus the share of n-grams of words that an answer has said before (Yeo et al.,
+arXiv:2502.03373, section 4.1 penalise them). `relative` compares the right chains of a group: Kimi k1.5,
+arXiv:2501.12599, section 2.3.3: lambda = 0.5 - (len - min) / (max - min), lambda itself if the chain is right, min(0,
+lambda) if it is wrong, 0 if all are equally long. The option `unit` counts sampled tokens, or words where
+a model has no tokenizer.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from agentrl.scoring import Chain, Desk, ScoreOptions, Signals
+
+SCOPE = "group"
+PAPER = "arXiv:2501.12599, arXiv:2503.14476, arXiv:2502.03373"
+RULES = ("short", "long", "repeats", "relative")
+
+
+class Config(ScoreOptions, frozen=True):
+    """Options.
+
+    Attributes:
+        rules: which of short, long, repeats and relative are computed.
+        unit: what is counted: sampled tokens, or words of the answers.
+        at_least, at_most: length of a whole chain below and above which `short` and `long` are negative.
+        margin: so many units outside the bounds cost 1.
+        ngram: number of words that are compared by `repeats`.
+        prefix: of the signals' names, such as length_short.
+    """
+
+    rules: tuple[Literal["short", "long", "repeats", "relative"], ...] = Field(("long", "repeats"), min_length=1)
+    unit: Literal["tokens", "words"] = "words"
+    at_least: int = Field(1, ge=0)
+    at_most: int = Field(2000, ge=1)
+    margin: int = Field(200, ge=1)
+    ngram: int = Field(4, ge=1)
+    prefix: str = "length_"
+
+
+def signals(config: Config) -> Sequence[str]:
+    """One per rule."""
+    return [config.prefix + rule for rule in dict.fromkeys(config.rules)]
+
+
+class LengthRules:
+    """Needs no model, and costs nothing."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    async def score(self, chains: Sequence[Chain], desk: Desk) -> Sequence[Signals]:
+        """See `Scorer`."""
+        config = self.config
+        length = np.array([_length(chain, config.unit) for chain in chains], np.float64)  # [E]
+        right = np.array([chain.success for chain in chains], bool)  # [E]
+        found = {
+            "short": -np.clip((config.at_least - length) / config.margin, 0.0, 1.0),
+            "long": -np.clip((length - config.at_most) / config.margin, 0.0, 1.0),
+            "repeats": np.array([-repeated([turn.answer for turn in chain.turns], config.ngram) for chain in chains]),
+            "relative": relative(length, right),
+        }  # each [E]
+        return [{config.prefix + rule: float(found[rule][e]) for rule in config.rules} for e in range(len(chains))]
+
+
+def make(config: Config) -> LengthRules:
+    """See `agentrl.scoring.entry`."""
+    return LengthRules(config)
+
+
+def _length(chain: Chain, unit: str) -> int:
+    return sum(turn.tokens if unit == "tokens" else len(turn.answer.split()) for turn in chain.turns)
+
+
+def relative(length: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """[E] Kimi k1.5's length reward of one group, from lengths [E] and correctness [E] bool."""
+    if not len(length) or np.ptp(length) == 0:
+        return np.zeros(len(length))
+    share: np.ndarray = 0.5 - (length - length.min()) / np.ptp(length)  # [E]
+    return np.where(right, share, np.minimum(share, 0.0))
+
+
+def repeated(answers: Sequence[str], n: int) -> float:
+    """Share of the n-grams of words, inside each answer, that an n-gram before them in that answer equals; in 0..1."""
+    total = again = 0
+    for answer in answers:
+        words = answer.lower().split()
+        grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+        total, again = total + len(grams), again + len(grams) - len(set(grams))
+    return again / total if total else 0.0
