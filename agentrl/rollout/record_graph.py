@@ -80,6 +80,8 @@ def _measured(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
         "env_s": np.array([step.env_s for step in steps]),
     }
     return {name: values for name, values in columns.items() if not np.isnan(values).all()}
+
+
 def _chains(episodes: Sequence[EpisodeRecord]) -> list[tuple[EpisodeRecord, EpisodeRecord]]:
     """(chain, its root) in the order in which their rows stand in the graph."""
     roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
