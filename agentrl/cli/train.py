@@ -54,8 +54,12 @@ def main(words: Sequence[str]) -> int:
         return 0
     from agentrl.report import check_matplotlib
     from agentrl.rollout import TooManyFaults
-    from agentrl.run import train
+    from agentrl.run import Place, follow_torchrun, train
 
+    place = Place.found()
+    if place is not None and place.rank:
+        follow_torchrun(settings, place)
+        return 0
     if settings.tables.log.picture:
         check_matplotlib()
     another = (settings.folder / "config.toml").is_file() and not arguments.resume  # it is refused and left alone

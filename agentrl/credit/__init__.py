@@ -3,7 +3,7 @@
 from agentrl.credit.assignment import assign, require, where
 from agentrl.credit.compare_methods import agreement
 from agentrl.credit.gold_answer import GoldAnswer
-from agentrl.credit.method import Credit, CreditMethod, Options
+from agentrl.credit.method import Credit, CreditMethod, Options, PathCredit
 from agentrl.credit.prompt_values import PromptTracker, PromptValues
 from agentrl.credit.rewards import (
     OWN,
@@ -54,6 +54,7 @@ __all__ = [
     "Ends",
     "GoldAnswer",
     "Options",
+    "PathCredit",
     "PromptTracker",
     "PromptValues",
     "RewardTransform",

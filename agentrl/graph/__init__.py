@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from agentrl.graph.similarity import first_fit, similar_states
     from agentrl.graph.sources import newest_graph, read_any
     from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, Columns, StepGraph, success_of
-    from agentrl.graph.store import read_graph, read_note, write_graph
+    from agentrl.graph.store import graph_from_bytes, graph_to_bytes, read_graph, read_note, write_graph
     from agentrl.graph.tokens import (
         Tokens,
         append_rows,
@@ -75,6 +75,8 @@ __all__ = [
     "from_messages",
     "from_verl",
     "gae",
+    "graph_from_bytes",
+    "graph_to_bytes",
     "graph_values",
     "group_max",
     "group_norm",
@@ -150,6 +152,8 @@ _HOME = {
     "prompt_lengths": "agentrl.graph.tokens",
     "newest_graph": "agentrl.graph.sources",
     "read_any": "agentrl.graph.sources",
+    "graph_from_bytes": "agentrl.graph.store",
+    "graph_to_bytes": "agentrl.graph.store",
     "read_graph": "agentrl.graph.store",
     "read_note": "agentrl.graph.store",
     "read_steps": "agentrl.graph.jsonl",

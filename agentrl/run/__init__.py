@@ -8,9 +8,11 @@ if TYPE_CHECKING:
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import RunFolder, versions
+    from agentrl.run.learner_group import Place
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
     from agentrl.run.policies import Policies
     from agentrl.run.progress import Progress
+    from agentrl.run.ranks import follow_torchrun
     from agentrl.run.rollouts import Rollouts
     from agentrl.run.run import Run, open_run
     from agentrl.run.stages import BRANCH
@@ -24,6 +26,7 @@ __all__ = [
     "Contestant",
     "Loop",
     "Metrics",
+    "Place",
     "Policies",
     "Progress",
     "Rollouts",
@@ -31,6 +34,7 @@ __all__ = [
     "RunFolder",
     "Settings",
     "Stopwatch",
+    "follow_torchrun",
     "leak_note",
     "open_run",
     "preflight",
@@ -47,6 +51,7 @@ _HOME = {
     "Contestant": "agentrl.run.evaluated_policy",
     "Loop": "agentrl.run.event_loop",
     "Metrics": "agentrl.run.metrics",
+    "Place": "agentrl.run.learner_group",
     "Policies": "agentrl.run.policies",
     "Progress": "agentrl.run.progress",
     "Rollouts": "agentrl.run.rollouts",
@@ -54,6 +59,7 @@ _HOME = {
     "RunFolder": "agentrl.run.folder",
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
+    "follow_torchrun": "agentrl.run.ranks",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",

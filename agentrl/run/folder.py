@@ -35,6 +35,9 @@ FREE_TO_DIFFER = (
     "run.keep",
     "run.checkpoint_every",
     "run.threads",
+    "learner.processes",
+    "learner.checkpointing",
+    "learner.offload",
     "log.tensorboard",
     "log.picture",
 )

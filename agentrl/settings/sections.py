@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from agentrl.engines import Sampling
 from agentrl.env import Limits
 from agentrl.model.sections import ModelConfig
-from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
+from agentrl.trainer.sections import CriticConfig, LearnerConfig, OptimConfig, UpdateConfig
 
 MANY = 1_000_000  # episodes at once; a larger number is a typing error that would fill the memory
 
@@ -165,5 +165,6 @@ class Tables(Section):
     update: UpdateConfig = UpdateConfig()
     critic: CriticConfig = CriticConfig()
     optim: OptimConfig = OptimConfig()
+    learner: LearnerConfig = LearnerConfig()
     agents: dict[str, dict[str, Any]] = Field(default_factory=dict)
     log: LogSection = LogSection()

@@ -10,15 +10,18 @@ if TYPE_CHECKING:
     from agentrl.trainer.kl_reward import charge_kl
     from agentrl.trainer.learner import Learner
     from agentrl.trainer.policy_update import update
+    from agentrl.trainer.ranks import Ranks
     from agentrl.trainer.regularizer import Moment, Regularizer, RegularizerFile, Regularizers
-    from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
+    from agentrl.trainer.sections import CriticConfig, LearnerConfig, OptimConfig, UpdateConfig
 
 __all__ = [
     "Annotated",
     "CriticConfig",
     "Learner",
+    "LearnerConfig",
     "Moment",
     "OptimConfig",
+    "Ranks",
     "Regularizer",
     "RegularizerFile",
     "Regularizers",
@@ -35,8 +38,10 @@ _HOME = {
     "Annotated": "agentrl.trainer.annotation",
     "CriticConfig": "agentrl.trainer.sections",
     "Learner": "agentrl.trainer.learner",
+    "LearnerConfig": "agentrl.trainer.sections",
     "Moment": "agentrl.trainer.regularizer",
     "OptimConfig": "agentrl.trainer.sections",
+    "Ranks": "agentrl.trainer.ranks",
     "Regularizer": "agentrl.trainer.regularizer",
     "RegularizerFile": "agentrl.trainer.regularizer",
     "Regularizers": "agentrl.trainer.regularizer",

@@ -13,8 +13,8 @@ import torch
 from agentrl.chat import Chat
 from agentrl.graph import PROBE, Columns, Filler, StepGraph, Tokens, decisions, token_rows
 from agentrl.model import Network, microbatches, pack, token_stats
-from agentrl.trainer.float32_masters import HALF
 from agentrl.trainer.learner import Learner
+from agentrl.trainer.ranks import ranks_of
 from agentrl.trainer.sections import UpdateConfig
 
 
@@ -86,7 +86,7 @@ def annotate(
         columns["old_logprob"] = old
         counted = decisions(graph.tokens) & np.isin(token_rows(graph.tokens), rows)  # [S]
         metrics = mismatch(behaviour[counted], old[counted])
-        tolerance = config.tolerance(half=learner.network.model.dtype in HALF)
+        tolerance = config.tolerance(half=learner.half)
         if config.importance_cap and metrics["mismatch_max"] > tolerance:
             columns["importance"] = np.where(counted, np.minimum(np.exp(old - behaviour), config.importance_cap), 1.0)
             metrics["importance_mean"] = float(columns["importance"][counted].mean())
@@ -140,25 +140,24 @@ def logprobs(
     """[S] float64 log-probs of the sampled tokens of `rows` under a network; 0 for forced tokens, NaN elsewhere."""
     tokens = graph.tokens if isinstance(graph, StepGraph) else graph
     assert tokens is not None
-    in_rows = np.isin(token_rows(tokens), rows)  # [S]
-    out = np.where(tokens.sampled & in_rows, 0.0, np.nan)  # [S]
+    forced = tokens.sampled & np.isin(token_rows(tokens), rows) & ~decisions(tokens)  # [S]
+    out = np.full(len(tokens.ids), np.nan)  # [S]
     batch = pack(tokens, rows, np.zeros(len(out)), sharing=network.sharing)
-    training = network.model.training
-    network.model.eval()
-    try:
-        with torch.no_grad(), network.attending():
-            for part in microbatches(batch, max_tokens):
-                hidden = network.hidden(part)[torch.from_numpy(part.at).to(network.device)]
-                stats = token_stats(
-                    network.logits,
-                    hidden,
-                    part.target,
-                    part.allowed_offsets,
-                    part.allowed_ids,
-                    vocabulary=network.config.vocab_size,
-                    temperature=temperature or 1.0,
-                )
-                out[part.source] = stats.logprob.double().cpu().numpy()
-    finally:
-        network.model.train(training)
-    return out
+    ranks = ranks_of(network)
+    with network.reading():
+        for part, counts in ranks.share(microbatches(batch, max_tokens)):
+            hidden = network.hidden(part)
+            if not counts:
+                continue
+            stats = token_stats(
+                network.logits,
+                hidden[torch.from_numpy(part.at).to(network.device)],
+                part.target,
+                part.allowed_offsets,
+                part.allowed_ids,
+                vocabulary=network.config.vocab_size,
+                temperature=temperature or 1.0,
+            )
+            out[part.source] = stats.logprob.double().cpu().numpy()
+    out = ranks.fill(out)
+    return np.where(forced, 0.0, out)
