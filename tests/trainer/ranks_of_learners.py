@@ -1,12 +1,11 @@
 """Cases in which several processes must change a learner as one process does, run under any number of ranks.
 
-`python -m tests.trainer.ranks_of_learners OUT CASE...` writes OUT/CASE.pt. With torchrun's variables in the
-environment the processes share the learner; else there is one.
+`python -m tests.trainer.ranks_of_learners STORE RANK SIZE OUT CASE...` is one of SIZE processes that share each
+learner; rank 0 writes OUT/CASE.pt.
 """
 
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from agentrl.config import resolve
 from agentrl.credit import Credit
 from agentrl.model import adapters
 from agentrl.model.sections import Lora
+from agentrl.run.learner_group import Place, joined
 from agentrl.trainer import (
     CriticConfig,
     Learner,
@@ -31,6 +31,7 @@ from agentrl.trainer import (
     annotate,
     clone,
     critic_maker,
+    descent,
     fsdp,
     learner_state,
     trunk_gradient,
@@ -153,22 +154,41 @@ def run(name: str, ranks: Ranks, out: Path) -> None:
     """Play a case in full, and write what came of it."""
     learner, regularizers = CASES[name].make(ranks)
     gradients: list[dict[str, torch.Tensor]] = []
-    step = learner.step
+    step, idle, run_idle = learner.step, np.zeros(1), descent.run_idle
 
     def noted() -> Any:
         named = learner.network.model.named_parameters()
         gradients.append({key: fsdp.whole(p.grad).clone() for key, p in named if p.grad is not None})
         return step()
 
-    learner.step = noted  # type: ignore[method-assign]
-    metrics = list(CASES[name].play(learner, regularizers))
+    def counted(*words: Any) -> None:
+        idle[0] += 1
+        run_idle(*words)
+
+    learner.step, descent.run_idle = noted, counted  # type: ignore[method-assign]
+    try:
+        metrics = list(CASES[name].play(learner, regularizers))
+        metrics.append(renewed(learner, CASES[name].config))
+    finally:
+        descent.run_idle = run_idle
     learner.gather()
     critic = {} if learner.critic is None else dict(learner.critic.named_parameters())
     values = {key: fsdp.whole(p.detach()) for key, p in critic.items()}
+    idle = ranks.total(idle)
     if ranks.leads:
         weights = {key: x.clone() for key, x in learner.generating.state_dict().items()}
-        state = {"band": regularizers.state_dict(), "critic": values}
+        state = {"band": regularizers.state_dict(), "critic": values, "idle": idle}
         torch.save({"weights": weights, "gradients": gradients, "metrics": metrics, **state}, out / f"{name}.pt")
+
+
+def renewed(learner: Learner, config: UpdateConfig) -> dict[str, float]:
+    """The reference of a new stage is the policy of now: their log-probs are apart by nothing."""
+    learner.restart(learner.optim, 10)
+    graph, _ = annotate(chains(5, 3), learner, config, 1.0)
+    if not graph.has_token_column("ref_logprob") or hasattr(learner.model, "disable_adapter"):
+        return {}
+    apart = np.abs(graph.token_column("ref_logprob") - graph.token_column("old_logprob"))
+    return {"apart": float(np.nanmax(apart))}
 
 
 def save(learner: Learner, folder: Path) -> None:
@@ -208,18 +228,14 @@ def half_way(name: str, ranks: Ranks, out: Path) -> None:
         torch.save({"weights": learner.generating.state_dict(), "metrics": metrics}, out / f"{name}-end.pt")
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    grouped = "RANK" in os.environ
-    if grouped:
-        dist.init_process_group("gloo")
-    ranks = Ranks(grouped)
-    out = Path(sys.argv[1])
-    for name in sys.argv[2:]:
+def play_all(ranks: Ranks, out: Path, names: Sequence[str]) -> None:
+    """Every case; `half_way:NAME` for `half_way`."""
+    for name in names:
         (half_way if name.startswith("half_way:") else run)(name.removeprefix("half_way:"), ranks, out)
-    if grouped:
-        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    place = Place(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[2]))
+    play_all(joined(torch.device("cpu"), place, Path(sys.argv[1])), Path(sys.argv[4]), sys.argv[5:])
+    dist.destroy_process_group()
