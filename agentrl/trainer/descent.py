@@ -1,7 +1,6 @@
 """Optimiser steps on packed mini-batches, for any loss."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +11,6 @@ from torch import Tensor
 from agentrl.credit import Credit
 from agentrl.graph import StepGraph, forked, token_rows
 from agentrl.model import EntropyMode, TokenStats, microbatches, pack, token_stats
-from agentrl.noise import fold
 from agentrl.trainer.learner import Learner
 from agentrl.trainer.meter import Meter
 from agentrl.trainer.minibatch import split
@@ -72,9 +70,9 @@ def descend(
     learner: Learner, work: Work, config: UpdateConfig, epochs: int, minibatches: int, seed: int
 ) -> dict[str, float]:
     """All optimiser steps of one update; returns its metrics."""
-    meter, rate, ranks = Meter(), learner.rate, ranks_of(learner.network)
+    meter, rate, ranks = learner.meter(), learner.rate, ranks_of(learner.network)
     learner.network.model.train()
-    with learner.network.attending(), _dropout_of(learner, [seed, ranks.rank] if ranks.rank else [seed]):
+    with learner.network.attending(), learner.noise([seed, ranks.rank] if ranks.rank else [seed]):
         for epoch in range(epochs):
             order = np.random.default_rng([seed, epoch])
             for rows in split(work.graph, work.rows, minibatches, config.unit, order):
@@ -82,15 +80,6 @@ def descend(
     learner.network.model.eval()
     learner.updates += 1
     return {**meter.means(ranks), "lr_scale": rate, "tree_packing": float(learner.network.sharing == "tree")}
-
-
-@contextmanager
-def _dropout_of(learner: Learner, key: Sequence[int]) -> Iterator[None]:
-    """Seed dropout's noise, so that a resumed run draws the same noise as an uninterrupted run."""
-    device = learner.network.device
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(fold(key))
-        yield
 
 
 def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateConfig, meter: "Meter") -> None:

@@ -41,14 +41,13 @@ def shard(model: Any, ranks: Ranks, *, offload: bool = False, device: torch.devi
     Raises:
         ValueError: the model has no list of layers, or a weight that several layers share.
     """
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
     kind = (device or next(model.parameters()).device).type
     half = next((p.dtype for p in model.parameters() if p.requires_grad and p.dtype in HALF), None)
     ties, blank = _ties(model), _blank(model)
     options: dict[str, Any] = {
-        "mesh": init_device_mesh(kind, (ranks.size,)),
+        "mesh": ranks.mesh(kind),
         "mp_policy": MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32 if half else None),
         "offload_policy": CPUOffloadPolicy(pin_memory=kind == "cuda") if offload else OffloadPolicy(),
     }

@@ -1,10 +1,9 @@
 """A learner, which updates change: weights, tokenizer, optimiser, learning-rate schedule, reference model, critic."""
 
 import copy
-import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from agentrl.model import Network, Sharing, network
+from agentrl.noise import fold
 from agentrl.trainer import fsdp, learner_state
 from agentrl.trainer.critic import Critic
 from agentrl.trainer.float32_masters import HALF, Masters
+from agentrl.trainer.meter import Meter
 from agentrl.trainer.muon import Muon
 from agentrl.trainer.ranks import ALONE, Ranks
 from agentrl.trainer.sections import LearnerConfig, OptimConfig
@@ -56,12 +57,16 @@ class Learner:
         config: section [learner].
         ranks: the processes that share this learner. Every one makes it from the same weights and calls the same
             methods; `config.divided` says whether the model is divided.
+        known: how the model may be called, if that is known already.
 
     Attributes:
         half: does the model compute in half precision?
         generating: the whole model, to generate with and to save: the trained model itself, or, if that one is divided,
             a copy on rank 0 (None on the other ranks), which `gather` brings up to date.
+        meter: sums the metrics of an update.
     """
+
+    meter: type[Meter] = Meter
 
     def __init__(
         self,
@@ -73,10 +78,11 @@ class Learner:
         critic: Callable[[Network], Critic] | None = None,
         config: LearnerConfig | None = None,
         ranks: Ranks | None = None,
+        known: Network | None = None,
     ) -> None:
         self.model, self.tokenizer, self.ranks = loaded.model, loaded.tokenizer, ranks or ALONE
         self.config = config or LearnerConfig()
-        self.network = network(self.model, sharing)
+        self.network = known or network(self.model, sharing)
         self.half = self.network.model.dtype in HALF
         self.generating: Any = self.model
         self._stale = False
@@ -153,6 +159,14 @@ class Learner:
         else:
             with self.model.disable_adapter():
                 yield self.network
+
+    @contextmanager
+    def noise(self, key: Sequence[int]) -> Iterator[None]:
+        """Seed dropout's noise, so that a resumed run draws the same noise as an uninterrupted run."""
+        device = self.network.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            torch.manual_seed(fold(key))
+            yield
 
     @property
     def trained(self) -> list[nn.Parameter]:
@@ -257,14 +271,14 @@ def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list
 
 def _check_same(model: nn.Module, ranks: Ranks) -> None:
     """Raises ValueError unless every rank has the weights of rank 0, of which it will keep its part."""
-    sums = {name: float(p.detach().sum(dtype=torch.float64)) for name, p in model.named_parameters()}
-    found = ranks.exchange(json.dumps(sums).encode()) if ranks.size > 1 else []
-    for rank, other in enumerate(found):
-        if other != found[0]:
-            raise ValueError(
-                f"process {rank} of the learner has loaded other weights than process 0: give every machine the same "
-                "model.path"
-            )
+    rank = ranks.other(
+        lambda: {name: float(p.detach().sum(dtype=torch.float64)) for name, p in model.named_parameters()}
+    )
+    if rank is not None:
+        raise ValueError(
+            f"process {rank} of the learner has loaded other weights than process 0: give every machine the same "
+            "model.path"
+        )
 
 
 def _recompute(model: Any) -> None:

@@ -9,7 +9,7 @@ Letters: S tokens of the graph, V values.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -55,6 +55,12 @@ class Ranks:
     def leads(self) -> bool:
         """Is this the rank that rolls out and writes files?"""
         return self.rank == 0
+
+    def mesh(self, kind: str) -> Any:
+        """The ranks as torch's device mesh; `kind` is cpu or cuda."""
+        from torch.distributed.device_mesh import init_device_mesh
+
+        return init_device_mesh(kind, (self.size,))
 
     def share(self, parts: Iterable[Batch]) -> Iterator[Share]:
         """The micro-batches of this rank: the longest first to the rank with the fewest tokens, then dummies.
@@ -106,6 +112,11 @@ class Ranks:
         if self.size > 1:
             for tensor in tensors:
                 dist.all_reduce(tensor)
+
+    def other(self, value: Callable[[], Any]) -> int | None:
+        """The first rank on which a JSON value is not that of rank 0; None if all are the same."""
+        found = self.exchange(json.dumps(value()).encode()) if self.size > 1 else []
+        return next((rank for rank, one in enumerate(found) if one != found[0]), None)
 
     def exchange(self, data: bytes) -> list[bytes]:
         """What every rank gave, in the order of ranks."""
