@@ -1,11 +1,12 @@
-"""`agentrl train RECIPE [section.key=value ...] [--resume] [--dry-run] [--explain [KEY]]`: run a recipe.
+"""`agentrl train RECIPE [section.key=value ...] [--resume] [--dry-run [--memory]] [--explain [KEY]]`: run a recipe.
 
 RECIPE is a TOML file, or the name of a recipe that comes with the program (`agentrl recipes` lists them).
 
 --dry-run only checks the recipe and prints the configuration with all defaults, the values that were chosen for this
-kind of model, and the sections that it lacks, as comments. --explain says what a section or key means, such as
---explain optim.lr or --explain optim; alone it lists all sections. Ctrl-C or SIGTERM stops a run; with --resume it
-continues from its last checkpoint.
+kind of model, and the sections that it lacks, as comments. With --memory it also forecasts the GPU memory of an update,
+and with --memory CARD, such as h100-80, what fits on that card; this takes minutes. --explain says what a section or
+key means, such as --explain optim.lr or --explain optim; alone it lists all sections. Ctrl-C or SIGTERM stops a run;
+with --resume it continues from its last checkpoint.
 """
 
 import shlex
@@ -32,6 +33,9 @@ def main(words: Sequence[str]) -> int:
         "--resume", action="store_true", help="continue the run of this name, or begin it if there is none"
     )
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument(
+        "--memory", nargs="?", const="", metavar="CARD", help="with --dry-run: forecast the GPU memory of an update"
+    )
     parser.add_argument("--explain", nargs="?", const="", metavar="KEY", help="what a section or key of a recipe means")
     arguments = parser.parse_intermixed_args(words)
     if arguments.explain is not None:
@@ -43,6 +47,8 @@ def main(words: Sequence[str]) -> int:
         parser.error("a recipe is required: a TOML file, or a name that `agentrl recipes` lists")
     from agentrl.settings import Settings, find_recipe
 
+    if arguments.memory is not None and not arguments.dry_run:
+        parser.error("--memory forecasts a run that is not begun: add --dry-run")
     settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
     on_stop(lambda: "; the run had not begun")
     if arguments.dry_run:
@@ -51,6 +57,11 @@ def main(words: Sequence[str]) -> int:
         from agentrl.settings import absent_comments, chosen_comments
 
         print("\n".join([*chosen_comments(settings), tomli_w.dumps(settings.shown()), *absent_comments(settings)]))
+        if arguments.memory is not None:
+            from agentrl.run import forecast
+
+            for line in forecast(settings, arguments.memory):
+                print(line, flush=True)
         return 0
     from agentrl.report import check_matplotlib
     from agentrl.rollout import TooManyFaults

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import RunFolder, versions
     from agentrl.run.learner_group import Place
+    from agentrl.run.memory_forecast import forecast
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
     from agentrl.run.policies import Policies
     from agentrl.run.progress import Progress
@@ -35,6 +36,7 @@ __all__ = [
     "Settings",
     "Stopwatch",
     "follow_torchrun",
+    "forecast",
     "leak_note",
     "open_run",
     "preflight",
@@ -60,6 +62,7 @@ _HOME = {
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
     "follow_torchrun": "agentrl.run.ranks",
+    "forecast": "agentrl.run.memory_forecast",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",

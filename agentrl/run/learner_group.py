@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -31,7 +31,7 @@ READY = b"ready\n"  # what a follower writes when it has imported everything
 START_S = 300.0  # for a follower to begin
 PATIENCE_S = 5.0  # for a follower to end by itself
 STUCK_S = 30.0  # for rank 0 to leave a collective operation in which it waits for a lost rank
-BROKEN = re.compile(r"gloo|NCCL|connection (closed|reset)|process group|ProcessGroup|recvValue|Broken pipe", re.I)
+BROKEN = re.compile(r"gloo|NCCL|connection (closed|reset)|process group|ProcessGroup|recvValue", re.I)
 
 
 class Place(NamedTuple):
@@ -91,7 +91,7 @@ class LearnerGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        broken = isinstance(error, RuntimeError) and BROKEN.search(str(error)) is not None
+        broken = any(isinstance(one, RuntimeError | OSError) and BROKEN.search(str(one)) for one in _causes(error))
         if broken and self._followers:  # the message of the rank that ended comes with its end
             self._wait(lambda: self._lost is not None, PATIENCE_S)
         lost = self._lost
@@ -313,6 +313,13 @@ def _device(settings: Settings) -> torch.device:
 
 def _raise_lost(signum: int, frame: FrameType | None) -> None:
     raise RankLost
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _first_line(error: BaseException | None) -> str:

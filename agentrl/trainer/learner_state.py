@@ -111,7 +111,7 @@ def write(learner: "Learner", folder: Path) -> None:
     try:
         save_parts(dict(_flat(learner)), storage_writer=writer, process_group=learner.ranks.messages)
     except CheckpointException as error:
-        raise OSError(_first_cause(error)) from None
+        raise OSError(_first_cause(error)) from error
 
 
 def tensors(learner: "Learner") -> dict[str, Any]:

@@ -30,7 +30,7 @@ SECTIONS = {
     "batch": {"tasks": 2, "copies": 2},
     "credit": {"name": "turn_ppo"},
     "critic": {"model": "head"},
-    "update": {"kl_coef": 0.1, "max_tokens": 512, "regularizers": [{"name": "entropy_band"}]},
+    "update": {"kl_coef": 0.1, "max_tokens": 1024, "regularizers": [{"name": "entropy_band"}]},
 }
 
 
@@ -126,9 +126,15 @@ def rows(folder: Path) -> list[dict[str, object]]:
 
 def followers(pid: int) -> list[int]:
     """The ranks above 0 that a process started."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    commands = {int(child): Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
-    return [child for child, command in commands.items() if b"agentrl.run.ranks" in command]
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == pid and b"agentrl.run.ranks" in (place / "cmdline").read_bytes():
+                found.append(int(place.name))
+        except OSError:  # it has ended
+            continue
+    return found
 
 
 def gone(pid: int) -> bool:
