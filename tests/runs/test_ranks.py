@@ -174,7 +174,8 @@ def test_a_run_of_two_processes_is_the_run_of_one_and_goes_on_in_one(path):
         assert main(["train", str(path), f"run.name={name}", runs, *words]) == 0
     one, two = (rows(path.parent / "runs" / name) for name in ("one", "two"))
     for a, b in zip(one[:5], two[:5], strict=True):  # as far as float32 rounds nothing that Adam makes large
-        assert a == pytest.approx(b, rel=1e-3, abs=1e-5)
+        numbers = {key: x for key, x in a.items() if isinstance(x, int | float)}
+        assert numbers == pytest.approx({key: b[key] for key in numbers}, rel=1e-3, abs=1e-5)
     assert [row["stage"] for row in one] == [row["stage"] for row in two]
     at = path.parent / "runs" / "two" / "checkpoints" / "000002"
     assert len(list((at / "policy.parts").glob("*.safetensors"))) == 2
