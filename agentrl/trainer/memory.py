@@ -53,14 +53,14 @@ class Need(NamedTuple):
     whole: int = 0
 
 
-class Peak(TorchDispatchMode):
+class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Bytes of all living storages that operators have returned, and the most there ever were.
 
     torch's own MemTracker refuses a module that is called several times, as the chunked head is.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.most = 0
         self._size: dict[int, int] = {}
 
@@ -148,7 +148,7 @@ def episodes(tokens: int, vocabulary: int, longest: int) -> StepGraph:
             answer = max(1, int(SAMPLED * size))
             rows.append((size - answer, answer, len(rows) - 1 if turn else -1, episode))
     n = len(rows)
-    columns = {name: np.zeros(n, kind) for name, kind in COLUMNS.items()}
+    columns: dict[str, np.ndarray] = {name: np.zeros(n, kind) for name, kind in COLUMNS.items()}
     above, episode_of = (np.array([row[place] for row in rows]) for place in (2, 3))
     columns |= {"caller": np.full(n, -1), "valid": np.ones(n, bool), "weight": np.ones(n), "parent": above}
     columns |= {name: episode_of.copy() for name in ("episode", "rollout", "group")}
