@@ -187,7 +187,7 @@ def test_a_run_of_two_processes_is_the_run_of_one_and_goes_on_in_one(path):
 @pytest.mark.slow
 @pytest.mark.parametrize("lines", [2, 5])
 def test_a_lost_process_ends_the_run_with_one_sentence_and_it_goes_on(path, lines):
-    process, folder, (child,) = begun(path, "run.iterations=500", "eval.every=1", lines=lines)
+    process, folder, (child,) = begun(path, "run.iterations=500", lines=lines)
     os.kill(child, signal.SIGKILL)
     said = process.communicate(timeout=60)[1].strip().splitlines()
     assert process.returncode == 2
