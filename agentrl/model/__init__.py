@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentrl.model.adapters import add_adapters
     from agentrl.model.fetching import fetch_model
     from agentrl.model.forward import Network
     from agentrl.model.gguf import convert_gguf
@@ -26,6 +27,7 @@ __all__ = [
     "Sharing",
     "TokenStats",
     "Weights",
+    "add_adapters",
     "check_shape",
     "convert_gguf",
     "fetch_model",
@@ -47,6 +49,7 @@ _HOME = {
     "Lora": "agentrl.model.sections",
     "ModelConfig": "agentrl.model.sections",
     "Network": "agentrl.model.forward",
+    "add_adapters": "agentrl.model.adapters",
     "NewModel": "agentrl.model.sections",
     "Sharing": "agentrl.model.packing",
     "TokenStats": "agentrl.model.logprobs",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from agentrl.catalogue import nearest
 from agentrl.config import Entry, resolve
 from agentrl.loss import Loss
-from agentrl.model import adapters
+from agentrl.model import add_adapters
 from agentrl.model.sections import SHAPE, ModelConfig
 from agentrl.settings import Settings
 from agentrl.trainer.sections import LearnerConfig
@@ -90,7 +90,7 @@ def shape_of(model: ModelConfig) -> Shape:
         return Shape(Qwen3Config(**values, **head), "section [model.new], with 2,000 words")
     folder = Path(model.path).expanduser()
     if (folder / "config.json").is_file():
-        return Shape(AutoConfig.from_pretrained(str(folder)), f"{folder / 'config.json'}")
+        return Shape(AutoConfig.from_pretrained(str(folder), trust_remote_code=False), f"{folder / 'config.json'}")
     known = PUBLISHED.get(model.path.removesuffix("-Instruct"))
     if known is not None:
         sizes, vocabulary, tied = known
@@ -98,7 +98,9 @@ def shape_of(model: ModelConfig) -> Shape:
         config = Qwen2Config(**values, vocab_size=vocabulary, tie_word_embeddings=tied, max_position_embeddings=32768)
         return Shape(config, "agentrl's table of published shapes")
     try:
-        return Shape(AutoConfig.from_pretrained(model.path, local_files_only=True), "the hub's cache")
+        return Shape(
+            AutoConfig.from_pretrained(model.path, local_files_only=True, trust_remote_code=False), "the hub's cache"
+        )
     except (OSError, ValueError):
         raise ValueError(
             f"--memory needs the shape of model.path={model.path!r}, which is no folder with a config.json, not in the "
@@ -190,24 +192,20 @@ class _Policy:
     def _measured(self, config: LearnerConfig, tokens: int) -> Any:
         """The update on one micro-batch of so many tokens."""
         import torch
-        from torch._subclasses.fake_tensor import FakeTensorMode
         from transformers import AutoModelForCausalLM
 
-        from agentrl.trainer import memory
+        from agentrl.trainer import forecast_update
 
-        update = self.update.model_copy(
-            update={"max_tokens": tokens, "minibatches": 1, "epochs": 1, "regularizers": ()}
-        )
-        graph = memory.episodes(tokens, self.shape.config.get_text_config().vocab_size, min(tokens, self._longest()))
+        plain = {"max_tokens": tokens, "minibatches": 1, "epochs": 1, "regularizers": ()}
+        update = self.update.model_copy(update=plain)
+        longest, reference = min(tokens, self._longest()), self.update.kl_coef > 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, on tensors without memory
             with torch.device("meta"):
                 model = AutoModelForCausalLM.from_config(self.shape.config, dtype=getattr(torch, self._dtype()))
             if self.model.lora is not None:
-                model = adapters.add(model, self.model.lora)
-            with FakeTensorMode(allow_non_fake_inputs=True):
-                fake = memory.without_values(model)
-                return memory.measured(fake, graph, update, self.loss, config, self.update.kl_coef > 0)
+                model = add_adapters(model, self.model.lora)
+            return forecast_update(model, tokens, longest, update, self.loss, config, reference)
 
     def _longest(self) -> int:
         """Tokens of the longest path."""

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from agentrl.trainer.critic import critic_maker, trunk_gradient
     from agentrl.trainer.kl_reward import charge_kl
     from agentrl.trainer.learner import Learner
+    from agentrl.trainer.memory import Need, forecast_update
     from agentrl.trainer.policy_update import update
     from agentrl.trainer.ranks import Ranks
     from agentrl.trainer.regularizer import Moment, Regularizer, RegularizerFile, Regularizers
@@ -20,6 +21,7 @@ __all__ = [
     "Learner",
     "LearnerConfig",
     "Moment",
+    "Need",
     "OptimConfig",
     "Ranks",
     "Regularizer",
@@ -30,6 +32,7 @@ __all__ = [
     "charge_kl",
     "clone",
     "critic_maker",
+    "forecast_update",
     "trunk_gradient",
     "update",
 ]
@@ -40,6 +43,7 @@ _HOME = {
     "Learner": "agentrl.trainer.learner",
     "LearnerConfig": "agentrl.trainer.sections",
     "Moment": "agentrl.trainer.regularizer",
+    "Need": "agentrl.trainer.memory",
     "OptimConfig": "agentrl.trainer.sections",
     "Ranks": "agentrl.trainer.ranks",
     "Regularizer": "agentrl.trainer.regularizer",
@@ -50,6 +54,7 @@ _HOME = {
     "charge_kl": "agentrl.trainer.kl_reward",
     "clone": "agentrl.trainer.cloning",
     "critic_maker": "agentrl.trainer.critic",
+    "forecast_update": "agentrl.trainer.memory",
     "trunk_gradient": "agentrl.trainer.critic",
     "update": "agentrl.trainer.policy_update",
 }

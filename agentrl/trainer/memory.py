@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -171,6 +171,32 @@ def episodes(tokens: int, vocabulary: int, longest: int) -> StepGraph:
     columns = {name: x.astype(COLUMNS[name]) for name, x in columns.items()}
     graph = StepGraph(columns=columns, tokens=table)
     return graph.with_token_columns(old_logprob=table.logprobs, ref_logprob=table.logprobs)
+
+
+def forecast_update(
+    empty: Any,
+    tokens: int,
+    longest: int,
+    config: UpdateConfig,
+    loss: Entry[Loss],
+    learner: LearnerConfig,
+    reference: bool,
+) -> Need:
+    """What the update on one micro-batch needs, on a process of `learner.processes`.
+
+    Args:
+        empty: a transformers model on the meta device, with adapters already inside.
+        tokens: packed tokens of the micro-batch.
+        longest: tokens of an episode.
+        config, loss, learner: of the run.
+        reference: is there a reference model?
+
+    Raises:
+        torch._subclasses.fake_tensor.DataDependentOutputException: the loss reads values.
+    """
+    graph = episodes(tokens, empty.config.get_text_config().vocab_size, longest)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return measured(without_values(empty), graph, config, loss, learner, reference)
 
 
 def measured(

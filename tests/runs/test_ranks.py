@@ -207,7 +207,8 @@ def test_the_others_end_with_process_0(path, number):
     assert gone(child)
     if number == signal.SIGTERM:
         assert process.returncode == 143
-        assert said.strip().splitlines()[-1].startswith("agentrl: stopped; continue with")
+        # Limit: torch may add a warning of its own, on a collective operation that was cut short.
+        assert any(line.startswith("agentrl: stopped; continue with") for line in said.splitlines())
 
 
 @pytest.mark.slow

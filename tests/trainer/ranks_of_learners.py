@@ -65,7 +65,7 @@ def untied() -> Any:
 def adapted() -> Any:
     """A model with adapters that are not 0."""
     torch.manual_seed(1)
-    model = adapters.add(tiny_model(), Lora(r=4)).double()
+    model = adapters.add_adapters(tiny_model(), Lora(r=4)).double()
     torch.manual_seed(2)
     for _, parameter in model.named_parameters():
         if parameter.requires_grad:
