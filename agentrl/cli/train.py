@@ -11,7 +11,7 @@ with --resume it continues from its last checkpoint.
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,12 +56,14 @@ def main(words: Sequence[str]) -> int:
 
         from agentrl.settings import absent_comments, chosen_comments
 
-        print("\n".join([*chosen_comments(settings), tomli_w.dumps(settings.shown()), *absent_comments(settings)]))
+        lines: Iterable[str] = ()
         if arguments.memory is not None:
             from agentrl.run import forecast
 
-            for line in forecast(settings, arguments.memory):
-                print(line, flush=True)
+            lines = forecast(settings, arguments.memory)
+        print("\n".join([*chosen_comments(settings), tomli_w.dumps(settings.shown()), *absent_comments(settings)]))
+        for line in lines:
+            print(line, flush=True)
         return 0
     from agentrl.report import check_matplotlib
     from agentrl.rollout import TooManyFaults

@@ -56,7 +56,7 @@ class Shape(NamedTuple):
 def check_card(name: str) -> None:
     """Raises ValueError unless the card is in the table."""
     if name and name not in CARDS:
-        raise ValueError(f"--memory: unknown card {name!r}{nearest(name, CARDS)}; known are {', '.join(CARDS)}")
+        raise ValueError(f"--memory: unknown card {name!r}{nearest(name, CARDS)}; put --memory behind the options")
 
 
 def forecast(settings: Settings, card: str = "") -> Iterator[str]:
@@ -70,9 +70,13 @@ def forecast(settings: Settings, card: str = "") -> Iterator[str]:
         ValueError: the card is unknown, or the model's configuration is not here.
     """
     check_card(card)
+    return _lines([_Policy(settings, name, plan.model) for name, plan in settings.policies.items()], card)
+
+
+def _lines(policies: "list[_Policy]", card: str) -> Iterator[str]:
     yield "# memory of a GPU, at least; counted in the update itself, run on tensors without memory (docs/scaling.md):"
-    for name, plan in settings.policies.items():
-        yield from _Policy(settings, name, plan.model).lines(card)
+    for policy in policies:
+        yield from policy.lines(card)
     yield "# not counted: CUDA's context, gaps of the allocator, workspaces of kernels, buffers of NCCL"
 
 
