@@ -1,4 +1,4 @@
-"""`agentrl train RECIPE [section.key=value ...] [--resume] [--dry-run [--memory]] [--explain [KEY]]`: run a recipe.
+"""`agentrl train RECIPE [section.key=value ...] [--resume] [--dry-run [--memory]] [--explain KEY] [--json]`: run it.
 
 RECIPE is a TOML file, or the name of a recipe that comes with the program (`agentrl recipes` lists them).
 
@@ -6,14 +6,16 @@ RECIPE is a TOML file, or the name of a recipe that comes with the program (`age
 kind of model, and the sections that it lacks, as comments. With --memory it also forecasts the GPU memory of an update,
 and with --memory CARD, such as h100-80, what fits on that card; this takes minutes. --explain says what a section or
 key means, such as --explain optim.lr or --explain optim; alone it lists all sections. Ctrl-C or SIGTERM stops a run;
-with --resume it continues from its last checkpoint.
+with --resume it continues from its last checkpoint. --json prints one object when the run is done: its
+folder, its evaluations and what the rules of health found; with --dry-run it is the configuration.
 """
 
+import json
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentrl.cli._parser import Parser
 from agentrl.cli._stop import on_stop
@@ -21,7 +23,7 @@ from agentrl.config import parse_value
 from agentrl.secret import redacted, scrubbed
 
 if TYPE_CHECKING:
-    from agentrl.run import RunFolder
+    from agentrl.run import Run, RunFolder
 
 
 def main(words: Sequence[str]) -> int:
@@ -36,6 +38,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument(
         "--memory", nargs="?", const="", metavar="CARD", help="with --dry-run: forecast the GPU memory of an update"
     )
+    parser.add_argument("--json", action="store_true", help="one JSON object: folder, evaluations, health")
     parser.add_argument("--explain", nargs="?", const="", metavar="KEY", help="what a section or key of a recipe means")
     arguments = parser.parse_intermixed_args(words)
     if arguments.explain is not None:
@@ -51,6 +54,9 @@ def main(words: Sequence[str]) -> int:
         parser.error("--memory forecasts a run that is not begun: add --dry-run")
     settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
     on_stop(lambda: "; the run had not begun")
+    if arguments.dry_run and arguments.json:
+        print(json.dumps(settings.shown()))
+        return 0
     if arguments.dry_run:
         import tomli_w
 
@@ -83,8 +89,17 @@ def main(words: Sequence[str]) -> int:
         raise ValueError(str(error)) from error
     if settings.tables.log.picture:
         print(f"picture: {drawn(run.folder)}", file=sys.stderr)
-    print(settings.folder)
+    print(json.dumps(_result(run)) if arguments.json else settings.folder)
     return 0
+
+
+def _result(run: "Run") -> dict[str, Any]:
+    """What the run came to: of each evaluation the row of metrics.jsonl."""
+    from agentrl.run import read_metrics
+
+    found = (row for row in read_metrics(run.folder.metrics) if row["stage"] == "eval")
+    rows = [{key: value for key, value in row.items() if key != "stage"} for row in found]
+    return {"folder": str(run.folder.path), "evaluations": rows, "health": run.health.dump()["findings"]}
 
 
 def drawn(folder: "RunFolder") -> str:

@@ -147,7 +147,8 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
         handle = player.pool.acquire()
         broken, final = True, False
         try:
-            await _Episode(player, record, handle, start, key).run()
+            played = _Episode if player.program is None else _program_episode()
+            await played(player, record, handle, start, key).run()
             broken = False
         except EnvFault as fault:
             record.ending, record.fault = Status.ENV_ERROR, str(fault)
@@ -159,6 +160,13 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
         if final or not broken:
             break
     return record
+
+
+def _program_episode() -> Any:
+    """The class of episodes that programs play; its module holds an HTTP server, which most runs do not need."""
+    from agentrl.rollout.program.episode import ProgramEpisode
+
+    return ProgramEpisode
 
 
 class _Episode:

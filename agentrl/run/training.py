@@ -3,8 +3,7 @@
 from agentrl.credit import assign, reward_metrics
 from agentrl.rollout import fault_counts
 from agentrl.run.learner_group import LearnerGroup
-from agentrl.run.metrics import Stopwatch
-from agentrl.run.progress import Progress
+from agentrl.run.progress import Progress, in_words
 from agentrl.run.run import Run, open_run
 from agentrl.settings import Settings
 from agentrl.trainer import charge_kl
@@ -44,12 +43,13 @@ def warm_up(run: Run) -> None:
         run.policies.restart("warmup")
     bar = run.progress.bar("cloning", steps, run.state.step)
     for step in range(run.state.step, steps):
-        watch = Stopwatch()
+        watch = run.stopwatch("cloning", step, steps, tables.warmup.episodes)
         with watch.phase("rollout"):
-            graph = run.rollouts.demonstrations(step)
+            graph, noticed = run.rollouts.demonstrations(step, bar.episodes(tables.warmup.episodes))
         with watch.phase("update"):
             metrics = run.policies.imitate(graph, step)
-        run.log("clone", step, metrics, watch, run.rollouts.unknown(graph))
+        metrics |= {name: noticed.pop(name) for name in ("won_share", "cloned_share") if name in noticed}
+        run.log("clone", step, metrics, watch, noticed)
         run.state.step = step + 1
         bar.step(" ".join(f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("loss")))
         if every and run.state.step % every == 0 and run.state.step < steps:
@@ -68,9 +68,10 @@ def reinforce(run: Run) -> None:
     settings = run.settings
     bar = run.progress.bar("training", settings.tables.run.iterations, run.state.step)
     for iteration in run.iterations():
-        watch, spent = Stopwatch(), run.spent
+        watch = run.stopwatch("training", iteration, settings.tables.run.iterations, settings.episodes)
+        spent = run.spent
         with watch.phase("rollout"):
-            batch = run.rollouts.batch(iteration)
+            batch = run.rollouts.batch(iteration, bar.episodes(_due(settings)))
         run.state.count(batch.metrics)
         with watch.phase("annotate"):
             annotated = run.policies.annotate(batch.graph)
@@ -86,6 +87,13 @@ def reinforce(run: Run) -> None:
         unknown = run.rollouts.unknown(batch.graph)
         failed = {"faults": faults} if faults else {}
         run.log("train", iteration, {**batch.metrics, **charged, **credit.metrics, **learned, **failed}, watch, unknown)
-        bar.step(f"success {batch.metrics['success']:.2f}")
+        bar.step(in_words(batch.metrics["success"], batch.metrics["reward"]))
         run.finish(iteration)
     bar.close()
+
+
+def _due(settings: Settings) -> int:
+    """Episodes of an iteration; 0 if it is decided while they are played."""
+    batch = settings.tables.batch
+    open_end = settings.rollout.name != "chain" or settings.sampler.hooks.keep or batch.tokens or batch.calls
+    return 0 if open_end else batch.tasks * batch.copies
