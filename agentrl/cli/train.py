@@ -1,18 +1,19 @@
-"""`agentrl train RECIPE [section.key=value ...] [--resume] [--dry-run] [--explain [KEY]] [--json]`: run a recipe.
+"""`agentrl train RECIPE [section.key=value ...] [--resume] [--dry-run [--memory]] [--explain KEY] [--json]`: run it.
 
 RECIPE is a TOML file, or the name of a recipe that comes with the program (`agentrl recipes` lists them).
 
 --dry-run only checks the recipe and prints the configuration with all defaults, the values that were chosen for this
-kind of model, and the sections that it lacks, as comments. --explain says what a section or key means, such as
---explain optim.lr or --explain optim; alone it lists all sections. Ctrl-C or SIGTERM stops a run; with --resume it
-continues from its last checkpoint. --json prints one object when the run is done: its folder, its evaluations and what
-the rules of health found; with --dry-run it is the configuration.
+kind of model, and the sections that it lacks, as comments. With --memory it also forecasts the GPU memory of an update,
+and with --memory CARD, such as h100-80, what fits on that card; this takes minutes. --explain says what a section or
+key means, such as --explain optim.lr or --explain optim; alone it lists all sections. Ctrl-C or SIGTERM stops a run;
+with --resume it continues from its last checkpoint. --json prints one object when the run is done: its
+folder, its evaluations and what the rules of health found; with --dry-run it is the configuration.
 """
 
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,9 @@ def main(words: Sequence[str]) -> int:
         "--resume", action="store_true", help="continue the run of this name, or begin it if there is none"
     )
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument(
+        "--memory", nargs="?", const="", metavar="CARD", help="with --dry-run: forecast the GPU memory of an update"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object: folder, evaluations, health")
     parser.add_argument("--explain", nargs="?", const="", metavar="KEY", help="what a section or key of a recipe means")
     arguments = parser.parse_intermixed_args(words)
@@ -46,6 +50,8 @@ def main(words: Sequence[str]) -> int:
         parser.error("a recipe is required: a TOML file, or a name that `agentrl recipes` lists")
     from agentrl.settings import Settings, find_recipe
 
+    if arguments.memory is not None and not arguments.dry_run:
+        parser.error("--memory forecasts a run that is not begun: add --dry-run")
     settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
     on_stop(lambda: "; the run had not begun")
     if arguments.dry_run and arguments.json:
@@ -56,11 +62,22 @@ def main(words: Sequence[str]) -> int:
 
         from agentrl.settings import absent_comments, chosen_comments
 
+        lines: Iterable[str] = ()
+        if arguments.memory is not None:
+            from agentrl.run import forecast
+
+            lines = forecast(settings, arguments.memory)
         print("\n".join([*chosen_comments(settings), tomli_w.dumps(settings.shown()), *absent_comments(settings)]))
+        for line in lines:
+            print(line, flush=True)
         return 0
     from agentrl.rollout import TooManyFaults
-    from agentrl.run import train
+    from agentrl.run import Place, follow_torchrun, train
 
+    place = Place.found()
+    if place is not None and place.rank:
+        follow_torchrun(settings, place)
+        return 0
     another = (settings.folder / "config.toml").is_file() and not arguments.resume  # it is refused and left alone
     on_stop(lambda: "" if another else _how_to_go_on(settings.folder, words))
     try:

@@ -3,7 +3,7 @@
 from agentrl.credit.assignment import assign, require, where
 from agentrl.credit.compare_methods import agreement
 from agentrl.credit.gold_answer import GoldAnswer
-from agentrl.credit.method import Credit, CreditMethod, Options
+from agentrl.credit.method import Credit, CreditMethod, Options, PathCredit
 from agentrl.credit.options import parse_options
 from agentrl.credit.prompt_values import PromptTracker, PromptValues
 from agentrl.credit.rewards import (
@@ -56,6 +56,7 @@ __all__ = [
     "Ends",
     "GoldAnswer",
     "Options",
+    "PathCredit",
     "PromptTracker",
     "PromptValues",
     "RewardTransform",

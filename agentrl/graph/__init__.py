@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from agentrl.graph.similarity import first_fit, similar_states
     from agentrl.graph.sources import newest_graph, read_any
     from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, Columns, StepGraph, success_of
-    from agentrl.graph.store import from_bytes, read_graph, read_note, to_bytes, write_graph
+    from agentrl.graph.store import graph_from_bytes, graph_to_bytes, read_graph, read_note, write_graph
     from agentrl.graph.tokens import (
         Tokens,
         append_rows,
@@ -76,12 +76,13 @@ __all__ = [
     "first_sampled",
     "following",
     "forked",
-    "from_bytes",
     "from_messages",
     "from_trl",
     "from_verl",
     "from_verl_rollouts",
     "gae",
+    "graph_from_bytes",
+    "graph_to_bytes",
     "graph_values",
     "group_max",
     "group_norm",
@@ -106,7 +107,6 @@ __all__ = [
     "steps_graph",
     "success_of",
     "take_rows",
-    "to_bytes",
     "to_json",
     "to_networkx",
     "token_rows",
@@ -135,7 +135,6 @@ _HOME = {
     "broadcast": "agentrl.graph.segments",
     "concatenate": "agentrl.graph.joining",
     "extract": "agentrl.graph.joining",
-    "from_bytes": "agentrl.graph.store",
     "context_key": "agentrl.graph.segments",
     "count": "agentrl.graph.segments",
     "decisions": "agentrl.graph.tokens",
@@ -164,6 +163,8 @@ _HOME = {
     "prompt_lengths": "agentrl.graph.tokens",
     "newest_graph": "agentrl.graph.sources",
     "read_any": "agentrl.graph.sources",
+    "graph_from_bytes": "agentrl.graph.store",
+    "graph_to_bytes": "agentrl.graph.store",
     "read_graph": "agentrl.graph.store",
     "read_note": "agentrl.graph.store",
     "read_steps": "agentrl.graph.jsonl",
@@ -174,7 +175,6 @@ _HOME = {
     "steps_graph": "agentrl.graph.jsonl",
     "success_of": "agentrl.graph.step_graph",
     "take_rows": "agentrl.graph.tokens",
-    "to_bytes": "agentrl.graph.store",
     "to_json": "agentrl.graph.export",
     "to_networkx": "agentrl.graph.export",
     "token_rows": "agentrl.graph.tokens",

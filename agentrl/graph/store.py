@@ -36,7 +36,7 @@ def _words(blob: np.ndarray, offsets: np.ndarray) -> tuple[str, ...]:
     return tuple(data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends))
 
 
-def to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> bytes:
+def graph_to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> bytes:
     """The graph as one safetensors file; equal graphs give equal bytes. `note` is a small JSON value."""
     tensors = {f"column/{name}": x for name, x in graph.columns.items()}
     if graph.tokens is not None:
@@ -54,14 +54,14 @@ def to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> byte
     return data
 
 
-def from_bytes(data: bytes) -> StepGraph:
-    """The counterpart of `to_bytes`, for bytes that this program wrote itself."""
-    return _from_tensors(load(data))
+def graph_from_bytes(data: bytes) -> StepGraph:
+    """The graph that `graph_to_bytes` wrote in this version; its arrays can be written to."""
+    return _from_tensors({name: np.array(x) for name, x in load(data).items()})
 
 
 def write_graph(graph: StepGraph, path: Path, note: Mapping[str, object] | None = None) -> None:
     """Store a graph; the file appears complete or not at all."""
-    write_atomically(path, to_bytes(graph, note))
+    write_atomically(path, graph_to_bytes(graph, note))
 
 
 def read_note(path: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentrl.model.adapters import add_adapters
     from agentrl.model.fetching import fetch_model
     from agentrl.model.forward import Network
     from agentrl.model.gguf import convert_gguf
@@ -28,6 +29,7 @@ __all__ = [
     "TokenStats",
     "WeightFolder",
     "Weights",
+    "add_adapters",
     "check_room",
     "check_shape",
     "convert_gguf",
@@ -52,6 +54,7 @@ _HOME = {
     "Lora": "agentrl.model.sections",
     "ModelConfig": "agentrl.model.sections",
     "Network": "agentrl.model.forward",
+    "add_adapters": "agentrl.model.adapters",
     "NewModel": "agentrl.model.sections",
     "Sharing": "agentrl.model.packing",
     "TokenStats": "agentrl.model.logprobs",

@@ -8,7 +8,7 @@ from typing import Any
 from agentrl.model.sections import Lora
 
 
-def add(model: Any, lora: Lora) -> Any:
+def add_adapters(model: Any, lora: Lora) -> Any:
     """The model with fresh adapters; ValueError if peft is missing or `target_modules` names no layer."""
     try:
         from peft import LoraConfig, get_peft_model

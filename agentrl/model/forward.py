@@ -3,9 +3,10 @@
 Letters: T packed tokens, B paths, L longest path, d width, V vocabulary.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,7 +25,10 @@ class Network:
         model: the transformers model; adapters (peft) are already part of its layers.
         sharing: "tree" if all layers of the model are plain causal attention, else "paths".
         reason: why the model needs "paths", for the report; empty for "tree".
+        DECODE: name of the method that runs the decoder of a model which is divided over processes.
     """
+
+    DECODE: ClassVar[str] = "agentrl_decode"
 
     model: nn.Module
     sharing: Sharing
@@ -38,7 +42,13 @@ class Network:
 
     @property
     def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        """Where the passes run. The weights of a divided model may lie elsewhere."""
+        weight: Any = next(self.model.parameters())
+        kind = weight.device_mesh.device_type if hasattr(weight, "device_mesh") else weight.device.type
+        if kind == weight.device.type:
+            found: torch.device = weight.device
+            return found
+        return torch.device(kind, torch.cuda.current_device())
 
     def attending(self) -> AbstractContextManager[None]:
         """Context in which the model attends over trees.
@@ -46,6 +56,20 @@ class Network:
         It must be open around `hidden` and around the backward pass, in which gradient checkpointing reruns the layers.
         """
         return attending_over_trees(self.model) if self.sharing == "tree" else nullcontext()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Context of forward passes alone: no gradient, no dropout; `attending` is open in it."""
+        model: Any = self.model
+        training = model.training
+        model.eval()
+        try:
+            with torch.no_grad(), self.attending():
+                yield
+        finally:
+            model.train(training)
+            if hasattr(model, "reshard"):  # without a backward pass FSDP2 would go on with the root's weights of now
+                model.reshard()
 
     def hidden(self, batch: Batch) -> Tensor:
         """[T, d] hidden state of every packed token, after the last norm."""
@@ -65,8 +89,10 @@ class Network:
 
     def decoder(self, ids: Tensor, **options: Any) -> Tensor:
         """[B, L, d] hidden states of the token ids [B, L], after the last norm."""
-        # Limit: FSDP2 hooks on the outermost module do not run here; shard the decoder itself.
         model: Any = self.model
+        if hasattr(model, self.DECODE):
+            divided: Tensor = getattr(model, self.DECODE)(input_ids=ids, use_cache=False, **options)
+            return divided
         states: Tensor = model.get_decoder()(input_ids=ids, use_cache=False, **options).last_hidden_state
         return states
 

@@ -54,7 +54,7 @@ def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), ent
         else:
             model, tokenizer = _open(config.path, dtype)
         if config.lora is not None:
-            model = adapters.add(model, config.lora)
+            model = adapters.add_adapters(model, config.lora)
     return Loaded(model.to(device).eval(), tokenizer)
 
 

@@ -26,7 +26,7 @@ from pydantic import BaseModel, Field
 
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.config import Entry
-from agentrl.graph import COLUMNS, PLAYED, StepGraph, concatenate, extract, from_bytes, read_graph, to_bytes
+from agentrl.graph import COLUMNS, PLAYED, StepGraph, concatenate, extract, graph_from_bytes, graph_to_bytes, read_graph
 
 _KEPT = ("temperature", "guided", "rewrites")  # optional columns that a stored rollout keeps, beside signals and info
 
@@ -187,7 +187,7 @@ class Replay:
         """For a checkpoint."""
         return {
             "rollouts": {
-                key: [(np.frombuffer(to_bytes(one.graph), np.uint8).copy(), *one[1:]) for one in own]
+                key: [(np.frombuffer(graph_to_bytes(one.graph), np.uint8).copy(), *one[1:]) for one in own]
                 for key, own in self.rollouts.items()
             }
         }
@@ -195,7 +195,9 @@ class Replay:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.rollouts = {
-            key: [Stored(from_bytes(bytes(data)), int(at), float(score), bool(won)) for data, at, score, won in own]
+            key: [
+                Stored(graph_from_bytes(bytes(data)), int(at), float(score), bool(won)) for data, at, score, won in own
+            ]
             for key, own in state["rollouts"].items()
         }
 

@@ -9,11 +9,14 @@ if TYPE_CHECKING:
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import RunFolder, versions
     from agentrl.run.health import RULES, findings, read_findings
+    from agentrl.run.learner_group import Place
     from agentrl.run.listing import Condition, ListedRun, condition, listed_runs, ordered, selected
+    from agentrl.run.memory_forecast import forecast
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
     from agentrl.run.now import Now
     from agentrl.run.policies import Policies
     from agentrl.run.progress import Progress, Tally
+    from agentrl.run.ranks import follow_torchrun
     from agentrl.run.reward_check import RewardCheck, check_reward
     from agentrl.run.rollouts import Rollouts
     from agentrl.run.run import Run, open_run
@@ -36,6 +39,7 @@ __all__ = [
     "Loop",
     "Metrics",
     "Now",
+    "Place",
     "Policies",
     "Progress",
     "RewardCheck",
@@ -49,6 +53,8 @@ __all__ = [
     "check_reward",
     "condition",
     "findings",
+    "follow_torchrun",
+    "forecast",
     "frame",
     "is_run",
     "leak_note",
@@ -89,6 +95,7 @@ _HOME = {
     "Contestant": "agentrl.run.evaluated_policy",
     "Loop": "agentrl.run.event_loop",
     "Metrics": "agentrl.run.metrics",
+    "Place": "agentrl.run.learner_group",
     "Policies": "agentrl.run.policies",
     "Progress": "agentrl.run.progress",
     "RewardCheck": "agentrl.run.reward_check",
@@ -104,6 +111,8 @@ _HOME = {
     "status_of": "agentrl.run.status",
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
+    "follow_torchrun": "agentrl.run.ranks",
+    "forecast": "agentrl.run.memory_forecast",
     "findings": "agentrl.run.health",
     "read_findings": "agentrl.run.health",
     "Tally": "agentrl.run.progress",

@@ -1,7 +1,8 @@
 """Checkpoints: weights in the HF layout, optimisers, the state of everything that has one, and where the run stood.
 
 A checkpoint of policy P holds the folder `P` (weights, tokenizer), `P.optimiser.pt` (optimiser, schedule, critic,
-reference), `state.pt` (the state of samplers, fillers and regularizers: every `Stateful` of the run) and
+reference; without its tensors if the policy is divided over processes, which then write them into the folder
+`P.parts`), `state.pt` (the state of samplers, fillers and regularizers: every `Stateful` of the run) and
 `progress.json`, which names the format.
 """
 
@@ -9,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from pickle import UnpicklingError
@@ -74,17 +75,23 @@ class Stored(NamedTuple):
 def write(
     folder: RunFolder,
     name: str,
-    learners: Mapping[str, Learner],
+    save: Callable[[Path], None],
     progress: RunState,
     keep: int,
     parts: Mapping[str, Any],
 ) -> None:
-    """Store everything the run needs to go on; the checkpoint appears complete or not at all."""
+    """Store everything the run needs to go on; the checkpoint appears complete or not at all.
+
+    Args:
+        folder, name: of the run, and of the checkpoint.
+        save: writes the policies into a folder (`Policies.save`).
+        progress: where the run stands.
+        keep: number of checkpoints to keep.
+        parts: the state of everything else.
+    """
     part = folder.begin_checkpoint()
     try:
-        for policy, learner in learners.items():
-            save_model(Loaded(learner.model, learner.tokenizer), part / policy)
-            torch.save(learner.state_dict(), part / f"{policy}.optimiser.pt")
+        save(part)
         torch.save(_packed(parts), part / "state.pt")
         (part / "progress.json").write_text(json.dumps({"format": FORMAT, **asdict(progress)}))
         flush_to_disk(part)
@@ -95,6 +102,16 @@ def write(
             "is untouched"
         ) from error
     folder.finish_checkpoint(part, name, keep)
+
+
+def write_learner(part: Path, policy: str, learner: Learner) -> None:
+    """Write a policy into the folder of a checkpoint; every process that shares the learner calls this."""
+    learner.gather()
+    if learner.ranks.leads:
+        save_model(Loaded(learner.generating, learner.tokenizer), part / policy)
+        torch.save(learner.state_dict(), part / f"{policy}.optimiser.pt")
+    if learner.config.divided:
+        learner.write_parts(part / f"{policy}.parts")
 
 
 def _why(error: Exception) -> str:
@@ -121,7 +138,7 @@ def read(path: Path, learners: Mapping[str, Learner]) -> Stored:
     parts = _unpacked(_state(path, "state.pt")) if current else _parts_of_format_1(path, table, states)
     for name, learner in learners.items():
         try:
-            learner.load_state_dict(states[name])
+            learner.load_state_dict(states[name], path / f"{name}.parts")
         except (ValueError, RuntimeError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise of_another_run(path / f"{name}.optimiser.pt", error) from None
     return Stored(progress, parts)

@@ -14,9 +14,20 @@ from agentrl.credit import Credit
 from agentrl.graph import StepGraph
 from agentrl.model import Loaded, Weights, check_shape, load_model, restore_model
 from agentrl.rollout import rows_of
+from agentrl.run import checkpoint
 from agentrl.run.vocabulary import Vocabulary
 from agentrl.settings import Settings, fillers
-from agentrl.trainer import Annotated, Learner, Regularizers, annotate, clone, critic_maker, trunk_gradient, update
+from agentrl.trainer import (
+    Annotated,
+    Learner,
+    Ranks,
+    Regularizers,
+    annotate,
+    clone,
+    critic_maker,
+    trunk_gradient,
+    update,
+)
 from agentrl.types import Stateful
 
 
@@ -27,12 +38,19 @@ class Policies:
         settings: of the run.
         vocabularies: of the policies whose model is made anew.
         at: the checkpoint whose weights they take; None begins anew. `load_state_dict` brings the rest.
+        ranks: the processes that share them (`agentrl.run.ranks`); every one makes them and calls the same methods.
 
     Raises:
         ValueError: a model cannot be loaded, or the checkpoint is of another one.
     """
 
-    def __init__(self, settings: Settings, vocabularies: Mapping[str, Vocabulary], at: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        vocabularies: Mapping[str, Vocabulary],
+        at: Path | None = None,
+        ranks: Ranks | None = None,
+    ) -> None:
         tables = settings.tables
         self.settings, self.agents = settings, settings.agents
         self.main = next(iter(self.agents.values())).policy
@@ -42,6 +60,8 @@ class Policies:
                 plan.optim,
                 reference=tables.update.kl_coef > 0,
                 critic=critic_maker(tables.critic, plan.model, tables.run.seed),
+                config=tables.learner,
+                ranks=ranks,
             )
             for name, plan in settings.policies.items()
         }
@@ -50,7 +70,9 @@ class Policies:
 
     def weights(self) -> Weights:
         """The weights of now, as references: to be read between two updates only."""
-        return Weights({name: learner.model for name, learner in self.learners.items()})
+        for learner in self.learners.values():
+            learner.gather()
+        return Weights({name: learner.generating for name, learner in self.learners.items()})
 
     @property
     def tokenizers(self) -> dict[str, Any]:
@@ -107,6 +129,23 @@ class Policies:
                 own = credit if rows is None else replace(credit, assigned=credit.assigned & rows)
                 metrics |= self._named(name, self._improve_one(name, graph, own, iteration))
         return metrics
+
+    def save(self, part: Path) -> None:
+        """Write every policy into the folder of a checkpoint."""
+        for name, learner in self.learners.items():
+            checkpoint.write_learner(part, name, learner)
+
+    def restore(self, at: Path) -> checkpoint.Stored:
+        """Bring the learners to the state of a checkpoint; what else the checkpoint holds."""
+        return checkpoint.read(at, self.learners)
+
+    def end_with(self, updates: int) -> None:
+        """Let the schedules of the learning rates end with this update."""
+        for learner in self.learners.values():
+            learner.total_updates = updates
+
+    def close(self) -> None:
+        """The run has ended, and nothing more is asked."""
 
     def notes(self) -> list[str]:
         """What a user should know of the models."""

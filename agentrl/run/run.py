@@ -20,10 +20,12 @@ from agentrl.run.checks import leak_note, leaves_report
 from agentrl.run.decisions import Decisions
 from agentrl.run.folder import RunFolder
 from agentrl.run.health import Health, decided_before
+from agentrl.run.learner_group import LearnerGroup
 from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
 from agentrl.run.now import Now
 from agentrl.run.policies import Policies
 from agentrl.run.progress import Progress
+from agentrl.run.ranks import LeadingPolicies
 from agentrl.run.rollouts import Rollouts
 from agentrl.run.vocabulary import Vocabulary, vocabularies
 from agentrl.secret import restored
@@ -171,7 +173,7 @@ class Run:
         self.metrics.flush()
         self.state.metric_lines, self.state.timing_lines = self.metrics.lines, self.metrics.timing_lines
         parts = {"rollouts": self.rollouts.state_dict(), "policies": self.policies.state_dict()}
-        checkpoint.write(self.folder, name, self.policies.learners, self.state, self.settings.tables.run.keep, parts)
+        checkpoint.write(self.folder, name, self.policies.save, self.state, self.settings.tables.run.keep, parts)
 
     def close(self) -> None:
         """Flush and end what the run holds; a new folder without a result in it goes again."""
@@ -182,11 +184,17 @@ class Run:
         self.rollouts.close()
 
 
-def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
+def open_run(settings: Settings, *, resume: bool, progress: Progress, group: LearnerGroup | None = None) -> Run:
     """A new run, or one that goes on from its last checkpoint.
 
     Tasks are checked first, then the folder is refused, then models are made, and only then the folder is opened: a
     mistake in the recipe is told before it costs time, and leaves nothing behind.
+
+    Args:
+        settings: of the run.
+        resume: go on from the last checkpoint, if there is one.
+        progress: what a person sees.
+        group: the processes of the learners, if they are divided over processes.
 
     Raises:
         ValueError: the configuration or the run folder does not allow it.
@@ -210,7 +218,11 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
             folder.check_lines(checkpoint.read_progress(at).metric_lines)
         else:
             folder.check_never_stored()
-        policies = Policies(settings, _vocabularies(settings, at), at)
+        words = _vocabularies(settings, at)
+        if group is not None and group.config.divided:
+            policies: Policies = LeadingPolicies(settings, words, at, group)
+        else:
+            policies = Policies(settings, words, at)
         rollouts.speak(policies.tokenizers)
         if tables.warmup.updates:
             rollouts.try_expert()
@@ -270,7 +282,7 @@ def _vocabularies(settings: Settings, at: Path | None) -> dict[str, Vocabulary]:
 
 def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policies) -> checkpoint.RunState:
     """Bring both halves to a checkpoint; where the run stood there."""
-    stored = checkpoint.read(at, policies.learners)
+    stored = policies.restore(at)
     try:
         policies.load_state_dict(stored.parts["policies"])
         rollouts.load_state_dict(stored.parts["rollouts"])
@@ -278,8 +290,7 @@ def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policie
         raise checkpoint.of_another_run(at / "state.pt", error) from None
     state, limits = stored.progress, settings.tables.run
     if state.stage == "train":
-        for learner in policies.learners.values():
-            learner.total_updates = limits.iterations  # so that the schedule ends with the extended run
+        policies.end_with(limits.iterations)  # so that the schedule ends with the extended run
     spent = max(state.tokens / (limits.tokens or math.inf), state.calls / (limits.calls or math.inf))
     if state.stage == "train" and state.step < limits.iterations and spent < 1 and "end" in state.evaluated:
         state.evaluated.remove("end")  # a finished run was given more iterations, or a larger budget

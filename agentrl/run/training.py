@@ -2,6 +2,7 @@
 
 from agentrl.credit import assign, reward_metrics, rewards_after_annotation
 from agentrl.rollout import fault_counts, fresh_part
+from agentrl.run.learner_group import LearnerGroup
 from agentrl.run.progress import Progress, in_words
 from agentrl.run.run import Run, open_run
 from agentrl.settings import Settings
@@ -11,12 +12,15 @@ from agentrl.trainer import charge_kl
 def train(settings: Settings, *, resume: bool = False, progress: Progress | None = None) -> Run:
     """Clone, then train, evaluating on held-out tasks before, between and after; everything lands in the run folder.
 
+    With `learner.processes` above 1 the other processes are started, watched and ended here. Under torchrun this is
+    for rank 0; the others call `agentrl.run.follow_torchrun`, as `agentrl train` does.
+
     Raises:
-        ValueError: the configuration or the run folder does not allow it.
+        ValueError: the configuration or the run folder does not allow it, or another process of the learner has ended.
         TooManyFaults: the environment failed too often.
     """
-    with progress or Progress() as shown:
-        run = open_run(settings, resume=resume, progress=shown)
+    with progress or Progress() as shown, LearnerGroup(settings) as group:
+        run = open_run(settings, resume=resume, progress=shown, group=group)
         try:
             if run.state.stage == "warmup":
                 run.evaluate("start")
@@ -25,6 +29,7 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
             run.evaluate("end")
             run.conclude()
             run.save()
+            run.policies.close()
         finally:
             run.close()
     return run

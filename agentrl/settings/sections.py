@@ -9,7 +9,7 @@ from agentrl.engines import Sampling
 from agentrl.env import Limits
 from agentrl.model.sections import ModelConfig
 from agentrl.scoring.sections import ScoringConfig
-from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
+from agentrl.trainer.sections import CriticConfig, LearnerConfig, OptimConfig, UpdateConfig
 
 MANY = 1_000_000  # episodes at once; a larger number is a typing error that would fill the memory
 
@@ -185,5 +185,6 @@ class Tables(Section):
     update: UpdateConfig = UpdateConfig()
     critic: CriticConfig = CriticConfig()
     optim: OptimConfig = OptimConfig()
+    learner: LearnerConfig = LearnerConfig()
     agents: dict[str, dict[str, Any]] = Field(default_factory=dict)
     log: LogSection = LogSection()

@@ -9,16 +9,21 @@ if TYPE_CHECKING:
     from agentrl.trainer.critic import critic_maker, trunk_gradient
     from agentrl.trainer.kl_reward import charge_kl
     from agentrl.trainer.learner import Learner
+    from agentrl.trainer.memory import Need, forecast_update
     from agentrl.trainer.policy_update import update
+    from agentrl.trainer.ranks import Ranks
     from agentrl.trainer.regularizer import Moment, Regularizer, RegularizerFile, Regularizers
-    from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
+    from agentrl.trainer.sections import CriticConfig, LearnerConfig, OptimConfig, UpdateConfig
 
 __all__ = [
     "Annotated",
     "CriticConfig",
     "Learner",
+    "LearnerConfig",
     "Moment",
+    "Need",
     "OptimConfig",
+    "Ranks",
     "Regularizer",
     "RegularizerFile",
     "Regularizers",
@@ -27,6 +32,7 @@ __all__ = [
     "charge_kl",
     "clone",
     "critic_maker",
+    "forecast_update",
     "trunk_gradient",
     "update",
 ]
@@ -35,8 +41,11 @@ _HOME = {
     "Annotated": "agentrl.trainer.annotation",
     "CriticConfig": "agentrl.trainer.sections",
     "Learner": "agentrl.trainer.learner",
+    "LearnerConfig": "agentrl.trainer.sections",
     "Moment": "agentrl.trainer.regularizer",
+    "Need": "agentrl.trainer.memory",
     "OptimConfig": "agentrl.trainer.sections",
+    "Ranks": "agentrl.trainer.ranks",
     "Regularizer": "agentrl.trainer.regularizer",
     "RegularizerFile": "agentrl.trainer.regularizer",
     "Regularizers": "agentrl.trainer.regularizer",
@@ -45,6 +54,7 @@ _HOME = {
     "charge_kl": "agentrl.trainer.kl_reward",
     "clone": "agentrl.trainer.cloning",
     "critic_maker": "agentrl.trainer.critic",
+    "forecast_update": "agentrl.trainer.memory",
     "trunk_gradient": "agentrl.trainer.critic",
     "update": "agentrl.trainer.policy_update",
 }

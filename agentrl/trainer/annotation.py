@@ -13,8 +13,8 @@ import torch
 from agentrl.chat import Chat
 from agentrl.graph import PROBE, Columns, Filler, StepGraph, Tokens, decisions, token_rows
 from agentrl.model import Network, microbatches, pack, token_stats
-from agentrl.trainer.float32_masters import HALF
 from agentrl.trainer.learner import Learner
+from agentrl.trainer.ranks import ranks_of
 from agentrl.trainer.sections import UpdateConfig
 from agentrl.trainer.temperatures import temperatures
 
@@ -94,7 +94,7 @@ def annotate(
         if graph.has("replayed"):  # their policy was another one: no fault of the engine
             stale = graph.column("replayed").astype(bool)[token_rows(graph.tokens)]
         metrics = mismatch(behaviour[counted & ~stale], old[counted & ~stale])
-        tolerance = config.tolerance(half=learner.network.model.dtype in HALF)
+        tolerance = config.tolerance(half=learner.half)
         if config.importance_cap and (stale.any() or metrics["mismatch_max"] > tolerance):
             columns["importance"] = np.where(counted, np.minimum(np.exp(old - behaviour), config.importance_cap), 1.0)
             metrics["importance_mean"] = float(columns["importance"][counted].mean())
@@ -185,29 +185,28 @@ def _per_token(
     tokens = graph.tokens if isinstance(graph, StepGraph) else graph
     assert tokens is not None
     row_of = token_rows(tokens)  # [S]
-    in_rows = np.isin(row_of, rows)  # [S]
-    out = np.where(tokens.sampled & in_rows, 0.0, np.nan)  # [S]
+    forced = tokens.sampled & np.isin(row_of, rows) & ~decisions(tokens)  # [S]
+    out = np.full(len(tokens.ids), np.nan)  # [S]
     batch = pack(tokens, rows, np.zeros(len(out)), sharing=network.sharing)
-    training = network.model.training
-    network.model.eval()
-    try:
-        with torch.no_grad(), network.attending():
-            for part in microbatches(batch, max_tokens):
-                hidden = network.hidden(part)[torch.from_numpy(part.at).to(network.device)]
-                stats = token_stats(
-                    network.logits,
-                    hidden,
-                    part.target,
-                    part.allowed_offsets,
-                    part.allowed_ids,
-                    vocabulary=network.config.vocab_size,
-                    temperature=temperature[row_of[part.source]]
-                    if isinstance(temperature, np.ndarray)
-                    else temperature or 1.0,
-                    entropy=entropy,
-                )
-                found = stats.logprob if stats.entropy is None else stats.entropy
-                out[part.source] = found.double().cpu().numpy()
-    finally:
-        network.model.train(training)
-    return out
+    ranks = ranks_of(network)
+    with network.reading():
+        for part, counts in ranks.share(microbatches(batch, max_tokens)):
+            hidden = network.hidden(part)
+            if not counts:
+                continue
+            stats = token_stats(
+                network.logits,
+                hidden[torch.from_numpy(part.at).to(network.device)],
+                part.target,
+                part.allowed_offsets,
+                part.allowed_ids,
+                vocabulary=network.config.vocab_size,
+                temperature=temperature[row_of[part.source]]
+                if isinstance(temperature, np.ndarray)
+                else temperature or 1.0,
+                entropy=entropy,
+            )
+            found = stats.logprob if stats.entropy is None else stats.entropy
+            out[part.source] = found.double().cpu().numpy()
+    out = ranks.fill(out)
+    return np.where(forced, 0.0, out)

@@ -22,9 +22,11 @@ from agentrl.credit import Credit
 from agentrl.graph import Columns, StepGraph, Tokens, first_sampled, forked, token_rows
 from agentrl.model import Batch, Network, load_model, microbatches, network, pack
 from agentrl.model.sections import ModelConfig
+from agentrl.trainer import fsdp
 from agentrl.trainer.float32_masters import HALF
 from agentrl.trainer.loss_terms import value_loss
 from agentrl.trainer.minibatch import split
+from agentrl.trainer.ranks import ranks_of
 from agentrl.trainer.sections import CriticConfig
 from agentrl.trainer.values import Targets, with_tails
 
@@ -45,8 +47,18 @@ class Critic:
         self.head = nn.Linear(int(self.network.config.hidden_size), 2 if config.high else 1).to(self.network.device)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
-        parameters = [*self.head.parameters(), *([] if self.shared else self.network.model.parameters())]
-        self.optimiser = torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay)
+        self.ranks = ranks_of(policy)
+        parameters = [p for _, p in self.named_parameters()]
+        # Whole and divided tensors cannot be in one operation, and so not in one group.
+        mixed = fsdp.sharded(self.network.model) and not self.shared
+        groups: Any = [{"params": parameters[:2]}, {"params": parameters[2:]}] if mixed else parameters
+        self.optimiser = torch.optim.AdamW(groups, lr=config.lr, weight_decay=config.weight_decay)
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The critic's own parameters: `head.NAME`, and `model.NAME` if it has a model of its own."""
+        yield from self.head.named_parameters("head")
+        if not self.shared:
+            yield from self.network.model.named_parameters("model")
 
     def values(self, hidden: Tensor) -> Tensor:
         """[V, H] values from hidden states [V, d]."""
@@ -56,25 +68,17 @@ class Critic:
     def read(self, tokens: Tokens, rows: np.ndarray, where: np.ndarray, max_tokens: int) -> np.ndarray:
         """[S, H] float64 values before the tokens of `rows` that `where` [S] marks; NaN elsewhere."""
         out = np.full((len(tokens.ids), self.head.out_features), np.nan)
-        model = self.network.model
-        training = model.training
-        model.eval()
-        try:
-            with torch.no_grad(), self.network.attending():
-                for part, value in self._over(tokens, rows, where, max_tokens):
-                    out[part.source] = value.double().cpu().numpy()
-        finally:
-            model.train(training)
-        return out
+        batch = pack(tokens, rows, np.zeros(len(out)), sharing=self.network.sharing, targets=where)
+        with self.network.reading():
+            for part, counts in self.ranks.share(microbatches(batch, max_tokens)):
+                hidden = self.network.hidden(part)
+                if counts:
+                    out[part.source] = self._values_at(hidden, part).double().cpu().numpy()
+        return self.ranks.fill(out)
 
-    def _over(
-        self, tokens: Tokens, rows: np.ndarray, where: np.ndarray, max_tokens: int
-    ) -> Iterator[tuple[Batch, Tensor]]:
-        """Micro-batches and their values [V, H]."""
-        batch = pack(tokens, rows, np.zeros(len(tokens.ids)), sharing=self.network.sharing, targets=where)
-        for part in microbatches(batch, max_tokens):
-            hidden = self.network.hidden(part)[torch.from_numpy(part.at).to(self.network.device)]
-            yield part, self.values(hidden)
+    def _values_at(self, hidden: Tensor, part: Batch) -> Tensor:
+        """[V, H] values of a micro-batch's targets, from its hidden states [T, d]."""
+        return self.values(hidden[torch.from_numpy(part.at).to(self.network.device)])
 
     def columns(self, graph: StepGraph, played: np.ndarray, max_tokens: int) -> Columns:
         """The columns `value` [N] and `next_value` [N]; with `high` also `value_high` [N], per token `token_value` [S].
@@ -143,24 +147,30 @@ class Critic:
         where: np.ndarray = np.any(targets.share > 0, axis=1)  # [S]
         clip = None if forked(graph) else self.config.clip
         total, hit = 0.0, 0.0
+        batch = pack(graph.tokens, rows, np.zeros(len(where)), sharing=self.network.sharing, targets=where)
         with self.network.attending():
-            batch = pack(graph.tokens, rows, np.zeros(len(where)), sharing=self.network.sharing, targets=where)
-            for part in microbatches(batch, max_tokens):
+            for part, counts in self.ranks.share(microbatches(batch, max_tokens)):
                 with torch.set_grad_enabled(not self.shared or trunk_coef > 0):
-                    hidden = self.network.hidden(part)[torch.from_numpy(part.at).to(self.network.device)]
-                value = self.values(hidden)  # [V, H]
+                    hidden = self.network.hidden(part)
+                if not counts:
+                    (self.values(hidden[:1]).sum() * 0.0).backward()  # type: ignore[no-untyped-call]
+                    continue
+                value = self._values_at(hidden, part)  # [V, H]
                 old, goal, share = (_like(x[part.source], value) for x in (targets.old, targets.returns, targets.share))
                 loss = (share * value_loss(value, old, goal, clip)).sum()
                 ((trunk_coef or 1.0) * loss).backward()  # type: ignore[no-untyped-call]
                 total += float(loss.detach())
                 if clip is not None:
                     hit += float((share * ((value.detach() - old).abs() > clip)).sum())
-        return total, hit
+        loss_of_all, hit_of_all = self.ranks.total(np.array([total, hit])).tolist()
+        return loss_of_all, hit_of_all
 
     def step(self) -> float:
         """One optimiser step with the accumulated gradient; returns its norm. If it is not finite, nothing changes."""
-        parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.grad_clip or math.inf))
+        self.ranks.add_up(
+            p.grad for p in self.head.parameters() if p.grad is not None
+        )  # the trunk's are summed already
+        norm = fsdp.clip([p for _, p in self.named_parameters()], self.config.grad_clip)
         if math.isfinite(norm):
             self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
@@ -265,11 +275,17 @@ def _own(policy: Network, trunk: nn.Module | None) -> Network:
 
     A trunk in half precision is converted to float32, because half precision would round the optimiser's steps away.
     """
+    divided = fsdp.sharded(policy.model)
+    if divided and trunk is None:
+        return replace(policy, model=fsdp.duplicate(policy.model, wide=True, trained=True).eval())
     model = copy.deepcopy(policy.model) if trunk is None else trunk
     if any(parameter.dtype in HALF for parameter in model.parameters()):
         model = model.float()
     model = model.requires_grad_(True).eval()
-    return replace(policy, model=model) if trunk is None else network(model)
+    found = replace(policy, model=model) if trunk is None else network(model)
+    if divided:
+        fsdp.shard(found.model, ranks_of(policy), offload=fsdp.offloaded(policy.model))
+    return found
 
 
 def _like(x: np.ndarray, value: Tensor) -> Tensor:

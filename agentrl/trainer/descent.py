@@ -1,7 +1,6 @@
 """Optimiser steps on packed mini-batches, for any loss."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,11 +11,11 @@ from torch import Tensor
 from agentrl.credit import Credit
 from agentrl.graph import StepGraph, forked, token_rows
 from agentrl.model import EntropyMode, TokenStats, microbatches, pack, token_stats
-from agentrl.noise import fold
 from agentrl.trainer.learner import Learner
 from agentrl.trainer.meter import Meter
 from agentrl.trainer.minibatch import split
 from agentrl.trainer.path_weights import Copies, Spread, aggregate, of_paths, of_rows, spread
+from agentrl.trainer.ranks import ranks_of, run_idle
 from agentrl.trainer.sections import UpdateConfig
 from agentrl.trainer.temperatures import temperatures
 
@@ -72,25 +71,16 @@ def descend(
     learner: Learner, work: Work, config: UpdateConfig, epochs: int, minibatches: int, seed: int
 ) -> dict[str, float]:
     """All optimiser steps of one update; returns its metrics."""
-    meter, rate = Meter(), learner.rate
+    meter, rate, ranks = learner.meter(), learner.rate, ranks_of(learner.network)
     learner.network.model.train()
-    with learner.network.attending(), _dropout_of(learner, seed):
+    with learner.network.attending(), learner.noise([seed, ranks.rank] if ranks.rank else [seed]):
         for epoch in range(epochs):
             order = np.random.default_rng([seed, epoch])
             for rows in split(work.graph, work.rows, minibatches, config.unit, order):
                 _minibatch(learner, work, rows, config, meter)
     learner.network.model.eval()
     learner.updates += 1
-    return {**meter.means(), "lr_scale": rate, "tree_packing": float(learner.network.sharing == "tree")}
-
-
-@contextmanager
-def _dropout_of(learner: Learner, seed: int) -> Iterator[None]:
-    """Seed dropout's noise, so that a resumed run draws the same noise as an uninterrupted run."""
-    device = learner.network.device
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(fold([seed]))
-        yield
+    return {**meter.means(ranks), "lr_scale": rate, "tree_packing": float(learner.network.sharing == "tree")}
 
 
 def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateConfig, meter: "Meter") -> None:
@@ -104,11 +94,15 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
     total = np.bincount(copies.row, share, len(work.graph))  # [N] over the copies of a row
     hot = temperatures(work.graph, work.temperature)
     batch = pack(tokens, rows[work.active[rows]], total[token_rows(tokens)], sharing=net.sharing)
-    for part in microbatches(batch, config.max_tokens, None if work.bundle is None else work.bundle[batch.row]):
-        hidden = net.hidden(part)[torch.from_numpy(part.at).to(net.device)]  # [K, d]
+    parts = microbatches(batch, config.max_tokens, None if work.bundle is None else work.bundle[batch.row])
+    for part, counts in ranks_of(net).share(parts):
+        hidden = net.hidden(part)  # [T, d]
+        if not counts:
+            run_idle(net, hidden)
+            continue
         stats = token_stats(
             net.logits,
-            hidden,
+            hidden[torch.from_numpy(part.at).to(net.device)],  # [K, d]
             part.target,
             part.allowed_offsets,
             part.allowed_ids,

@@ -3,18 +3,24 @@
 import copy
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from agentrl.model import Network, Sharing, network
+from agentrl.noise import fold
+from agentrl.trainer import fsdp, learner_state
 from agentrl.trainer.critic import Critic
-from agentrl.trainer.float32_masters import Masters
+from agentrl.trainer.float32_masters import HALF, Masters
+from agentrl.trainer.meter import Meter
 from agentrl.trainer.muon import Muon
-from agentrl.trainer.sections import OptimConfig
+from agentrl.trainer.ranks import ALONE, Ranks
+from agentrl.trainer.sections import LearnerConfig, OptimConfig
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +54,19 @@ class Learner:
             the current weights, which `restart` renews.
         sharing: how batches are packed; None finds out what the model's layers allow.
         critic: makes the critic for a policy's network, at first and at each `restart`; None for no critic.
+        config: section [learner].
+        ranks: the processes that share this learner. Every one makes it from the same weights and calls the same
+            methods; `config.divided` says whether the model is divided.
+        known: how the model may be called, if that is known already.
+
+    Attributes:
+        half: does the model compute in half precision?
+        generating: the whole model, to generate with and to save: the trained model itself, or, if that one is divided,
+            a copy on rank 0 (None on the other ranks), which `gather` brings up to date.
+        meter: sums the metrics of an update.
     """
+
+    meter: type[Meter] = Meter
 
     def __init__(
         self,
@@ -58,15 +76,28 @@ class Learner:
         reference: bool = False,
         sharing: Sharing | None = None,
         critic: Callable[[Network], Critic] | None = None,
+        config: LearnerConfig | None = None,
+        ranks: Ranks | None = None,
+        known: Network | None = None,
     ) -> None:
-        self.model, self.tokenizer = loaded.model, loaded.tokenizer
-        self.network = network(self.model, sharing)
+        self.model, self.tokenizer, self.ranks = loaded.model, loaded.tokenizer, ranks or ALONE
+        self.config = config or LearnerConfig()
+        self.network = known or network(self.model, sharing)
+        self.half = self.network.model.dtype in HALF
+        self.generating: Any = self.model
+        self._stale = False
+        if self.config.divided:
+            _check_same(self.model, self.ranks)
+            self.generating = copy.deepcopy(self.model).requires_grad_(False).eval() if self.ranks.leads else None
+            fsdp.shard(self.network.model, self.ranks, offload=self.config.offload)
+        if self.config.checkpointing:
+            _recompute(self.network.model)
         self._adapter = hasattr(self.model, "disable_adapter")
         self._wants_reference = reference
         self._make_critic = critic
         self.critic: Critic | None = None
-        self._masters: Masters | None = None
-        self._reference: Network | None = None
+        self.masters: Masters | None = None
+        self.reference_copy: Network | None = None
         self.restart(optim, 0)
 
     @property
@@ -87,24 +118,55 @@ class Learner:
         The reference becomes a copy of the current policy; with an adapter it stays the model below the adapter.
         """
         self.optim, self.total_updates, self.updates, self.spent = optim, updates, 0, 0.0
-        if self._masters is not None:
-            self._masters.close()
-        self._masters = Masters(self.network.model)
-        self.optimisers = _optimisers(self.network.model, optim, self._masters)
+        if self.masters is not None:
+            self.masters.close()
+        self.masters = Masters(self.network.model)
+        self.optimisers = _optimisers(self.network.model, optim, self.masters)
         self.critic = self._make_critic(self.network) if self._make_critic else None
         if self._wants_reference and not self._adapter:
-            model = copy.deepcopy(self.network.model).requires_grad_(False).eval()
-            self._reference = Network(model=model, sharing=self.network.sharing, reason=self.network.reason)
+            self.reference_copy = self._renewed_reference()
+
+    def _renewed_reference(self) -> Network:
+        """A frozen copy of the current policy."""
+        if self.config.divided and self.reference_copy is not None:
+            fsdp.copy_weights(self.network.model, self.reference_copy.model)
+            return self.reference_copy
+        if self.config.divided:
+            model = fsdp.duplicate(self.network.model)
+        else:
+            model = copy.deepcopy(self.network.model).requires_grad_(False)
+        return replace(self.network, model=model.eval())
+
+    def gather(self) -> None:
+        """Bring `generating` up to date; every rank calls this."""
+        if not self.config.divided or not self._stale:
+            return
+        inner = {} if self.generating is None else dict(_inner(self.generating).named_parameters())
+        with torch.no_grad():
+            for name, parameter in self.network.model.named_parameters():
+                if parameter.requires_grad:
+                    full = fsdp.whole(parameter)
+                    if inner:
+                        inner[name].copy_(full)
+        self._stale = False
 
     @contextmanager
     def reference(self) -> Iterator[Network]:
         """The reference network."""
         assert self._wants_reference, "this learner was made without a reference model"
-        if self._reference is not None:
-            yield self._reference
+        if self.reference_copy is not None:
+            yield self.reference_copy
         else:
             with self.model.disable_adapter():
                 yield self.network
+
+    @contextmanager
+    def noise(self, key: Sequence[int]) -> Iterator[None]:
+        """Seed dropout's noise, so that a resumed run draws the same noise as an uninterrupted run."""
+        device = self.network.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            torch.manual_seed(fold(key))
+            yield
 
     @property
     def trained(self) -> list[nn.Parameter]:
@@ -127,15 +189,15 @@ class Learner:
 
         If the gradient norm is not finite, the step is skipped and logged as an error.
         """
-        assert self._masters is not None
-        norm = torch.nn.utils.clip_grad_norm_(self.trained, self.optim.grad_clip or math.inf)
-        value = float(norm)
+        assert self.masters is not None
+        value = fsdp.clip(self.trained, self.optim.grad_clip)
+        self._stale = True
         if math.isfinite(value):
             for optimiser in self.optimisers:
                 for group in optimiser.param_groups:
                     group["lr"] = group["base_lr"] * self.rate
                 optimiser.step()
-            self._masters.write_back()
+            self.masters.write_back()
         else:
             log.error("gradient norm is %s in update %d: optimiser step skipped", value, self.updates)
         for optimiser in self.optimisers:
@@ -143,45 +205,42 @@ class Learner:
         return StepReport(value, not math.isfinite(value))
 
     def state_dict(self) -> dict[str, Any]:
-        """State for a checkpoint, without the weights, which are saved in the layout of transformers."""
+        """State for a checkpoint, without the weights, which are saved in the layout of transformers.
+
+        The state of a divided learner has no tensors; see `agentrl.trainer.learner_state.write`.
+        """
         return {
             "optim": self.optim.model_dump(mode="json"),
             "updates": self.updates,
             "total_updates": self.total_updates,
-            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
-            "masters": self._masters.state() if self._masters else [],
-            "reference": None if self._reference is None else self._reference.model.state_dict(),
-            "critic": None if self.critic is None else self.critic.state_dict(),
+            **({"divided": self.ranks.size} if self.config.divided else learner_state.tensors(self)),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def write_parts(self, folder: Path) -> None:
+        """Store the tensors of a divided learner's state; every rank calls this.
+
+        Raises:
+            OSError: a rank could not write its part.
+        """
+        learner_state.write(self, folder)
+
+    def load_state_dict(self, state: Mapping[str, Any], parts: Path | None = None) -> None:
         """Continue exactly from a `state_dict`; the weights must be those that were saved with it.
+
+        Args:
+            state: of a learner with any number of ranks.
+            parts: folder with the tensors of a divided learner.
 
         Raises:
             ValueError: the state belongs to another model, or has no critic or reference model where this learner does.
         """
         self.restart(OptimConfig.model_validate(state["optim"]), state["total_updates"])
         self.updates = int(state["updates"])
-        try:
-            for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
-                optimiser.load_state_dict(saved)
-                _check_shapes(optimiser)
-            if self._masters is not None:
-                self._masters.load(state.get("masters", []))
-            if self._reference is not None and state["reference"] is not None:
-                self._reference.model.load_state_dict(state["reference"])
-        except (ValueError, RuntimeError, KeyError) as error:
-            raise ValueError(f"the optimiser's state is of another model or section [optim]: {error}") from None
-        if self.critic is not None:
-            if state.get("critic") is None:
-                raise ValueError(
-                    "the checkpoint has no critic: resume with the critic.model that the run was started with"
-                )
-            self.critic.load_state_dict(state["critic"])
-        if self._reference is not None and state["reference"] is None:
-            raise ValueError(
-                "the checkpoint has no reference model: resume with the update.kl_coef that the run was started with"
-            )
+        if self.config.divided or "divided" in state:
+            learner_state.load(self, state, parts)
+        else:
+            learner_state.load_tensors(self, state)
+        self._stale = True
 
 
 def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list[torch.optim.Optimizer]:
@@ -210,12 +269,33 @@ def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list
     return optimisers
 
 
-def _check_shapes(optimiser: torch.optim.Optimizer) -> None:
-    """Raises ValueError if the state of a parameter has another shape, which torch would find in the next update."""
-    for parameter, state in optimiser.state.items():
-        for name, value in state.items():
-            if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
-                raise ValueError(f"{name} has shape {[*value.shape]} for a parameter of shape {[*parameter.shape]}")
+def _check_same(model: nn.Module, ranks: Ranks) -> None:
+    """Raises ValueError unless every rank has the weights of rank 0, of which it will keep its part."""
+    rank = ranks.other(
+        lambda: {name: float(p.detach().sum(dtype=torch.float64)) for name, p in model.named_parameters()}
+    )
+    if rank is not None:
+        raise ValueError(
+            f"process {rank} of the learner has loaded other weights than process 0: give every machine the same "
+            "model.path"
+        )
+
+
+def _recompute(model: Any) -> None:
+    """Let the layers compute their activations again in the backward pass."""
+    try:  # renamed in transformers 5
+        enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        enable({"use_reentrant": False})
+    except (ValueError, AttributeError) as error:
+        raise ValueError(
+            f"learner.checkpointing: a model of type {model.config.model_type} cannot compute its activations again "
+            f"({error}): set learner.checkpointing=false"
+        ) from None
+
+
+def _inner(model: Any) -> Any:
+    """The transformers model below the adapters."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def _embedding_ids(model: Any) -> set[int]:

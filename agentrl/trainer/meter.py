@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
+
+from agentrl.trainer.ranks import ALONE, Ranks
 
 
 class Meter:
@@ -42,10 +43,17 @@ class Meter:
         if not skipped:
             self.norms.append(grad_norm)
 
-    def means(self) -> dict[str, float]:
-        """Means of loss and gradient norm over optimiser steps, means of all values over decisions, and the counts."""
-        share = float(self.sums.pop("share", torch.tensor(0.0)))
-        loss = float(self.sums.pop("loss", torch.tensor(0.0))) / max(self.counts["optimizer_steps"], 1.0)
-        means = {name: float(x) / share for name, x in self.sums.items()} if share else {}
+    def means(self, ranks: Ranks = ALONE) -> dict[str, float]:
+        """Means of loss and gradient norm over optimiser steps, means of all values over decisions, and the counts.
+
+        Sums and counts are those of all ranks together; steps and their norms are the same on each rank.
+        """
+        sums = ranks.total_by_name({name: float(x) for name, x in self.sums.items()})
+        counted = ranks.total_by_name({name: x for name, x in self.counts.items() if name != "optimizer_steps"})
+        steps = self.counts["optimizer_steps"]
+        share = sums.pop("share", 0.0)
+        loss = sums.pop("loss", 0.0) / max(steps, 1.0)
+        means = {name: x / share for name, x in sums.items()} if share else {}
         norm = sum(self.norms) / len(self.norms) if self.norms else 0.0
-        return {"loss": loss, **means, "grad_norm": norm, "skipped_steps": float(self.skipped), **self.counts}
+        counts = {name: counted.get(name, steps) for name in self.counts}
+        return {"loss": loss, **means, "grad_norm": norm, "skipped_steps": float(self.skipped), **counts}

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from agentrl.trainer.fsdp import part_like, whole
+
 # Newton-Schulz as in Jordan's implementation and torch.optim.Muon: coefficients, iterations, and the smallest norm.
 A, B, C = 3.4445, -4.7750, 2.0315
 ITERATIONS = 5
@@ -71,7 +73,8 @@ class Muon(torch.optim.Optimizer):
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(gradient)
         average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)  # [m, n]
-        direction = orthogonalise(gradient.lerp(average, momentum))  # [m, n]
+        # Newton-Schulz needs the whole matrix: every rank gathers it, computes the same direction, and keeps its part.
+        direction = orthogonalise(whole(gradient.lerp(average, momentum)))  # [m, n]
         rows, columns = parameter.shape
         parameter.mul_(1 - lr * weight_decay)
-        parameter.add_(direction, alpha=-lr * math.sqrt(max(1.0, rows / columns)))
+        parameter.add_(part_like(direction, parameter), alpha=-lr * math.sqrt(max(1.0, rows / columns)))

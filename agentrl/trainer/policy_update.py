@@ -22,6 +22,7 @@ from agentrl.trainer.descent import Terms, Work, column_like, counted_copies, de
 from agentrl.trainer.learner import Learner
 from agentrl.trainer.loss_terms import kl_term
 from agentrl.trainer.path_weights import Copies, Spread, roots
+from agentrl.trainer.ranks import ranks_of
 from agentrl.trainer.regularizer import Moment, Regularizers, Term
 from agentrl.trainer.sections import UpdateConfig
 from agentrl.types import Status
@@ -64,7 +65,8 @@ def update(
     whole_episodes = getattr(loss.config, "whole_episodes", False)
     regularizers = regularizers or Regularizers()
     copies = counted_copies(graph, credit, graph.weight * trained, config, whole_episodes)
-    added = regularizers.begin(Moment(graph.turn[copies.row], learner.updates, learner.total_updates))
+    total = ranks_of(learner.network).total
+    added = regularizers.begin(Moment(graph.turn[copies.row], learner.updates, learner.total_updates, total))
     work = Work(
         graph=graph,
         rows=np.flatnonzero(graph.weight * credit.weight * trained > 0),

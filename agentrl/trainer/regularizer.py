@@ -30,11 +30,14 @@ class Moment(NamedTuple):
         turn: [C] int64, the turn of each copy of a row; `LossInputs.step` is an index into it.
         update: number of this update in its stage, from 0.
         updates: length of the stage, in updates.
+        total: sums an array over the processes that share the learner, each of which sees only its own micro-batches; a
+            regularizer that remembers sums of an update calls this in `finish`, once on every process.
     """
 
     turn: np.ndarray
     update: int
     updates: int
+    total: Callable[[np.ndarray], np.ndarray] = np.asarray
 
 
 class Term(Protocol):
@@ -64,6 +67,8 @@ class RegularizerFile(CatalogueFile):
     Attributes:
         make: see the module.
         entropy: it reads `LossInputs.entropy` and needs its gradient.
+        totals: what it remembers of an update is summed with `Moment.total`. A regularizer that remembers something and
+            does not say so is refused where several processes share the learner.
         paper: one line for listings.
     """
 
@@ -71,6 +76,9 @@ class RegularizerFile(CatalogueFile):
 
     make: Callable[[Any], Regularizer] = hook(help="(config) -> Regularizer")
     entropy: bool = hook("ENTROPY", "it reads the tokens' entropies and needs their gradient", False)
+    totals: bool = hook(
+        "TOTALS", "what it remembers is summed with Moment.total, so learner.processes may be above 1", False
+    )
     paper: str = hook("PAPER", "one line for listings", "")
 
 

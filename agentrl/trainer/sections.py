@@ -1,4 +1,4 @@
-"""The sections [critic], [optim] and [update] of a recipe; this module imports no torch."""
+"""The sections [critic], [optim], [learner] and [update] of a recipe; this module imports no torch."""
 
 from typing import Any, Literal
 
@@ -83,6 +83,27 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     warmup: int = Field(0, ge=0)
     schedule: Literal["constant", "cosine"] = "constant"
     grad_clip: float = Field(1.0, ge=0)
+
+
+class LearnerConfig(BaseModel, frozen=True, extra="forbid"):
+    """Section [learner]: the processes and the memory of an update. A policy and its optimiser are divided over the
+    processes (FSDP2), and so are the micro-batches; each process takes one GPU, or a share of the CPU.
+
+    Attributes:
+        processes: number of processes that share each policy. agentrl starts them on this machine; under torchrun it
+            is the number that torchrun started.
+        checkpointing: compute the layers' activations again in the backward pass, and do not store them.
+        offload: keep trained weights, gradients and optimiser state in the CPU's memory, where the optimiser then runs.
+    """
+
+    processes: int = Field(1, ge=1, le=4096)
+    checkpointing: bool = False
+    offload: bool = False
+
+    @property
+    def divided(self) -> bool:
+        """Is the model divided over processes (perhaps over one, which then computes layer by layer)?"""
+        return self.processes > 1 or self.offload
 
 
 KlForm = Literal["k1", "abs", "k2", "k3"]

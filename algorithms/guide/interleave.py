@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.graph import StepGraph, concatenate, from_bytes, to_bytes
+from agentrl.graph import StepGraph, concatenate, graph_from_bytes, graph_to_bytes
 from agentrl.rollout import Draw, EpisodeRecord, build_graph, by_group, lost, success_rate
 from agentrl.types import Task
 
@@ -90,13 +90,13 @@ class Interleave:
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
-        stored = {key: np.frombuffer(to_bytes(graph), np.uint8).copy() for key, graph in self.buffer.items()}
+        stored = {key: np.frombuffer(graph_to_bytes(graph), np.uint8).copy() for key, graph in self.buffer.items()}
         return {"failed": dict(self.failed), "buffer": stored, "unsolved": sorted(self.unsolved)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.failed = {key: int(n) for key, n in state["failed"].items()}
-        self.buffer = {key: from_bytes(bytes(data)) for key, data in state["buffer"].items()}
+        self.buffer = {key: graph_from_bytes(bytes(data)) for key, data in state["buffer"].items()}
         self.unsolved = set(state["unsolved"])
 
 

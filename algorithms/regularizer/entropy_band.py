@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PAPER = "EPO, arXiv:2509.22576"
 ENTROPY = True
+TOTALS = True
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -96,7 +97,7 @@ class Term:
     def __init__(self, past: EntropyBand, moment: Moment) -> None:
         import torch
 
-        self.past, self.config = past, past.config
+        self.past, self.config, self.total = past, past.config, moment.total
         decayed = band_weight(moment.update, max(moment.updates, 1)) if self.config.decay else 1.0
         self.weight = self.config.weight * decayed
         self.turn = torch.from_numpy(np.asarray(moment.turn, np.int64))  # [C]
@@ -124,7 +125,7 @@ class Term:
 
     def finish(self) -> None:
         """Add what was seen to the history."""
-        sums, counts = self.seen.cpu().numpy()
+        sums, counts = self.total(self.seen.cpu().numpy())
         with np.errstate(invalid="ignore"):
             self.past.add(sums / counts)
 

@@ -12,7 +12,7 @@ from safetensors.numpy import load, save
 
 from agentrl.cli import main
 from agentrl.graph.jsonl import steps_graph
-from agentrl.graph.store import HEAD, to_bytes
+from agentrl.graph.store import HEAD, graph_to_bytes
 from agentrl.run import RunFolder
 from tests.cli.bad_words import complaint
 from tests.toys.runs import TOY, recipe
@@ -206,7 +206,7 @@ def cases(folder: Path, whole: bytes, chance: random.Random) -> Iterator[tuple[s
 @pytest.mark.timeout(120)
 def test_300_bad_inputs_are_each_one_sentence(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    whole = to_bytes(steps_graph([json.dumps({**row, "state": f"s{i}"}) for i, row in enumerate(STEPS)]))
+    whole = graph_to_bytes(steps_graph([json.dumps({**row, "state": f"s{i}"}) for i, row in enumerate(STEPS)]))
     for name in ("run/graphs", "broken", "g"):
         Path(name).mkdir(parents=True)
     RunFolder(Path("run"))

@@ -11,7 +11,7 @@ import pytest
 from agentrl.env import Limits, ThreadPool, make_pool, tasks_of
 from agentrl.env.inline import InlinePool
 from agentrl.env.threads import Thread
-from agentrl.graph.store import to_bytes
+from agentrl.graph.store import graph_to_bytes
 from agentrl.rollout import Scripted, build_graph
 from agentrl.tool_env import environment
 from agentrl.types import EnvFault, Status
@@ -30,7 +30,7 @@ def graph(where: str):
 
 
 def test_threads_give_the_same_bytes_as_this_process():
-    assert to_bytes(graph("threads")) == to_bytes(graph("inline")) == to_bytes(graph("threads"))
+    assert graph_to_bytes(graph("threads")) == graph_to_bytes(graph("inline")) == graph_to_bytes(graph("threads"))
 
 
 @pytest.mark.fault

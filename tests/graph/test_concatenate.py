@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agentrl.graph import concatenate, extract, from_bytes, paths, to_bytes
+from agentrl.graph import concatenate, extract, graph_from_bytes, graph_to_bytes, paths
 from agentrl.graph.store import TABLE
 from tests.algorithms.credit.steps import chain, graph_of
 from tests.graph.graphs import chains
@@ -55,7 +55,7 @@ def test_absent_columns_and_scores():
 
 def test_a_part_forgets_the_words_it_does_not_use_and_survives_bytes():
     whole = graph_of([*chain("t", "a", [0.0]), *chain("u", "b", [1.0])])
-    part = from_bytes(to_bytes(episodes(whole, [1])))
+    part = graph_from_bytes(graph_to_bytes(episodes(whole, [1])))
     assert list(part.names["group"]) == ["u"] and list(part.names["episode"]) == ["b"]
     assert part.episode.tolist() == [0] and part.group.tolist() == [0]
 

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from agentrl.files import write_atomically
 from agentrl.graph import read_graph, write_graph
-from agentrl.graph.store import TABLE, to_bytes
+from agentrl.graph.store import TABLE, graph_to_bytes
 from tests.graph.graphs import Row, build
 
 
@@ -57,16 +57,19 @@ def test_equal_graphs_are_equal_bytes_whatever_the_order_of_columns():
     turned = made.with_columns()
     object.__setattr__(turned, "columns", dict(reversed(list(made.columns.items()))))
     several = {
-        to_bytes(one, note) for one in (made, turned) for note in ({"b": 1, "a": 2}, {"a": 2, "b": 1}) for _ in range(9)
+        graph_to_bytes(one, note)
+        for one in (made, turned)
+        for note in ({"b": 1, "a": 2}, {"a": 2, "b": 1})
+        for _ in range(9)
     }
     assert len(several) == 1  # safetensors keeps metadata in a hash map: several entries would come in random order
-    assert to_bytes(made) != to_bytes(made.with_columns(reward=np.array([0, 0, 1.0])))
+    assert graph_to_bytes(made) != graph_to_bytes(made.with_columns(reward=np.array([0, 0, 1.0])))
 
 
 @pytest.mark.parametrize("kept", [0, 1, 7, 8, 100, 0.5, 0.99])
 def test_a_file_cut_short_is_one_sentence(tmp_path, kept):
     path = tmp_path / "g.safetensors"
-    data = to_bytes(graph())
+    data = graph_to_bytes(graph())
     path.write_bytes(data[: int(kept * len(data)) if isinstance(kept, float) else kept])
     with pytest.raises(ValueError, match="is not a step graph, or it is cut short"):
         read_graph(path)

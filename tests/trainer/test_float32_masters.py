@@ -42,7 +42,7 @@ def test_the_model_is_its_copies_rounded():
     assert len(copies) == len(list(learner.model.parameters()))
     for rounded in learner.model.parameters():
         assert rounded.dtype == torch.bfloat16
-    for master, x in zip(learner._masters.state(), learner.model.parameters(), strict=True):
+    for master, x in zip(learner.masters.state(), learner.model.parameters(), strict=True):
         assert torch.equal(master.to(torch.bfloat16), x)
 
 

@@ -1,0 +1,258 @@
+"""What `agentrl train RECIPE --dry-run --memory [CARD]` prints: how much memory an update needs, and whether it fits.
+
+No weights are loaded: the shape of a model comes from its configuration, and the update runs on tensors without memory
+(`agentrl.trainer.memory`).
+"""
+
+import math
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentrl.catalogue import nearest
+from agentrl.config import Entry, resolve
+from agentrl.loss import Loss
+from agentrl.model import add_adapters
+from agentrl.model.sections import SHAPE, ModelConfig
+from agentrl.settings import Settings
+from agentrl.trainer.sections import LearnerConfig
+
+GIB = 2**30
+USABLE = 0.9  # of a card's memory; the rest is for CUDA's context, the allocator's gaps and kernels
+MANY = 8  # processes of the forecast for a node
+STEP = 256  # largest update.max_tokens are multiples of this
+
+CARDS = {  # name -> GiB, as the driver reports it
+    "rtx3090-24": 24.0,
+    "rtx4090-24": 24.0,
+    "rtx5090-32": 31.8,
+    "a100-40": 40.0,
+    "a100-80": 80.0,
+    "l40s-48": 45.0,
+    "h100-80": 79.6,
+    "h200-141": 140.4,
+    "b200-180": 179.1,
+}
+
+QWEN2 = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+PUBLISHED = {  # name on the hub, without -Instruct -> QWEN2 of its config.json, vocabulary, tied
+    "Qwen/Qwen2.5-0.5B": ((896, 4864, 24, 14, 2), 151936, True),
+    "Qwen/Qwen2.5-1.5B": ((1536, 8960, 28, 12, 2), 151936, True),
+    "Qwen/Qwen2.5-3B": ((2048, 11008, 36, 16, 2), 151936, True),
+    "Qwen/Qwen2.5-7B": ((3584, 18944, 28, 28, 4), 152064, False),
+    "Qwen/Qwen2.5-14B": ((5120, 13824, 48, 40, 8), 152064, False),
+    "Qwen/Qwen2.5-32B": ((5120, 27648, 64, 40, 8), 152064, False),
+}
+
+
+class Shape(NamedTuple):
+    """The configuration of a model, and in words where it is from."""
+
+    config: Any
+    source: str
+
+
+def check_card(name: str) -> None:
+    """Raises ValueError unless the card is in the table."""
+    if name and name not in CARDS:
+        raise ValueError(f"--memory: unknown card {name!r}{nearest(name, CARDS)}; put --memory behind the options")
+
+
+def forecast(settings: Settings, card: str = "") -> Iterator[str]:
+    """Lines of the forecast, one at a time, because each may take half a minute.
+
+    Args:
+        settings: of the run.
+        card: a name of CARDS; empty for none.
+
+    Raises:
+        ValueError: the card is unknown, or the model's configuration is not here.
+    """
+    check_card(card)
+    return _lines([_Policy(settings, name, plan.model) for name, plan in settings.policies.items()], card)
+
+
+def _lines(policies: "list[_Policy]", card: str) -> Iterator[str]:
+    yield "# memory of a GPU, at least; counted in the update itself, run on tensors without memory (docs/scaling.md):"
+    for policy in policies:
+        yield from policy.lines(card)
+    yield "# not counted: CUDA's context, gaps of the allocator, workspaces of kernels, buffers of NCCL"
+
+
+def shape_of(model: ModelConfig) -> Shape:
+    """The configuration of a model that is a folder, in the hub's cache, in the table, or to be made anew.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    from transformers import AutoConfig, Qwen2Config, Qwen3Config
+
+    if model.new is not None:
+        values = {key: getattr(model.new, option) for option, key in SHAPE.items()}
+        head = {"head_dim": model.new.hidden // model.new.heads, "vocab_size": 2000}
+        return Shape(Qwen3Config(**values, **head), "section [model.new], with 2,000 words")
+    folder = Path(model.path).expanduser()
+    if (folder / "config.json").is_file():
+        return Shape(AutoConfig.from_pretrained(str(folder), trust_remote_code=False), f"{folder / 'config.json'}")
+    known = PUBLISHED.get(model.path.removesuffix("-Instruct"))
+    if known is not None:
+        sizes, vocabulary, tied = known
+        values = dict(zip(QWEN2, sizes, strict=True))
+        config = Qwen2Config(**values, vocab_size=vocabulary, tie_word_embeddings=tied, max_position_embeddings=32768)
+        return Shape(config, "agentrl's table of published shapes")
+    try:
+        return Shape(
+            AutoConfig.from_pretrained(model.path, local_files_only=True, trust_remote_code=False), "the hub's cache"
+        )
+    except (OSError, ValueError):
+        raise ValueError(
+            f"--memory needs the shape of model.path={model.path!r}, which is no folder with a config.json, not in the "
+            f"hub's cache, and not in the table ({', '.join(PUBLISHED)}): fetch its config.json into a folder and set "
+            "model.path to it"
+        ) from None
+
+
+class _Policy:
+    """The forecast of one policy."""
+
+    def __init__(self, settings: Settings, name: str, model: ModelConfig) -> None:
+        self.settings, self.name, self.model = settings, name, model
+        self.shape = shape_of(model)
+        self.update = settings.tables.update
+        self.loss: Entry[Loss] = settings.loss
+        self.replaced = ""
+
+    def lines(self, card: str) -> Iterator[str]:
+        """See `forecast`."""
+        now = self.settings.tables.learner
+        lora = f", LoRA of rank {self.model.lora.r}" if self.model.lora else ""
+        limit = f"update.max_tokens={self.update.max_tokens}"
+        yield (
+            f"# policy {self.name}: {self.model.path or 'a new model'} ({self._billions():.2f} billion weights; shape "
+            f"from {self.shape.source}), {self._dtype()}{lora}, {limit}"
+        )
+        needs = {}
+        for config in self._variants(now):
+            needs[config] = need = self._need(config, self.update.max_tokens)
+            whole = f", and {need.whole / GIB:.1f} GiB on process 0, which generates" if need.whole else ""
+            kept = f"weights {need.weights / GIB:.1f}, optimiser {need.optimiser / GIB:.1f}"
+            kept += f", reference {need.reference / GIB:.1f}" if need.reference else ""
+            as_it_is = " (as the recipe has it)" if config == now else ""
+            yield f"#   {need.peak / GIB:6.1f} GiB ({kept}){whole}: {_in_words(config)}{as_it_is}"
+        if self.replaced:
+            yield f"#   computed with the loss ppo_clip, because {self.replaced} asks for values"
+        if self.settings.tables.critic.model == "own":
+            own = 16 * self._billions() * 1e9 / GIB / now.processes
+            yield f"#   {own:6.1f} GiB more for the critic's own model (16 bytes per weight, without activations)"
+        yield from self._cache()
+        if card:
+            yield from self._fit(card, now, needs[now])
+
+    def _variants(self, now: LearnerConfig) -> list[LearnerConfig]:
+        other = now.model_copy(update={"checkpointing": not now.checkpointing})
+        processes = MANY if now.processes == 1 else 1
+        spread = now.model_copy(update={"checkpointing": True, "processes": processes, "offload": False})
+        return list(dict.fromkeys([now, other, spread]))
+
+    def _fit(self, card: str, config: LearnerConfig, need: Any) -> Iterator[str]:
+        """Whether the recipe fits, and the largest `update.max_tokens` that does."""
+        tokens, room = self.update.max_tokens, CARDS[card] * USABLE * GIB - self._beside(need)
+        fixed = need.weights + need.reference + need.optimiser
+        head = f"#   {card} ({CARDS[card]:g} GiB, {USABLE:.0%} of it usable), {_in_words(config)}:"
+        if fixed >= room:
+            yield f"{head} does not fit, weights and optimiser alone need {fixed / GIB:.1f} GiB"
+            return
+        largest = self._largest(config, need.peak, room)
+        verdict = "fits" if need.peak <= room else "does not fit"
+        least = min(self._longest(), tokens)
+        if largest < least:
+            yield f"{head} {verdict}; not even one path of {least} tokens does"
+        else:
+            yield f"{head} {verdict}; the largest update.max_tokens that fits is about {largest}"
+
+    def _largest(self, config: LearnerConfig, peak: float, room: float) -> int:
+        """The largest number of tokens that fits, checked by a forecast of its own; 0 if none of the tries does."""
+        tokens = self.update.max_tokens
+        other = 2 * tokens if peak <= room else max(STEP, tokens // 2)
+        slope = (self._need(config, other).peak - peak) / (other - tokens)
+        guess = tokens + (room - peak) / slope if slope > 0 else float(other)
+        for _ in range(3):
+            tried = max(0, math.floor(guess / STEP) * STEP)
+            if not tried or self._need(config, tried).peak <= room:
+                return tried
+            guess = 0.9 * tried
+        return 0
+
+    def _need(self, config: LearnerConfig, tokens: int) -> Any:
+        from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
+        try:
+            return self._measured(config, tokens)
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            self.replaced, self.loss = self.loss.name, resolve(Loss, {"name": "ppo_clip"})
+            return self._measured(config, tokens)
+
+    def _measured(self, config: LearnerConfig, tokens: int) -> Any:
+        """The update on one micro-batch of so many tokens."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        from agentrl.trainer import forecast_update
+
+        plain = {"max_tokens": tokens, "minibatches": 1, "epochs": 1, "regularizers": ()}
+        update = self.update.model_copy(update=plain)
+        longest, reference = min(tokens, self._longest()), self.update.kl_coef > 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, on tensors without memory
+            with torch.device("meta"):
+                model = AutoModelForCausalLM.from_config(self.shape.config, dtype=getattr(torch, self._dtype()))
+            if self.model.lora is not None:
+                model = add_adapters(model, self.model.lora)
+            return forecast_update(model, tokens, longest, update, self.loss, config, reference)
+
+    def _longest(self) -> int:
+        """Tokens of the longest path."""
+        context: int = getattr(self.settings.engine.config, "max_context", self.update.max_tokens)
+        return context
+
+    def _cache(self) -> Iterator[str]:
+        """The engine's cache of keys and values."""
+        size = self._cache_bytes()
+        if size:
+            engine = self.settings.engine.config
+            yield (
+                f"#   {size / GIB:6.1f} GiB at most for the engine's keys and values "
+                f"({engine.max_slots} slots of {engine.max_context} tokens)"
+            )
+
+    def _cache_bytes(self) -> int:
+        engine, text = self.settings.engine.config, self.shape.config.get_text_config()
+        if not hasattr(engine, "max_slots") or not hasattr(engine, "max_context"):
+            return 0
+        width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+        size: int = 2 * text.num_hidden_layers * heads * width * engine.max_slots * engine.max_context
+        return size * (4 if self._dtype() == "float32" else 2)
+
+    def _beside(self, need: Any) -> int:
+        """What else is in the memory of the card of process 0 during an update."""
+        whole: int = need.whole
+        return whole + self._cache_bytes()
+
+    def _dtype(self) -> str:
+        return "bfloat16" if self.model.dtype == "auto" else self.model.dtype
+
+    def _billions(self) -> float:
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(self.shape.config)
+        return float(sum(p.numel() for p in model.parameters())) / 1e9
+
+
+def _in_words(config: LearnerConfig) -> str:
+    """The section [learner] as words of the command line."""
+    words = [f"learner.processes={config.processes}", f"learner.checkpointing={str(config.checkpointing).lower()}"]
+    return " ".join([*words, *(["learner.offload=true"] if config.offload else [])])

@@ -1,0 +1,204 @@
+"""A model divided over ranks with torch's FSDP2: each rank keeps a part of every weight, gradient and optimiser state.
+
+The layers are gathered one after another in each pass. Gradients are summed over ranks, never averaged, because
+agentrl's loss is a sum whose denominator is that of the whole mini-batch. Trained weights in half precision become
+float32 shards, which the optimiser changes, and every pass computes in half precision, as with
+`agentrl.trainer.float32_masters` in one process.
+"""
+
+import copy
+import math
+import types
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from agentrl.model import Network
+from agentrl.trainer.float32_masters import HALF
+from agentrl.trainer.ranks import ATTRIBUTE, Ranks
+
+ORIGIN = "agentrl_origin"  # attribute of a sharded model
+
+
+class Origin(NamedTuple):
+    """How a sharded model was made: the model before, without memory for its weights, and whether it is offloaded."""
+
+    blank: Any
+    offload: bool
+
+
+def shard(model: Any, ranks: Ranks, *, offload: bool = False, device: torch.device | None = None) -> None:
+    """Divide a model over the ranks, in place; every rank calls this with the same weights.
+
+    Args:
+        model: a causal language model of transformers, with adapters already inside.
+        ranks: of torch's default process group.
+        offload: keep shards, gradients and optimiser state in the CPU's memory; the optimiser then runs there.
+        device: of the passes; None takes that of the weights.
+
+    Raises:
+        ValueError: the model has no list of layers, or a weight that several layers share.
+    """
+    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+
+    kind = (device or next(model.parameters()).device).type
+    half = next((p.dtype for p in model.parameters() if p.requires_grad and p.dtype in HALF), None)
+    ties, blank = _ties(model), _blank(model)
+    options: dict[str, Any] = {
+        "mesh": ranks.mesh(kind),
+        "mp_policy": MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32 if half else None),
+        "offload_policy": CPUOffloadPolicy(pin_memory=kind == "cuda") if offload else OffloadPolicy(),
+    }
+    for layer in _layers(model):
+        _widen(layer)
+        fully_shard(layer, **options)
+    _widen(model)
+    # The root is not resharded after its forward pass: the head is applied outside of it, to targets only.
+    fully_shard(model, reshard_after_forward=False, **options)
+    _finish(model)
+    setattr(model, ATTRIBUTE, ranks)
+    setattr(model, ORIGIN, Origin(blank, offload))  # in a tuple, or nn.Module would take it for a submodule
+    if _ties(model) != ties:
+        raise ValueError(
+            f"learner.processes: a model of type {model.config.model_type} shares a weight between its layers, which "
+            "cannot be divided over processes: set learner.processes=1"
+        )
+
+
+def duplicate(model: Any, *, wide: bool = False, trained: bool = False) -> Any:
+    """A second model, sharded as a sharded model is, with its weights of now; every rank calls this.
+
+    Args:
+        model: sharded.
+        wide: convert weights in half precision to float32; else the copy has the types of the model before sharding.
+        trained: whether the copy's weights are trained.
+    """
+    origin: Origin = getattr(model, ORIGIN)
+    made = copy.deepcopy(origin.blank).requires_grad_(trained)
+    if wide and any(p.dtype in HALF for p in made.parameters()):
+        made = made.float()
+    kind = next(model.parameters()).device_mesh.device_type
+    shard(made, getattr(model, ATTRIBUTE), offload=origin.offload, device=torch.device(kind))
+    made.to_empty(device="cpu" if origin.offload else kind)
+    with torch.no_grad():
+        for old, new in zip(made.buffers(), model.buffers(), strict=True):
+            old.copy_(new)
+    copy_weights(model, made)
+    return made
+
+
+def copy_weights(source: nn.Module, target: nn.Module) -> None:
+    """Copy the weights of a model into another model of the same architecture that is sharded alike."""
+    with torch.no_grad():
+        for old, new in zip(target.parameters(), source.parameters(), strict=True):
+            old.copy_(new)
+
+
+def before(model: Any) -> Any:
+    """A model as it was before it was sharded, perhaps without memory for its weights."""
+    origin: Origin | None = getattr(model, ORIGIN, None)
+    return model if origin is None else origin.blank
+
+
+def sharded(model: Any) -> bool:
+    """Is the model divided over ranks (perhaps over one)?"""
+    return hasattr(model, ORIGIN)
+
+
+def offloaded(model: Any) -> bool:
+    """Are the shards of a sharded model in the CPU's memory?"""
+    origin: Origin = getattr(model, ORIGIN)
+    return origin.offload
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A divided tensor with all its parts, or the tensor itself; every rank calls this."""
+    parts: Any = tensor
+    full: Tensor = parts.full_tensor() if hasattr(parts, "full_tensor") else tensor
+    return full
+
+
+def part_like(full: Tensor, like: Tensor) -> Tensor:
+    """This rank's part of a whole tensor, divided as `like` is; the tensor itself if `like` is not divided."""
+    if not hasattr(like, "full_tensor"):
+        return full
+    from torch.distributed.tensor import distribute_tensor
+
+    other: Any = like
+    divided: Tensor = distribute_tensor(full, other.device_mesh, other.placements, src_data_rank=None)
+    return divided
+
+
+def clip(parameters: Iterable[Tensor], limit: float) -> float:
+    """Scale the gradients down to the norm `limit`, if all together have a larger one; returns that norm.
+
+    Gradients that are divided over ranks count whole, and every rank gets the same norm.
+
+    Args:
+        parameters: whose gradients; those that are not divided have the same gradient on every rank.
+        limit: 0 for no limit.
+    """
+    every = list(parameters)
+    kinds = [[p for p in every if hasattr(p, "full_tensor") is divided] for divided in (False, True)]
+    if not kinds[1]:
+        return float(torch.nn.utils.clip_grad_norm_(every, limit or math.inf))
+    norms = [torch.nn.utils.get_total_norm([p.grad for p in ps if p.grad is not None]) for ps in kinds]
+    norm = math.hypot(*(float(whole(x)) for x in norms))
+    for ps in kinds:
+        torch.nn.utils.clip_grads_with_norm_(ps, limit or math.inf, torch.tensor(norm, dtype=torch.float64))
+    return norm
+
+
+def _layers(model: Any) -> nn.ModuleList:
+    """The layers of a model's decoder, which are gathered one at a time."""
+    lists = [module for module in model.get_decoder().modules() if isinstance(module, nn.ModuleList)]
+    if not lists:
+        raise ValueError(
+            f"learner.processes: a model of type {model.config.model_type} has no list of layers to divide over "
+            "processes: set learner.processes=1"
+        )
+    return max(lists, key=lambda layers: sum(p.numel() for p in layers.parameters()))
+
+
+def _widen(module: nn.Module) -> None:
+    """Convert the trained weights in half precision to float32. Those of parts that are sharded already are float32."""
+    for parameter in module.parameters():
+        if parameter.requires_grad and parameter.dtype in HALF:
+            parameter.data = parameter.data.float()
+
+
+def _finish(model: Any) -> None:
+    """Sum gradients in place of averaging them, and let the trainer reach the decoder."""
+    from torch.distributed.fsdp import FSDPModule, register_fsdp_forward_method
+
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)  # else float32 takes PREMUL_SUM, which gloo does not have
+    # The hooks that gather the root's weights run around the root's own methods only.
+    setattr(model, Network.DECODE, types.MethodType(_decode, model))
+    register_fsdp_forward_method(model, Network.DECODE)
+
+
+def _decode(self: Any, **inputs: Any) -> Tensor:
+    states: Tensor = self.get_decoder()(**inputs).last_hidden_state
+    return states
+
+
+def _ties(model: nn.Module) -> list[list[str]]:
+    """Names of parameters that are one parameter."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return sorted(group for group in names.values() if len(group) > 1)
+
+
+def _blank(model: nn.Module) -> nn.Module:
+    """A deep copy whose parameters have no memory; buffers are copied."""
+    memo: dict[int, Any] = {
+        id(p): nn.Parameter(torch.empty_like(p, device="meta"), requires_grad=p.requires_grad)
+        for p in model.parameters()
+    }
+    return copy.deepcopy(model, memo)

@@ -1,0 +1,290 @@
+"""How much memory an update needs, from the update itself run on tensors without memory.
+
+The real `update` runs twice on fake tensors (`torch._subclasses.FakeTensorMode`), which have shapes and types and no
+memory, while `Peak` adds up the storages that would be alive. Attention is the CPU's, which keeps what FlexAttention
+keeps: query, key, value, output and log-sum-exp. What a device adds is not counted: its context, the allocator's gaps,
+the kernels' workspaces, NCCL's buffers. So a device needs at least what is forecast here.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from agentrl.config import Entry
+from agentrl.credit import Credit
+from agentrl.graph import COLUMNS, StepGraph, Tokens
+from agentrl.loss import Loss
+from agentrl.model import Network
+from agentrl.trainer.learner import Learner, StepReport
+from agentrl.trainer.meter import Meter
+from agentrl.trainer.policy_update import update
+from agentrl.trainer.ranks import Ranks
+from agentrl.trainer.sections import LearnerConfig, OptimConfig, UpdateConfig
+
+BLOCK = 512  # bytes; CUDA's allocator gives whole blocks
+SAMPLED = 0.25  # share of the tokens of an episode that are sampled
+TURNS = 8  # turns of an episode
+
+
+class Need(NamedTuple):
+    """Bytes that one process needs.
+
+    Attributes:
+        weights: trained and frozen weights, with float32 copies.
+        reference: the reference model.
+        optimiser: its state after the first step.
+        peak: the most that is alive at once in two updates, all of the above included.
+        whole: the whole copy of the weights that process 0 generates with, beside `peak`.
+    """
+
+    weights: int
+    reference: int
+    optimiser: int
+    peak: int
+    whole: int = 0
+
+
+class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Bytes of all living storages that operators have returned, and the most there ever were.
+
+    torch's own MemTracker refuses a module that is called several times, as the chunked head is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = self.most = 0
+        self._size: dict[int, int] = {}
+
+    def hold(self, tensor: Any) -> None:
+        """Count a tensor's storage, as long as it lives."""
+        local = getattr(tensor, "_local_tensor", tensor)  # a DTensor claims a storage of the global size
+        storage = local.untyped_storage()
+        if storage._cdata not in self._size:
+            self._size[storage._cdata] = 0
+            weakref.finalize(storage, self._drop, storage._cdata)
+        self.resized(storage)
+
+    def resized(self, storage: Any) -> None:
+        """A storage has another size now."""
+        if storage._cdata in self._size:
+            size = -(-storage.nbytes() // BLOCK) * BLOCK
+            self.now += size - self._size[storage._cdata]
+            self._size[storage._cdata] = size
+            self.most = max(self.most, self.now)
+
+    def _drop(self, key: int) -> None:
+        self.now -= self._size.pop(key, 0)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for x in tree_leaves(out):
+            if isinstance(x, Tensor):
+                self.hold(x)
+        return out
+
+
+class _Silent(Meter):
+    """Metrics of values that are not there."""
+
+    def add(self, *told: Any) -> None:
+        pass
+
+    def means(self, ranks: Any = None) -> dict[str, float]:
+        return {}
+
+
+class _OneOfMany(Ranks):
+    """Rank 0 of several that are not there: it has all micro-batches it is given."""
+
+    def __init__(self, size: int) -> None:
+        self.grouped, self.size, self.rank, self.messages = True, size, 0, None
+
+    def share(self, parts: Any) -> Iterator[Any]:
+        yield from ((part, True) for part in parts)
+
+    def mesh(self, kind: str) -> Any:
+        with unset_fake_temporarily():  # a mesh has values
+            return super().mesh(kind)
+
+    def other(self, value: Any) -> int | None:
+        return None
+
+
+class _Simulated(Learner):
+    """A learner whose tensors may have no values, so that none is read."""
+
+    meter = _Silent
+
+    @contextmanager
+    def noise(self, key: Sequence[int]) -> Iterator[None]:
+        yield
+
+    def step(self) -> StepReport:
+        assert self.masters is not None
+        for optimiser in self.optimisers:
+            optimiser.step()
+        self.masters.write_back()
+        for optimiser in self.optimisers:
+            optimiser.zero_grad(set_to_none=True)
+        return StepReport(0.0, False)
+
+
+def episodes(tokens: int, vocabulary: int, longest: int) -> StepGraph:
+    """One micro-batch of so many packed tokens: episodes of `longest` tokens (and a rest), SAMPLED of them sampled."""
+    lengths = [longest] * (tokens // longest) + ([tokens % longest] if tokens % longest > 2 * TURNS else [])
+    rows: list[tuple[int, int, int, int]] = []  # prompt, answer, row above, episode
+    for episode, length in enumerate(lengths):
+        for turn in range(TURNS):
+            size = length // TURNS
+            answer = max(1, int(SAMPLED * size))
+            rows.append((size - answer, answer, len(rows) - 1 if turn else -1, episode))
+    n = len(rows)
+    columns: dict[str, np.ndarray] = {name: np.zeros(n, kind) for name, kind in COLUMNS.items()}
+    above, episode_of = (np.array([row[place] for row in rows]) for place in (2, 3))
+    columns |= {"caller": np.full(n, -1), "valid": np.ones(n, bool), "weight": np.ones(n), "parent": above}
+    columns |= {name: episode_of.copy() for name in ("episode", "rollout", "group")}
+    columns["turn"] = np.arange(n) % TURNS
+    columns["tree"] = np.arange(n) - np.arange(n) % TURNS
+    own = np.array([row[0] + row[1] for row in rows])
+    sampled = np.concatenate([np.repeat([False, True], row[:2]) for row in rows])
+    ids = np.random.default_rng(0).integers(0, vocabulary, own.sum())
+    before = np.array([sum(own[i - i % TURNS : i]) for i in range(n)])
+    table = Tokens(
+        offsets=np.append(0, np.cumsum(own)),
+        ids=ids,
+        sampled=sampled,
+        logprobs=np.full(len(ids), -1.0),
+        allowed_offsets=np.zeros(len(ids) + 1, np.int64),
+        allowed_ids=np.zeros(0, np.int64),
+        context=above,
+        context_tokens=before,
+    )
+    columns = {name: x.astype(COLUMNS[name]) for name, x in columns.items()}
+    graph = StepGraph(columns=columns, tokens=table)
+    return graph.with_token_columns(old_logprob=table.logprobs, ref_logprob=table.logprobs)
+
+
+def forecast_update(
+    empty: Any,
+    tokens: int,
+    longest: int,
+    config: UpdateConfig,
+    loss: Entry[Loss],
+    learner: LearnerConfig,
+    reference: bool,
+) -> Need:
+    """What the update on one micro-batch needs, on a process of `learner.processes`.
+
+    Args:
+        empty: a transformers model on the meta device, with adapters already inside.
+        tokens: packed tokens of the micro-batch.
+        longest: tokens of an episode.
+        config, loss, learner: of the run.
+        reference: is there a reference model?
+
+    Raises:
+        torch._subclasses.fake_tensor.DataDependentOutputException: the loss reads values.
+    """
+    graph = episodes(tokens, empty.config.get_text_config().vocab_size, longest)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return measured(without_values(empty), graph, config, loss, learner, reference)
+
+
+def measured(
+    model: Any, graph: StepGraph, config: UpdateConfig, loss: Entry[Loss], learner: LearnerConfig, reference: bool
+) -> Need:
+    """What two updates on this graph need, with the weights of this model, be they real or fake."""
+    peak = Peak()
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    with ExitStack() as stack:
+        ranks = stack.enter_context(_absent_ranks(learner.processes, peak)) if learner.divided else None
+        loaded: Any = SimpleNamespace(model=model, tokenizer=None)
+        known = Network(model=inner, sharing="tree")
+        made = _Simulated(loaded, OptimConfig(), known=known, config=learner, reference=reference, ranks=ranks)
+        made.restart(OptimConfig(), 2)
+        whole = _bytes([*made.generating.parameters()]) if learner.divided else 0
+        made.generating = None
+        kept = _bytes([*made.network.model.parameters(), *made.network.model.buffers(), *made.trained])
+        frozen = made.reference_copy
+        beside = 0 if frozen is None else _bytes([*frozen.model.parameters()])
+        for x in _held(made):
+            peak.hold(x)
+        credit = Credit.of(np.random.default_rng(0).normal(size=len(graph)))
+        with peak:
+            for _ in range(2):
+                update(made, graph, credit, config, loss, temperature=1.0)
+        states = [x for one in made.optimisers for state in one.state.values() for x in state.values()]
+        return Need(kept, beside, _bytes(states), peak.most, whole)
+
+
+@contextmanager
+def _absent_ranks(size: int, peak: Peak) -> Iterator[Ranks]:
+    """A process group whose other members are not there, and whose messages do nothing.
+
+    FSDP2 frees gathered weights by giving their storages the size 0, which no operator shows: `peak` is told.
+    """
+    import torch.distributed as dist
+    from torch.distributed.fsdp._fully_shard import _fsdp_param, _fsdp_param_group
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    def told(change: Callable[[Tensor], None]) -> Callable[[Tensor], None]:
+        def changed(tensor: Tensor) -> None:
+            change(tensor)
+            peak.hold(tensor)
+
+        return changed
+
+    places = [
+        (module, name, getattr(module, name))
+        for module in (_fsdp_param, _fsdp_param_group)
+        for name in ("free_storage", "alloc_storage")
+        if hasattr(module, name)
+    ]
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=size)
+    try:
+        for module, name, change in places:
+            setattr(module, name, told(change))
+        yield _OneOfMany(size)
+    finally:
+        for module, name, change in places:
+            setattr(module, name, change)
+        dist.destroy_process_group()
+
+
+def _held(learner: Learner) -> list[Tensor]:
+    model: nn.Module = learner.network.model
+    frozen = [] if learner.reference_copy is None else [*learner.reference_copy.model.parameters()]
+    return [*model.parameters(), *model.buffers(), *learner.trained, *frozen]
+
+
+def _bytes(tensors: Sequence[Tensor]) -> int:
+    storages: dict[int, int] = {}
+    for x in tensors:
+        storage = getattr(x, "_local_tensor", x).untyped_storage()
+        storages[storage._cdata] = storage.nbytes()
+    return sum(storages.values())
+
+
+def without_values(model: Any) -> Any:
+    """A model on the meta device with all its tensors as fakes on the CPU; called under a `FakeTensorMode`."""
+    made: dict[int, Tensor] = {}
+    for module in model.modules():
+        for table in (module._parameters, module._buffers):
+            for name, x in table.items():
+                if x is None:
+                    continue
+                if id(x) not in made:
+                    fake = torch.empty(x.shape, dtype=x.dtype, device="cpu")
+                    trained = isinstance(x, nn.Parameter) and x.requires_grad
+                    made[id(x)] = nn.Parameter(fake, requires_grad=trained) if isinstance(x, nn.Parameter) else fake
+                table[name] = made[id(x)]
+    return model

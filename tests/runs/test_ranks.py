@@ -1,0 +1,233 @@
+"""Runs whose learners are shared by several processes: what is refused before a run, what ends one, what goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from agentrl.cli import main
+from agentrl.credit import Credit, PathCredit
+from agentrl.graph import Paths, graph_to_bytes
+from agentrl.run import learner_group
+from agentrl.run.learner_group import Place, check_group
+from agentrl.run.ranks import Message
+from agentrl.settings import Settings
+from tests.graph.graphs import trees
+from tests.toys.runs import ALFWORLD, recipe
+
+ROOT = Path(__file__).parents[2]
+SECTIONS = {
+    "run": {"iterations": 2, "checkpoint_every": 1, "keep": 9},
+    "eval": {"tasks": 2, "modes": ["greedy"]},
+    "warmup": {"updates": 2, "episodes": 6},
+    "batch": {"tasks": 2, "copies": 2},
+    "credit": {"name": "turn_ppo"},
+    "critic": {"model": "head"},
+    "update": {"kl_coef": 0.1, "max_tokens": 1024, "regularizers": [{"name": "entropy_band"}]},
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "tiny.toml"
+    file.write_text(recipe(ALFWORLD, **SECTIONS))
+    return file
+
+
+def settings(path: Path, *words: str) -> Settings:
+    return Settings.load(path, words)
+
+
+def test_a_message_arrives_as_it_was_sent():
+    graph = trees(1).with_columns(reward=np.arange(12.0))
+    n = len(graph)
+    on = PathCredit(Paths(np.arange(n), np.zeros(n, np.int64)), np.ones(n), np.zeros(n), np.ones(n))
+    parts, token_parts = {"return_high": np.arange(n) / 3}, {"token_return": np.arange(4.0)}
+    credit = Credit.of(np.linspace(-1, 1, n), returns=np.ones(n), parts=parts, token_parts=token_parts)
+    credit = Credit(**{**vars(credit), "on_paths": on, "assigned": np.arange(n) % 2 == 0})
+    sent = Message(call="improve", values={"iteration": 3, "spent": 0.25}, graph=graph, credit=credit)
+    got = Message.decoded(sent.encoded())
+    assert (got.call, got.values) == ("improve", {"iteration": 3, "spent": 0.25})
+    assert got.graph is not None and graph_to_bytes(got.graph) == graph_to_bytes(graph)
+    assert all(x.flags.writeable for x in got.graph.columns.values())
+    assert got.credit is not None and got.credit.on_paths is not None and got.credit.token_advantage is None
+    for name in ("advantage", "positive", "negative", "weight", "assigned", "returns"):
+        np.testing.assert_array_equal(getattr(got.credit, name), getattr(credit, name))
+    np.testing.assert_array_equal(got.credit.parts["return_high"], parts["return_high"])
+    np.testing.assert_array_equal(got.credit.token_parts["token_return"], token_parts["token_return"])
+    for a, b in zip((*got.credit.on_paths.on, *got.credit.on_paths[1:]), (*on.on, *on[1:]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    bare = Message.decoded(Message(call="weights").encoded())
+    assert bare.graph is None and bare.credit is None
+
+
+def test_places_come_from_torchruns_variables():
+    assert Place.found({}) is None
+    assert Place.found({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}) == Place(3, 8, 1)
+    with pytest.raises(ValueError, match="not to whole numbers: start the run with torchrun, or unset them"):
+        Place.found({"RANK": "x", "WORLD_SIZE": "8"})
+
+
+def test_what_cannot_work_is_refused_before_the_run(path, monkeypatch):
+    two = settings(path, "learner.processes=2")
+    with pytest.raises(ValueError, match=r"torchrun started 4 processes, and learner.processes is 2: set learner.proc"):
+        check_group(two, Place(0, 4, 0))
+    with pytest.raises(ValueError, match=r"torchrun started 2 processes, and learner.processes is 1"):
+        check_group(settings(path), Place(1, 2, 1))
+    assert check_group(two, Place(0, 2, 0)).type == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: False)
+    with pytest.raises(ValueError, match="needs NCCL, which this build of torch does not have"):
+        check_group(two, None)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
+    with pytest.raises(ValueError, match=r"a GPU for each process, and torch finds 1 here: set learner.processes=1"):
+        check_group(two, None)
+    with pytest.raises(ValueError, match=r"model.device=cuda:1 is one GPU, and each process"):
+        check_group(settings(path, "learner.processes=2", "model.device=cuda:1"), None)
+
+
+def test_a_regularizer_that_remembers_must_sum_over_processes(path):
+    two = settings(path, "learner.processes=2")
+    assert check_group(two, None).type == "cpu"
+    object.__setattr__(two.regularizers[0].hooks, "totals", False)
+    try:
+        with pytest.raises(ValueError, match="entropy_band remembers something and does not say that it sums it"):
+            check_group(two, None)
+    finally:
+        object.__setattr__(two.regularizers[0].hooks, "totals", True)
+
+
+def test_an_old_torch_is_named(path, monkeypatch):
+    from torch.distributed.fsdp import FSDPModule
+
+    monkeypatch.delattr(FSDPModule, "set_force_sum_reduction_for_comms")
+    with pytest.raises(ValueError, match=r"needs torch 2.9 or newer, this is"):
+        check_group(settings(path, "learner.processes=2"), None)
+
+
+@pytest.mark.parametrize("word", ["learner.processes=0", "learner.ranks=2", "learner.processes=two"])
+def test_a_wrong_learner_section_is_one_sentence(word, path, capsys):
+    assert main(["train", str(path), "--dry-run", word]) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("agentrl: ") and "learner." in said and "\n" not in said
+
+
+def rows(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def followers(pid: int) -> list[int]:
+    """The ranks above 0 that a process started."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == pid and b"agentrl.run.ranks" in (place / "cmdline").read_bytes():
+                found.append(int(place.name))
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def gone(pid: int) -> bool:
+    """Has a process ended within a few seconds? One that nobody waits for is a zombie."""
+    for _ in range(100):
+        status = Path(f"/proc/{pid}/status")
+        if not status.exists() or "\nState:\tZ" in status.read_text():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def begun(path: Path, *words: str, lines: int) -> tuple[subprocess.Popen[str], Path, list[int]]:
+    """A run of two processes that has written so many lines of metrics."""
+    folder = path.parent / "runs"
+    command = [
+        sys.executable,
+        "-m",
+        "agentrl",
+        "train",
+        str(path),
+        f"run.folder={folder}",
+        "learner.processes=2",
+        *words,
+    ]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    metrics = folder / "tiny" / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= lines):
+        time.sleep(0.02)
+    return process, folder / "tiny", followers(process.pid)
+
+
+@pytest.mark.slow
+def test_a_run_of_two_processes_is_the_run_of_one_and_goes_on_in_one(path):
+    runs = f"run.folder={path.parent / 'runs'}"
+    for name, words in (("one", ()), ("two", ("learner.processes=2",))):
+        assert main(["train", str(path), f"run.name={name}", runs, *words]) == 0
+    one, two = (rows(path.parent / "runs" / name) for name in ("one", "two"))
+    for a, b in zip(one[:5], two[:5], strict=True):  # as far as float32 rounds nothing that Adam makes large
+        numbers = {key: x for key, x in a.items() if isinstance(x, int | float)}
+        assert numbers == pytest.approx({key: b[key] for key in numbers}, rel=1e-3, abs=1e-5)
+    assert [row["stage"] for row in one] == [row["stage"] for row in two]
+    at = path.parent / "runs" / "two" / "checkpoints" / "000002"
+    assert len(list((at / "policy.parts").glob("*.safetensors"))) == 2
+    assert main(["train", str(path), "run.name=two", runs, "--resume", "run.iterations=3"]) == 0
+    assert main(["train", str(path), "run.name=one", runs, "--resume", "run.iterations=3", "learner.processes=2"]) == 0
+    assert [row["stage"] for row in rows(path.parent / "runs" / "one")][-2:] == ["train", "eval"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lines", [2, 5])
+def test_a_lost_process_ends_the_run_with_one_sentence_and_it_goes_on(path, lines):
+    process, folder, (child,) = begun(path, "run.iterations=500", lines=lines)
+    os.kill(child, signal.SIGKILL)
+    said = process.communicate(timeout=60)[1].strip().splitlines()
+    assert process.returncode == 2
+    assert said[-1] == (
+        "agentrl: process 1 of the learner was killed by SIGKILL; the other processes were ended, add --resume to go on"
+    )
+    assert gone(child)
+    assert main(["train", str(path), f"run.folder={folder.parent}", "run.iterations=2", "--resume"]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_others_end_with_process_0(path, number):
+    process, _, (child,) = begun(path, "run.iterations=500", lines=2)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert gone(child)
+    if number == signal.SIGTERM:
+        assert process.returncode == 143
+        # Limit: torch may add a warning of its own, on a collective operation that was cut short.
+        assert any(line.startswith("agentrl: stopped; continue with") for line in said.splitlines())
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_processes_itself(path):
+    folder = path.parent / "runs"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "agentrl"]
+    words = ["train", str(path), f"run.folder={folder}", "learner.processes=2"]
+    done = subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == [str(folder / "tiny")]
+    assert [row["stage"] for row in rows(folder / "tiny")][-2:] == ["train", "eval"]
+
+
+@pytest.mark.slow
+def test_a_process_that_cannot_begin_is_named(path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(path.parent), *sys.path])
+    (path.parent / "safetensors.py").write_text("raise RuntimeError('a broken installation')")
+    assert main(["train", str(path), f"run.folder={path.parent / 'runs'}", "learner.processes=2"]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said == "agentrl: process 1 of the learner ended: RuntimeError: a broken installation"
+    assert not (path.parent / "runs").exists()
+    assert learner_group.dist.is_initialized() is False

@@ -1,0 +1,65 @@
+"""The memory forecast: the update on tensors without memory needs what the same counter sees on real tensors."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers import AutoModelForCausalLM, Qwen2Config
+
+from agentrl.graph import path_lengths
+from agentrl.trainer import LearnerConfig, UpdateConfig, memory
+from tests.toys.entries import loss
+
+CONFIG = Qwen2Config(
+    hidden_size=128,
+    intermediate_size=256,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    vocab_size=1000,
+    tie_word_embeddings=True,
+)
+TOKENS = 512
+LOSS = loss("ppo_clip")
+WEIGHTS = sum(p.numel() for p in AutoModelForCausalLM.from_config(CONFIG).parameters())
+
+
+def forecast(dtype: torch.dtype = torch.float32, reference: bool = False, **learner: object) -> memory.Need:
+    graph = memory.episodes(TOKENS, 1000, 256)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(CONFIG, dtype=dtype)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        fake = memory.without_values(model)
+        return memory.measured(fake, graph, UpdateConfig(max_tokens=TOKENS), LOSS, LearnerConfig(**learner), reference)
+
+
+def test_the_batch_has_the_tokens_that_are_asked_for():
+    graph = memory.episodes(600, 1000, 256)
+    assert graph.tokens is not None
+    assert len(graph.tokens.ids) == 600 and graph.tokens.sampled.mean() == pytest.approx(memory.SAMPLED, abs=0.02)
+    assert path_lengths(graph.tokens).max() == 256
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_the_forecast_is_what_real_tensors_need(checkpointing):
+    torch.manual_seed(0)
+    model, graph = AutoModelForCausalLM.from_config(CONFIG), memory.episodes(TOKENS, 1000, 256)
+    section = LearnerConfig(checkpointing=checkpointing)
+    real = memory.measured(model, graph, UpdateConfig(max_tokens=TOKENS), LOSS, section, True)
+    fake = forecast(reference=True, checkpointing=checkpointing)
+    assert fake.peak == pytest.approx(real.peak, rel=0.1)
+    assert fake[:3] == real[:3]
+    assert real.optimiser == pytest.approx(8 * WEIGHTS, rel=0.01)  # two float32 numbers per weight
+    assert real.reference == 4 * WEIGHTS
+    assert real.peak > real.weights + real.reference + real.optimiser + 4 * WEIGHTS  # and the gradients
+
+
+@pytest.mark.slow
+def test_processes_and_half_precision_take_their_share():
+    one, half = forecast(), forecast(torch.bfloat16)
+    assert half.weights == pytest.approx(one.weights * 1.5, rel=0.01)  # bfloat16 and its float32 copy
+    two, eight = (forecast(torch.bfloat16, True, processes=n, checkpointing=True) for n in (2, 8))
+    for n, need in ((2, two), (8, eight)):
+        assert need.weights == pytest.approx(4 * WEIGHTS / n, rel=0.02)
+        assert need.reference == pytest.approx(2 * WEIGHTS / n, rel=0.02)
+        assert need.whole == 2 * WEIGHTS
+    assert eight.peak < two.peak < half.peak
