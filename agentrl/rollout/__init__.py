@@ -8,8 +8,9 @@ from agentrl.rollout.batches import Budget, Collected, collect
 from agentrl.rollout.branch import Point, StateMismatch
 from agentrl.rollout.context import Ask, ContextPolicy, History, appended, continued, fresh
 from agentrl.rollout.episode import fault_counts, joined, play, play_starts, stop_on_faults
-from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, adopt, lost
+from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, RolloutOptions, adopt, lost
 from agentrl.rollout.player import Player, Start, TooManyFaults
+from agentrl.rollout.provision import Provision, Wanted, groups_to_begin
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
 from agentrl.rollout.sampler import Sampler, SamplerFile
@@ -30,8 +31,10 @@ __all__ = [
     "Player",
     "Point",
     "PolicyActor",
+    "Provision",
     "Random",
     "RolloutMethod",
+    "RolloutOptions",
     "Sampler",
     "SamplerFile",
     "Scripted",
@@ -39,6 +42,7 @@ __all__ = [
     "StateMismatch",
     "StepRecord",
     "TooManyFaults",
+    "Wanted",
     "adopt",
     "appended",
     "build_graph",
@@ -47,6 +51,7 @@ __all__ = [
     "expert_actor",
     "fault_counts",
     "fresh",
+    "groups_to_begin",
     "joined",
     "lost",
     "play",

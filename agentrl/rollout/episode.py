@@ -64,14 +64,27 @@ async def play(
 
 
 async def play_starts(
-    player: Player, starts: Sequence[Start], *, iteration: int = 0, on_episode: Any = None
+    player: Player,
+    starts: Sequence[Start],
+    *,
+    iteration: int = 0,
+    on_episode: Any = None,
+    gate: asyncio.Semaphore | None = None,
+    live: dict[int, EpisodeRecord] | None = None,
 ) -> list[EpisodeRecord]:
-    """Play all chains at once; their records in the order of `starts`. See `play`."""
-    gate = asyncio.Semaphore(player.limits.concurrency or max(1, len(starts)))
+    """Play all chains at once; their records in the order of `starts`. See `play`.
+
+    Args:
+        player, iteration, on_episode: see `play`.
+        starts: the chains.
+        gate: limits how many are played at the same time; None: `limits.concurrency` of these chains.
+        live: gets the record of every chain when its play begins, by session.
+    """
+    gate = gate or asyncio.Semaphore(player.limits.concurrency or max(1, len(starts)))
 
     async def one(start: Start) -> EpisodeRecord:
         async with gate:
-            record = await _open_and_play(player, start, iteration)
+            record = await _open_and_play(player, start, iteration, live)
         if on_episode is not None:
             on_episode(record)
         return record
@@ -91,13 +104,15 @@ async def _together(chains: Sequence[Coroutine[Any, Any, EpisodeRecord]]) -> lis
         raise
 
 
-async def _open_and_play(player: Player, start: Start, iteration: int) -> EpisodeRecord:
+async def _open_and_play(
+    player: Player, start: Start, iteration: int, live: dict[int, EpisodeRecord] | None = None
+) -> EpisodeRecord:
     """Play a chain in a session of its own."""
     player.actor.open(start.session)
     if start.point is not None and len(start.point.history.path):
         player.actor.fork(start.session, start.point.session, len(start.point.history.path))
     try:
-        return await _with_retries(player, start, iteration)
+        return await _with_retries(player, start, iteration, live)
     finally:
         player.actor.release(start.session)
 
@@ -119,7 +134,9 @@ def stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
         )
 
 
-async def _with_retries(player: Player, start: Start, iteration: int) -> EpisodeRecord:
+async def _with_retries(
+    player: Player, start: Start, iteration: int, live: dict[int, EpisodeRecord] | None = None
+) -> EpisodeRecord:
     """Play a chain; after an environment fault try again from its start, except after a StateMismatch."""
     started = time.monotonic()
     tokens = calls = replayed = 0
@@ -143,6 +160,8 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
             replayed=replayed,
             points=dict(start.points),
         )
+        if live is not None:
+            live[start.session] = record
         key = (player.seed, player.stage, iteration, start.group, start.copy, *start.key, attempt)
         handle = player.pool.acquire()
         broken, final = True, False

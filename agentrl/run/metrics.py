@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,20 +50,25 @@ class Metrics:
 
 
 class Stopwatch:
-    """CPU seconds and wall-clock seconds per phase of an iteration."""
+    """CPU seconds and wall-clock seconds per phase of an iteration.
 
-    def __init__(self) -> None:
+    Args:
+        clock: CPU seconds, by default of the process; `time.thread_time` where phases of two threads overlap.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         self.seconds: dict[str, float] = {}
+        self._clock = clock
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Add the time of a `with` block to the phase."""
-        cpu, wall = time.process_time(), time.perf_counter()
+        cpu, wall = self._clock(), time.perf_counter()
         try:
             yield
         finally:
             for key, value in (
-                (f"{name}_cpu_s", time.process_time() - cpu),
+                (f"{name}_cpu_s", self._clock() - cpu),
                 (f"{name}_s", time.perf_counter() - wall),
             ):
                 self.seconds[key] = self.seconds.get(key, 0.0) + value

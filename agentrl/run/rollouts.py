@@ -26,9 +26,12 @@ from agentrl.rollout import (
     Crew,
     ExpertActor,
     PolicyActor,
+    Provision,
+    Wanted,
     build_graph,
     collect,
     expert_actor,
+    groups_to_begin,
     play,
 )
 from agentrl.run.checks import check_disjoint
@@ -81,6 +84,7 @@ class Rollouts:
         self.clone_sampler = make(settings.sampler.config, self.tasks, tables.run.seed + 1)
         self.signals: list[str] = []  # names of the rewards' signals that some step has reported
         self.engines: dict[str, Any] = {}
+        self.provision = Provision(self.main.limits.concurrency)
         self._weights = Weights({})
         self._version = 0
 
@@ -99,26 +103,22 @@ class Rollouts:
         if not self.engines:
             self.engines = self._engines(self.settings.tables.sampling)
 
-    def batch(self, iteration: int) -> Collected:
-        """A batch of training rollouts of the current policies."""
-        settings, batch = self.settings, self.settings.tables.batch
-        collected = self.loop.run(
-            collect(
-                self.crews["train"].player(self._actors(self.engines), TRAIN),
-                self.sampler,
-                settings.sampler,
-                tasks=batch.tasks,
-                copies=batch.copies,
-                iteration=iteration,
-                rollout=settings.rollout,
-                budget=Budget(batch.tokens, batch.calls),
-                rewards=settings.reward,
-                reported=self.signals,
-            )
-        )
+    def batch(self, iteration: int, *, pauses: bool = False) -> Collected:
+        """A batch of training rollouts of the current policies.
+
+        Args:
+            iteration: part of the noise keys.
+            pauses: an evaluation or a checkpoint follows, so that no group may go on in the next batch.
+        """
+        settings = self.settings
+        collected = self.loop.run(self._first(iteration, pauses) if settings.provision > 1 else self._all(iteration))
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
         return replace(collected, graph=self._with_gold(collected))
+
+    def stop_playing(self) -> None:
+        """Cancel the groups that earlier batches have left in flight."""
+        self.loop.run(self.provision.cancel())
 
     def unknown(self, graph: StepGraph) -> dict[str, float]:
         """Share of unknown tokens in what the model reads, `unknown_share` for the rules of health; empty below 1%."""
@@ -165,6 +165,43 @@ class Rollouts:
         for pool in self.pools:
             pool.close()
         self.loop.close()
+
+    async def _all(self, iteration: int) -> Collected:
+        """Every group of a batch."""
+        settings, batch = self.settings, self.settings.tables.batch
+        return await collect(
+            self.crews["train"].player(self._actors(self.engines), TRAIN),
+            self.sampler,
+            settings.sampler,
+            tasks=batch.tasks,
+            copies=batch.copies,
+            iteration=iteration,
+            rollout=settings.rollout,
+            budget=Budget(batch.tokens, batch.calls),
+            rewards=settings.reward,
+            reported=self.signals,
+        )
+
+    async def _first(self, iteration: int, pauses: bool) -> Collected:
+        """The groups of a batch that finish first; before a pause, with nothing left to be kept."""
+        settings, batch = self.settings, self.settings.tables.batch
+        drains = pauses and settings.keeps_leftover
+        wanted = Wanted(
+            tasks=batch.tasks,
+            copies=batch.copies,
+            begin=batch.tasks if drains else groups_to_begin(batch.tasks, settings.provision),
+            iteration=iteration,
+            version=self._version,
+            staleness=settings.tables.run.staleness,
+            keep=settings.keeps_leftover,
+            rollout=settings.rollout,
+            rewards=settings.reward,
+            reported=self.signals,
+        )
+        player = self.crews["train"].player(self._actors(self.engines), TRAIN)
+        collected = await self.provision.batch(player, self.sampler, settings.sampler, wanted)
+        assert not (pauses and self.provision.flying), "a checkpoint cannot hold groups in flight"
+        return collected
 
     async def _try_expert(self, expert: ExpertActor) -> None:
         handle = self.pools[0].acquire()

@@ -105,13 +105,18 @@ class Run:
             stored = graph.with_columns(advantage=given, credit_weight=credit.weight)
             write_graph(stored, self.folder.graph_path(iteration))
 
+    def pauses_after(self, iteration: int) -> bool:
+        """Is it the last iteration, or is an evaluation or a checkpoint due after it?"""
+        tables, done = self.settings.tables, iteration + 1
+        return done == tables.run.iterations or _due(tables.eval.every, done) or _due(tables.run.checkpoint_every, done)
+
     def finish(self, iteration: int) -> None:
         """The iteration is done: evaluations and checkpoints that are due."""
         tables = self.settings.tables
         self.state.step = done = iteration + 1
-        if tables.eval.every and done % tables.eval.every == 0 and done < tables.run.iterations:
+        if _due(tables.eval.every, done) and done < tables.run.iterations:
             self.evaluate(f"iteration {done}", tables.eval.during)
-        if tables.run.checkpoint_every and done % tables.run.checkpoint_every == 0:
+        if _due(tables.run.checkpoint_every, done):
             self.save()
 
     def evaluate(self, name: str, tasks: int | None = None) -> None:
@@ -148,6 +153,11 @@ class Run:
         self.folder.drop_if_nothing_came_of_it()
         self.folder.release()
         self.rollouts.close()
+
+
+def _due(every: int, done: int) -> bool:
+    """Is something that happens every so many iterations due now? `every` 0 is never."""
+    return bool(every) and done % every == 0
 
 
 def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:

@@ -1,12 +1,11 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
-from agentrl.credit import assign, reward_metrics
-from agentrl.rollout import fault_counts
+from agentrl.run.iteration import Played, learn, settle
 from agentrl.run.metrics import Stopwatch
+from agentrl.run.overlap import reinforce_ahead
 from agentrl.run.progress import Progress
 from agentrl.run.run import Run, open_run
 from agentrl.settings import Settings
-from agentrl.trainer import charge_kl
 
 
 def train(settings: Settings, *, resume: bool = False, progress: Progress | None = None) -> Run:
@@ -22,7 +21,7 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
             if run.state.stage == "warmup":
                 run.evaluate("start")
                 warm_up(run)
-            reinforce(run)
+            reinforce_ahead(run) if settings.tables.run.lead else reinforce(run)
             run.evaluate("end")
             run.conclude()
             run.save()
@@ -60,27 +59,14 @@ def warm_up(run: Run) -> None:
 
 def reinforce(run: Run) -> None:
     """One update per batch of rollouts."""
-    settings = run.settings
-    bar = run.progress.bar("training", settings.tables.run.iterations, run.state.step)
+    bar = run.progress.bar("training", run.settings.tables.run.iterations, run.state.step)
     for iteration in run.iterations():
         watch, spent = Stopwatch(), run.spent
         with watch.phase("rollout"):
-            batch = run.rollouts.batch(iteration)
+            batch = run.rollouts.batch(iteration, pauses=run.pauses_after(iteration))
         run.state.count(batch.metrics)
-        with watch.phase("annotate"):
-            annotated = run.policies.annotate(batch.graph)
-        with watch.phase("credit"):
-            graph, charged = charge_kl(annotated, settings.tables.update)
-            charged |= reward_metrics(annotated.graph)
-            credit = assign(settings.credit, graph)
-        with watch.phase("update"):
-            learned = run.policies.improve(graph, credit, iteration, spent)
+        learned = learn(run, Played(iteration, batch, spent, watch))
         run.sync(iteration + 1)
-        run.store(iteration, graph, credit)
-        faults = fault_counts(batch.records)
-        unknown = run.rollouts.unknown(batch.graph)
-        failed = {"faults": faults} if faults else {}
-        run.log("train", iteration, {**batch.metrics, **charged, **credit.metrics, **learned, **failed}, watch, unknown)
-        bar.step(f"success {batch.metrics['success']:.2f}")
-        run.finish(iteration)
+        settle(run, learned, bar)
+    run.rollouts.stop_playing()
     bar.close()

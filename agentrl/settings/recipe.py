@@ -12,7 +12,7 @@ from agentrl.files import read_toml
 from agentrl.loss import Loss
 from agentrl.rollout import ContextPolicy, RolloutMethod, SamplerFile
 from agentrl.secret import redacted, restored
-from agentrl.settings import agents, defaults, old_keys, requirements
+from agentrl.settings import agents, defaults, old_keys, overlap, requirements
 from agentrl.settings.sections import MANY, Tables
 from agentrl.trainer import RegularizerFile
 from agentrl.trainer.sections import OptimConfig
@@ -64,7 +64,18 @@ class Settings:
             self.env, self.context, self.tables.limits, self.tables.warmup.expert, self.sections
         )
         self.policies = agents.policy_plans(self.sections, self.tables.model, self.tables.optim, self.clone_optim)
+        self.notes += filter(None, [overlap.note(self.tables)])
         self._check_stages()
+
+    @property
+    def provision(self) -> float:
+        """Groups begun for each group that a batch takes."""
+        return overlap.provision_of(self.rollout)
+
+    @property
+    def keeps_leftover(self) -> bool:
+        """Do groups that a batch did not take go on in the next one?"""
+        return overlap.keeps_leftover(self.rollout)
 
     def _check_stages(self) -> None:
         """What no section can tell of itself."""
@@ -96,6 +107,7 @@ class Settings:
     def _check_rollout(self) -> None:
         """What the rollout method and other sections must agree on."""
         tables, fills, name = self.tables, self.rollout.hooks.fills, self.rollout.name
+        overlap.check(tables, self.rollout, [agent.env for agent in self.agents.values()])
         episodes = tables.batch.tasks * self.rollout.hooks.leaves(self.rollout.config, tables.batch.copies)
         if episodes > MANY:
             raise ValueError(f"rollout.name={name} makes {episodes} episodes per iteration, at most {MANY}")

@@ -32,6 +32,9 @@ class RunSection(Section):
         graphs_every: iterations between two stored step graphs, 0 for never.
         tokens: training ends after the iteration in which the total of sampled tokens reaches this number.
         calls: training ends after the iteration in which the total of carried-out actions reaches this number.
+        staleness: how many updates older the weights that began a group may be than the weights that it trains; 0 plays
+            and updates in turn. See docs/overlap.md.
+        ahead: batches that are played ahead of the updates, at most `staleness`; left out, that number.
     """
 
     name: str = Field("run", max_length=200)
@@ -45,6 +48,22 @@ class RunSection(Section):
     graphs_every: int = Field(1, ge=0)
     tokens: int | None = Field(None, ge=1)
     calls: int | None = Field(None, ge=1)
+    staleness: int = Field(0, ge=0, le=64)
+    ahead: int | None = Field(None, ge=0)
+
+    @property
+    def lead(self) -> int:
+        """Batches that are played ahead of the updates."""
+        return self.staleness if self.ahead is None else self.ahead
+
+    @model_validator(mode="after")
+    def _ahead_is_bounded(self) -> "RunSection":
+        if self.lead > self.staleness:
+            raise ValueError(
+                f"ahead is {self.ahead}, and rollouts may be {self.staleness} updates old: raise staleness, or lower "
+                "ahead"
+            )
+        return self
 
     @field_validator("name")
     @classmethod
