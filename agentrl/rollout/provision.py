@@ -104,7 +104,8 @@ class Provision:
     """
 
     def __init__(self, concurrency: int = 0) -> None:
-        self._flights: list[Flight] = []
+        self._flights: dict[tuple[int, int], Flight] = {}  # by `begun`
+        self._news = asyncio.Event()  # a group has ended
         self._sessions: Iterator[int] = itertools.count()
         self._gate = asyncio.Semaphore(concurrency or 2**31)
 
@@ -130,17 +131,18 @@ class Provision:
 
     async def cancel(self) -> None:
         """Cancel what is in flight."""
-        await self._drop(self._flights)
+        await self._drop([*self._flights.values()])
 
     async def _batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
         if not self._flights:
             self._sessions = itertools.count()  # a resumed run, which has none in flight, counts the same numbers
-        stale = [f for f in self._flights if wanted.iteration - f.version > wanted.staleness]
+        stale = [f for f in self._flights.values() if wanted.iteration - f.version > wanted.staleness]
         lost = await self._drop(stale)
         again = [flight.task for flight in stale if not flight.again]
         begin = _Begin(self, player, wanted, _rounds(entry))
         new = max(0, wanted.begin - self.flying - len(again))
-        self._flights += begin(again, again=True) + begin(sampler.draw(new))
+        begin(again, again=True)
+        begin(sampler.draw(new))
         taken, spare = await self._first(sampler, entry, wanted, begin)
         done = sorted([*taken, *spare], key=lambda flight: flight.begun)
         played = [record for flight in done for record in flight.batch.played]
@@ -149,7 +151,7 @@ class Provision:
         stop_on_faults(played, player.limits.fault_share)
         seen = renumbered([flight.job.result() for flight in done])
         sampler.observe(leaf_episodes(seen, wanted.rewards, wanted.reported).graph)
-        left = list(self._flights)
+        left = [*self._flights.values()]
         metrics = {
             "groups_played": len(done),
             "groups_dropped": max(0, len(done) - wanted.tasks),
@@ -171,28 +173,34 @@ class Provision:
         taken: list[Flight] = []
         spare: list[Flight] = []
         while len(taken) < wanted.tasks and self._flights:
-            await asyncio.wait([flight.job for flight in self._flights], return_when=asyncio.FIRST_COMPLETED)
-            done = sorted((f for f in self._flights if f.job.done()), key=lambda flight: flight.begun)
+            self._news.clear()
+            done = sorted((f for f in self._flights.values() if f.job.done()), key=lambda flight: flight.begun)
+            if not done:
+                await self._news.wait()
             for flight in done[: wanted.tasks - len(taken)]:
-                self._flights.remove(flight)
+                del self._flights[flight.begun]
                 if _passes(flight.job.result(), entry, wanted):
                     taken.append(flight)
                     continue
                 spare.append(flight)
                 if begin.allowed:
-                    self._flights += begin(sampler.draw(1))
+                    begin(sampler.draw(1))
         return taken, spare
 
     async def _drop(self, flights: Sequence[Flight]) -> Cost:
         """Cancel these groups; what they have cost."""
-        dropped = list(flights)
-        if not dropped:
+        if not flights:
             return Cost()
-        self._flights = [flight for flight in self._flights if flight not in dropped]
-        for flight in dropped:
+        for flight in flights:
+            del self._flights[flight.begun]
             flight.job.cancel()
-        await asyncio.gather(*(flight.job for flight in dropped), return_exceptions=True)
-        return Cost(*map(sum, zip(*(flight.cost() for flight in dropped), strict=True)))
+        await asyncio.gather(*(flight.job for flight in flights), return_exceptions=True)
+        return Cost(*map(sum, zip(*(flight.cost() for flight in flights), strict=True)))
+
+    def add(self, flight: Flight) -> None:
+        """Take a group in."""
+        self._flights[flight.begun] = flight
+        flight.job.add_done_callback(lambda _: self._news.set())
 
     def _costs(self, flights: Sequence[Flight]) -> dict[str, float]:
         """What these groups have cost since the batch before."""
@@ -218,9 +226,10 @@ class _Begin:
         """May another group be begun?"""
         return self._number < self._most
 
-    def __call__(self, tasks: Sequence[Task], *, again: bool = False) -> list[Flight]:
+    def __call__(self, tasks: Sequence[Task], *, again: bool = False) -> None:
         """One group per task."""
-        return [self._one(task, again) for task in tasks]
+        for task in tasks:
+            self._provision.add(self._one(task, again))
 
     def _one(self, task: Task, again: bool) -> Flight:
         wanted = self._wanted

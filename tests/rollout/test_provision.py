@@ -129,7 +129,7 @@ def test_groups_that_are_kept_go_on_under_the_next_weights(make):
         assert own[0] == 0 and own[-1] == 1 and (np.diff(own) >= 0).all()
     assert first.metrics["cancelled_tokens"] == 0 and bench.provision.flying == 2
     # Each action is counted in the batch in which it was carried out, and none twice.
-    flying = sum(flight.counted.calls for flight in bench.provision._flights)
+    flying = sum(flight.counted.calls for flight in bench.provision._flights.values())
     assert first.metrics["calls"] + second.metrics["calls"] == 6 + 122 + flying
 
 
