@@ -85,6 +85,8 @@ class Expansion:
 
     Attributes:
         groups: numbers of the groups.
+        tasks: the task of each group, by its number.
+        iteration: see above.
         played: all records so far.
         live: the latest try of every chain that was begun, by its session; it may still be played.
     """
@@ -104,13 +106,13 @@ class Expansion:
         self.played: list[EpisodeRecord] = []
         self.live: dict[int, EpisodeRecord] = {}
         self._sessions, self._gate = itertools.count() if sessions is None else sessions, gate
-        self._player, self._iteration, self._on_episode = player, iteration, on_episode
-        self._tasks = dict(zip(self.groups, tasks, strict=True))
+        self._player, self.iteration, self._on_episode = player, iteration, on_episode
+        self.tasks = dict(zip(self.groups, tasks, strict=True))
         self._copies = dict.fromkeys(self.groups, 0)
 
     def rng(self, *key: int) -> np.random.Generator:
         """A random generator for a key of integers, such as a group, a tree and a round."""
-        return np.random.default_rng((self._player.seed, self._player.stage, self._iteration, *key))
+        return np.random.default_rng((self._player.seed, self._player.stage, self.iteration, *key))
 
     async def begin(
         self, copies: int, *, groups: Sequence[int] | None = None, turns: int | None = None, remember: bool = False
@@ -129,7 +131,7 @@ class Expansion:
             copy = self._next_copy(group)
             starts.append(
                 Start(
-                    task=self._tasks[group],
+                    task=self.tasks[group],
                     group=group,
                     copy=copy,
                     session=next(self._sessions),
@@ -179,7 +181,7 @@ class Expansion:
         records = await play_starts(
             self._player,
             starts,
-            iteration=self._iteration,
+            iteration=self.iteration,
             on_episode=self._on_episode,
             gate=self._gate,
             live=self.live,

@@ -25,6 +25,7 @@ from agentrl.rollout import (
     Collected,
     Crew,
     ExpertActor,
+    Player,
     PolicyActor,
     Provision,
     Wanted,
@@ -84,6 +85,7 @@ class Rollouts:
         self.clone_sampler = make(settings.sampler.config, self.tasks, tables.run.seed + 1)
         self.signals: list[str] = []  # names of the rewards' signals that some step has reported
         self.engines: dict[str, Any] = {}
+        self.method = settings.rollout  # plays the groups of a batch
         self.provision = Provision(self.main.limits.concurrency)
         self._weights = Weights({})
         self._version = 0
@@ -115,6 +117,10 @@ class Rollouts:
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
         return replace(collected, graph=self._with_gold(collected))
+
+    def player(self) -> Player:
+        """Plays training episodes with the policies as they were last loaded."""
+        return self.crews["train"].player(self._actors(self.engines), TRAIN)
 
     def stop_playing(self) -> None:
         """Cancel the groups that earlier batches have left in flight."""
@@ -170,13 +176,13 @@ class Rollouts:
         """Every group of a batch."""
         settings, batch = self.settings, self.settings.tables.batch
         return await collect(
-            self.crews["train"].player(self._actors(self.engines), TRAIN),
+            self.player(),
             self.sampler,
             settings.sampler,
             tasks=batch.tasks,
             copies=batch.copies,
             iteration=iteration,
-            rollout=settings.rollout,
+            rollout=self.method,
             budget=Budget(batch.tokens, batch.calls),
             rewards=settings.reward,
             reported=self.signals,
@@ -194,12 +200,11 @@ class Rollouts:
             version=self._version,
             staleness=settings.tables.run.staleness,
             keep=settings.keeps_leftover,
-            rollout=settings.rollout,
+            rollout=self.method,
             rewards=settings.reward,
             reported=self.signals,
         )
-        player = self.crews["train"].player(self._actors(self.engines), TRAIN)
-        collected = await self.provision.batch(player, self.sampler, settings.sampler, wanted)
+        collected = await self.provision.batch(self.player(), self.sampler, settings.sampler, wanted)
         assert not (pauses and self.provision.flying), "a checkpoint cannot hold groups in flight"
         return collected
 

@@ -175,7 +175,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
     if tables.run.threads:
         torch.set_num_threads(tables.run.threads)
     torch.manual_seed(tables.run.seed)
-    rollouts = Rollouts(settings)
+    rollouts = _rollouts(settings)
     folder = RunFolder(settings.folder, complete=lambda old: completed(old, settings))
     state = checkpoint.RunState()
     try:
@@ -217,6 +217,15 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         rollouts=rollouts,
         policies=policies,
     )
+
+
+def _rollouts(settings: Settings) -> Rollouts:
+    """What rolls out: in this process, or on the workers of [cluster]."""
+    if not settings.tables.cluster.address:
+        return Rollouts(settings)
+    from agentrl.run.ray_driver import RayRollouts  # imports Ray, which most runs do not have
+
+    return RayRollouts(settings)
 
 
 def completed(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:

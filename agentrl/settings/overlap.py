@@ -37,6 +37,11 @@ def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[
             f"rollout.provision = {provision:g} begins more groups than a batch takes, and batch.tokens and "
             "batch.calls limit what is played: drop one of them"
         )
+    if provision > 1 and tables.cluster.address:
+        raise ValueError(
+            f"rollout.provision = {provision:g} chooses among groups in this process, and cluster.address has workers "
+            "play them: drop one of them"
+        )
     for env in environments if provision > 1 and run.deterministic else ():
         place = place_of(env, tables.pool.kind)
         if place != "inline":

@@ -162,6 +162,19 @@ class PoolSection(Section):
     workers: int = Field(0, ge=0)
 
 
+class ClusterSection(Section):
+    """Section [cluster]: rollouts on a Ray cluster (extra `ray`); see docs/overlap.md.
+
+    Attributes:
+        address: empty for no cluster; `local` starts one on this machine; `auto`, or the address of a head node, joins
+            one.
+        workers: processes that play, each with its own environments and engine.
+    """
+
+    address: str = ""
+    workers: int = Field(2, ge=1, le=4096)
+
+
 class Tables(Section):
     """Every section of the file. Those that name a catalogue entry hold its options too, checked by the entry."""
 
@@ -186,3 +199,4 @@ class Tables(Section):
     optim: OptimConfig = OptimConfig()
     agents: dict[str, dict[str, Any]] = Field(default_factory=dict)
     log: LogSection = LogSection()
+    cluster: ClusterSection = ClusterSection()
