@@ -15,6 +15,7 @@ Limit: workers have embedded engines, and the update runs in the driver's proces
 import asyncio
 import itertools
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from agentrl.settings import Settings
 from agentrl.types import Task
 
 TRIES, BACK_OFF_S = 60, 0.5  # how often a worker is asked again, and the pause before
+KNOCK_S = 5.0  # for a head node to take a connection; Ray itself tries for minutes
 
 
 class OtherWeights(Exception):
@@ -223,8 +225,9 @@ def _connect(address: str, workers: int) -> Any:
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = {"env_vars": {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}}
     try:
+        _knock(address)
         ray.init(**place, runtime_env=environment, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"cluster.address = {address!r}: no Ray cluster answers there ({first}); start one with `ray start "
@@ -237,3 +240,10 @@ def _connect(address: str, workers: int) -> Any:
             f"cluster.workers = {workers} needs as many CPUs, and the Ray cluster has {cpus}: lower cluster.workers"
         )
     return ray
+
+
+def _knock(address: str) -> None:
+    """Raises OSError if nobody listens at HOST:PORT; other forms of address are left to Ray."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit() and "/" not in address:
+        socket.create_connection((host, int(port)), KNOCK_S).close()
