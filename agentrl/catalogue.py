@@ -51,6 +51,9 @@ KINDS = MappingProxyType(
             "agentrl.algorithms.regularizer", "regularizer", "agentrl.trainer.regularizer:RegularizerFile"
         ),
         "engine": Kind("agentrl.engines", "engine", "agentrl.engines.entry:EngineFile", ("hf", "openai")),
+        "tracker": Kind(
+            "agentrl.trackers", "tracker", "agentrl.trackers.entry:TrackerFile", ("tensorboard", "trackio", "wandb")
+        ),
     }
 )
 
@@ -172,7 +175,7 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
     """One catalogue entry as a value of its catalogue's class.
 
     Args:
-        kind: envs, tools, credit, loss, rollout, context, reward, sampler, regularizer or engine; or the class.
+        kind: envs, tools, credit, loss, rollout, context, reward, sampler, regularizer, engine, tracker; or the class.
         name: of a file, of an entry point, or the (dotted) name of an importable module.
 
     Raises:
@@ -275,7 +278,9 @@ def _import(kind: str, name: str) -> ModuleType:
             return importlib.import_module(name)
         except (ImportError, TypeError, ValueError) as error:  # TypeError, ValueError: ".", "../file", "a..b"
             raise ValueError(f"{word} {name!r} cannot be imported: {error}") from None
-    raise ValueError(f"unknown {word} {name!r}{nearest(name, [*names(kind), *aliases(kind)])}")
+    known = [*names(kind), *aliases(kind)]
+    files = [path.stem for path in Path.cwd().glob("*.py")]  # one's own entries lie in the folder one works in
+    raise ValueError(f"unknown {word} {name!r}{nearest(name, known, besides=files)}")
 
 
 def _import_file(word: str, path: Path) -> ModuleType:
@@ -302,8 +307,8 @@ def _is_module(name: str) -> bool:
     return name.isidentifier() and importlib.util.find_spec(name) is not None
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error sentence: the nearest known names, or all of them."""
+def nearest(name: str, known: Iterable[str], besides: Iterable[str] = ()) -> str:
+    """The end of an error sentence: the nearest known names, or all of them; of those `besides` only near ones."""
     known = sorted(known)
-    close = get_close_matches(name, known, n=3, cutoff=0.6)
+    close = get_close_matches(name, sorted({*known, *besides}), n=3, cutoff=0.6)
     return f": did you mean {' or '.join(close)}?" if close else f": known are {', '.join(known) or 'none'}"

@@ -24,6 +24,7 @@ from agentrl.noise import fold, uniforms
 from agentrl.run import Loop, Metrics, Progress, Rollouts, Run, RunFolder, Settings
 from agentrl.run.checkpoint import RunState
 from agentrl.run.health import Health
+from agentrl.run.now import Now
 from agentrl.trainer import Annotated
 from agentrl.types import Generation, Request
 
@@ -178,8 +179,8 @@ class TimedRollouts(Rollouts):
     def now(self) -> float:
         return self.loop.selector.now
 
-    def batch(self, iteration: int, **options: Any) -> Any:
-        collected = super().batch(iteration, **options)
+    def batch(self, iteration: int, *episodes: Any, **options: Any) -> Any:
+        collected = super().batch(iteration, *episodes, **options)
         self.ready_s[iteration] = self.now
         return collected
 
@@ -240,6 +241,7 @@ def open_stand_in(settings: Settings, times: Times) -> Run:
         metrics=Metrics(folder),
         health=Health([]),
         progress=Progress(quiet=True),
+        now=Now(folder.path / "now.json"),
         rollouts=rollouts,
         policies=TimedLearner(rollouts, times.update_s),
     )

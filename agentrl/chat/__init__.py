@@ -4,7 +4,7 @@ from agentrl.chat.shortening import shorten
 from agentrl.chat.tags import Tagged, first_tagged, tagged
 from agentrl.chat.template import Chat, template_report
 from agentrl.chat.trie import Trie, Tries
-from agentrl.chat.word_tokenizer import CHAT_TEMPLATE, ENTITY, build_word_tokenizer
+from agentrl.chat.word_tokenizer import CHAT_TEMPLATE, ENTITY, build_word_tokenizer, kept_together
 
 __all__ = [
     "CHAT_TEMPLATE",
@@ -15,6 +15,7 @@ __all__ = [
     "Tries",
     "build_word_tokenizer",
     "first_tagged",
+    "kept_together",
     "shorten",
     "tagged",
     "template_report",

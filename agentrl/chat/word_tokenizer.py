@@ -7,6 +7,8 @@ but it learned the task with one token per entity.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+LONGEST_WORD = 100  # characters; a longer unknown word is one unknown token, since finding its pieces is quadratic
+PRINTABLE = "".join(map(chr, range(32, 127)))
 PAD, UNKNOWN, START, END = "<pad>", "<unk>", "<|im_start|>", "<|im_end|>"
 ENTITY = r"[a-z]+ \d+"
 
@@ -30,16 +32,26 @@ CHAT_TEMPLATE = """\
 """
 
 
-def build_word_tokenizer(texts: Iterable[str], entities: Sequence[str] = (), *, entity_pattern: str = ENTITY) -> Any:
+def kept_together(entities: Iterable[str], entity_pattern: str) -> list[str]:
+    """The entities that the pattern keeps together, so that they can be one token each."""
+    splitter = _splitter(entity_pattern)
+    return [one for one in entities if entity_pattern and len(splitter.pre_tokenize_str(f" {one}")) == 1]
+
+
+def build_word_tokenizer(
+    texts: Iterable[str], entities: Sequence[str] = (), *, entity_pattern: str = ENTITY, spells: bool = False
+) -> Any:
     """A transformers tokenizer whose vocabulary is the words of `texts` and the entities.
 
-    Decoding restores every text whose words are all known; an unknown word becomes `<unk>`. Ids are in
+    Decoding restores every text whose words are all known; an unknown word becomes `<unk>`, or is spelled. Ids are in
     alphabetical order after the special tokens, so they do not depend on the order of the texts.
 
     Args:
         texts: all texts that the model will read or write.
         entities: things that are one token each, with a leading space; their words become tokens as well.
         entity_pattern: regular expression of an entity, tried before single words; empty for none.
+        spells: other words are written in the longest known pieces, which may be single characters: those that can be
+            printed in ASCII, and those of `texts`.
 
     Raises:
         ValueError: no text and no entity, or an entity that the pattern does not keep together.
@@ -51,6 +63,8 @@ def build_word_tokenizer(texts: Iterable[str], entities: Sequence[str] = (), *, 
     pieces: set[str] = set()
     for text in texts:
         pieces.update(piece for piece, _ in splitter.pre_tokenize_str(text))
+    if spells and pieces:
+        pieces.update(PRINTABLE, "\n", *pieces)
     for entity in entities:
         parts = [piece for piece, _ in splitter.pre_tokenize_str(f" {entity}")]
         if parts != [f" {entity}"]:
@@ -61,7 +75,11 @@ def build_word_tokenizer(texts: Iterable[str], entities: Sequence[str] = (), *, 
         raise ValueError("a word tokenizer needs texts: give the environment's vocabulary")
     specials = [PAD, UNKNOWN, START, END]
     vocabulary = {piece: i for i, piece in enumerate(specials + sorted(pieces - set(specials)))}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
+    if spells:
+        by_pieces = {"continuing_subword_prefix": "", "max_input_chars_per_word": LONGEST_WORD}
+        backend = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN, **by_pieces))
+    else:
+        backend = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     backend.pre_tokenizer = splitter
     backend.decoder = decoders.Fuse()
     tokenizer = PreTrainedTokenizerFast(

@@ -12,11 +12,12 @@ from typing import Any
 from agentrl.cli.train import again
 from agentrl.config import Entry
 from agentrl.engines import Traffic
-from agentrl.env import EnvironmentFile, Limits, make_pool
+from agentrl.env import EnvironmentFile, Limits, pool_within
 from agentrl.evaluate import EpisodeFiles, Outcome, Report, evaluate, folder_of, header, stored_episodes
 from agentrl.rollout import EpisodeRecord, Player
-from agentrl.run import Contestant, Loop, Progress
+from agentrl.run import Contestant, Loop, Progress, Tally
 from agentrl.secret import hidden_values, redacted
+from agentrl.settings.sections import PoolSection
 from agentrl.types import Status, Task
 
 # Limits that do not change what an episode is: a stopped evaluation may continue with others.
@@ -33,10 +34,12 @@ class Session:
         contestant: the policy.
         entry: the environment.
         tasks: the panel.
+        pool: where environments run.
 
     Attributes:
         facts: what the printed report has besides its summary; empty before `play`.
         done: number of episodes that are stored.
+        tally: what the episodes of this call have come to so far.
     """
 
     def __init__(
@@ -45,11 +48,14 @@ class Session:
         contestant: Contestant,
         entry: Entry[EnvironmentFile],
         tasks: Sequence[Task],
+        pool: PoolSection,
     ) -> None:
+        self.pool = pool
         self.arguments, self.contestant, self.entry, self.tasks = arguments, contestant, entry, tasks
         self.facts: dict[str, Any] = {}
         self.files: EpisodeFiles | None = None
         self.done = 0
+        self.tally = Tally()
 
     @property
     def early(self) -> bool:
@@ -76,9 +82,7 @@ class Session:
         """
         arguments, entry = self.arguments, self.entry
         self._refuse_remains()
-        pool = make_pool(
-            entry, timeout_s=limits.call_seconds, start_s=limits.start_seconds, output_chars=limits.output_chars
-        )
+        pool = pool_within(entry, limits, self.pool.kind, self.pool.workers)
         try:
             with Progress(quiet=arguments.json) as progress, Loop() as loop:
                 player = self.contestant.player(
@@ -100,7 +104,8 @@ class Session:
         bar = progress.bar(name, len(self.tasks) * arguments.samples, len(known))
 
         def ended(record: EpisodeRecord, outcome: Outcome) -> None:
-            bar.step()
+            self.tally.add(record)
+            bar.step(str(self.tally))
             if self.files is not None and record.ending != Status.ENV_ERROR:  # lost episodes are played again
                 self.files.add(record, outcome)
                 self.done += 1
@@ -134,7 +139,8 @@ class Session:
             while True:
                 await asyncio.sleep(LOOK_S)
                 silence = traffic.silence()
-                bar.note(f"{traffic.answered} answers, {len(traffic.waiting)} requests wait")
+                so_far = [str(self.tally)] if str(self.tally) else []
+                bar.note(", ".join([*so_far, f"{traffic.answered} answers, {len(traffic.waiting)} requests wait"]))
                 told = SILENT_S if silence < SILENT_S else told
                 if silence >= told:
                     told *= 2

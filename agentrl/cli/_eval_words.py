@@ -14,8 +14,8 @@ from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks
 from agentrl.files import read_toml
 from agentrl.types import Task
 
-LIMITS, ENDPOINT = "limits.", "endpoint."  # prefixes of words; all other words are options of the environment
-SECTIONS = ("env", "limits", "endpoint")
+SECTIONS = ("env", "limits", "endpoint", "pool")
+PREFIXES = {f"{name}.": name for name in SECTIONS[1:]}  # of words; all other words are options of the environment
 
 
 class Options(NamedTuple):
@@ -24,6 +24,7 @@ class Options(NamedTuple):
     env: dict[str, Any]
     limits: dict[str, Any]
     endpoint: dict[str, Any]
+    pool: dict[str, Any]
 
 
 def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
@@ -32,7 +33,7 @@ def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
     parser.add_argument("env")
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument("--policy", required=True)
-    parser.add_argument("--recipe", type=Path, help="a TOML file with sections [env], [limits], [endpoint]")
+    parser.add_argument("--recipe", type=Path, help="a TOML file with sections [env], [limits], [endpoint], [pool]")
     parser.add_argument("--split", help="default: the held-out tasks")
     parser.add_argument("--panel", type=Path, help="a file of task keys, one per line")
     parser.add_argument("--games", help="a folder: play every game under it once")
@@ -56,19 +57,17 @@ def options_of(arguments: argparse.Namespace) -> Options:
     Raises:
         ValueError: a word is no option, the recipe cannot be read, or endpoint options are given to another policy.
     """
-    of_limits = [word for word in arguments.options if word.startswith(LIMITS)]
-    of_endpoint = [word for word in arguments.options if word.startswith(ENDPOINT)]
-    others = [word for word in arguments.options if word not in (*of_limits, *of_endpoint)]
+    others = [word for word in arguments.options if not word.startswith((*PREFIXES,))]
     tables = _recipe(arguments.recipe)
     env = merge(tables.get("env", {}), override({}, [word.removeprefix("env.") for word in others]))
-    limits = merge(tables.get("limits", {}), override({}, of_limits).get("limits", {}))
-    endpoint = merge(tables.get("endpoint", {}), override({}, of_endpoint).get("endpoint", {}))
+    said = override({}, [word for word in arguments.options if word not in others])
+    limits, endpoint, pool = (merge(tables.get(name, {}), said.get(name, {})) for name in SECTIONS[1:])
     env |= {key: value for key in ("split", "games") if (value := getattr(arguments, key)) is not None}
     limits |= {} if arguments.turns is None else {"turns": arguments.turns}
     if endpoint and not arguments.policy.startswith("openai:"):
         key = next(iter(endpoint))
         raise ValueError(f"endpoint.{key} is an option of openai: policies, and --policy is {arguments.policy!r}")
-    return Options(env, limits, endpoint)
+    return Options(env, limits, endpoint, pool)
 
 
 def _recipe(path: Path | None) -> dict[str, Any]:

@@ -26,12 +26,16 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free port")
     parser.add_argument("--topk", type=positive, default=3, help="passages per query, if the request has no topk")
     parser.add_argument("--max-batch", type=positive, default=512, help="most queries per request")
+    parser.add_argument("--max-topk", type=positive, default=1000, help="most passages per query")
     arguments = parser.parse_intermixed_args(list(words))
     if not 0 <= arguments.port < 1 << 16:
         raise ValueError(f"--port {arguments.port} is no port: give a number from 0 to 65535")
+    if arguments.topk > arguments.max_topk:
+        raise ValueError(f"--topk {arguments.topk} is more than --max-topk {arguments.max_topk}: raise --max-topk")
     retriever = _retriever(arguments.corpus, arguments.options)
     try:
-        server = serve_retriever(retriever, arguments.host, arguments.port, arguments.topk, arguments.max_batch)
+        most = (arguments.topk, arguments.max_batch, arguments.max_topk)
+        server = serve_retriever(retriever, arguments.host, arguments.port, *most)
     except OSError as error:
         why = f"{error.strerror or error}: choose another --port, or 0 for any free port"
         raise ValueError(f"cannot listen at {arguments.host}:{arguments.port}: {why}") from None

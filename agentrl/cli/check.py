@@ -28,7 +28,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--hooks", nargs="?", const="", metavar="KIND", help="list the hooks of a catalogue's files")
     parser.add_argument(
-        "--json", action="store_true", help="one JSON object: env, tasks, holds, findings; or the hooks"
+        "--json", action="store_true", help="one JSON object: env, tasks, holds, findings, branches; or the hooks"
     )
     arguments = parser.parse_intermixed_args(words)
     if arguments.hooks is not None:
@@ -43,13 +43,15 @@ def main(words: Sequence[str]) -> int:
         if check is None:
             raise ValueError(f"{arguments.env} has no reference engine to compare with: leave --games out")
         return check(arguments.games, arguments.walks, arguments.seed)
-    from agentrl.gym import check_env
+    from agentrl.gym import branches_by, check_env
 
     options = [option.removeprefix("env.") for option in arguments.options]
     entry = resolve(EnvironmentFile, override({"name": arguments.env}, options), "env")
     findings = check_env(entry, tasks=arguments.tasks)
+    branches = None if findings else branches_by(entry)
     if arguments.json:
-        print(json.dumps({"env": entry.name, "tasks": arguments.tasks, "holds": not findings, "findings": findings}))
+        found = {"env": entry.name, "tasks": arguments.tasks, "holds": not findings, "findings": findings}
+        print(json.dumps({**found, "branches": branches}))
         return 1 if findings else 0
     for finding in findings:
         print(finding, file=sys.stderr)
@@ -57,5 +59,6 @@ def main(words: Sequence[str]) -> int:
 
     if findings and (note := leak_note(entry)):
         print(f"note: {note}", file=sys.stderr)
-    print(f"{arguments.env}: {'all holds' if not findings else f'{len(findings)} findings'}")
+    replayed = "; it has no snapshots, so branches carry out its actions again" if branches == "replay" else ""
+    print(f"{arguments.env}: {f'{len(findings)} findings' if findings else f'all holds{replayed}'}")
     return 1 if findings else 0

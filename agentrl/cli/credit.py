@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
 
 from agentrl import catalogue
 from agentrl.cli._compare_credit import table as compared
 from agentrl.cli._parser import Parser, positive
 from agentrl.cli._sentence import sentence
 from agentrl.config import Entry
-from agentrl.credit import Credit, CreditMethod, agreement, assign
+from agentrl.credit import Credit, CreditMethod, agreement, assign, parse_options
 from agentrl.graph import PROBE, StepGraph, read_any
 
 
@@ -111,31 +110,6 @@ def complain(error: Exception) -> int:
     """Print an error as one sentence on standard error; exit code 2."""
     print(f"agentrl credit: {sentence(error)}", file=sys.stderr)
     return 2
-
-
-def parse_options(method: str, config: type[BaseModel], options: Sequence[str]) -> Any:
-    """The method's Config from `key=value` words.
-
-    Raises:
-        ValueError: a word is not key=value, a key is unknown or repeated, or a value does not fit its option.
-    """
-    values: dict[str, str] = {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not equals or not key:
-            raise ValueError(f"{option!r} is not an option: write key=value")
-        if key not in config.model_fields:
-            raise ValueError(f"{method} has no option {key!r}{catalogue.nearest(key, config.model_fields)}")
-        if key in values:
-            raise ValueError(f"option {key} is given twice")
-        values[key] = value
-    try:
-        return config.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = first["loc"][0] if first["loc"] else "its options"
-        value = f"={values[name]}" if name in values else ""
-        raise ValueError(f"{method}: {name}{value}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
 def json_lines(graph: StepGraph, credit: Credit) -> list[str]:

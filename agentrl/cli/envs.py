@@ -25,6 +25,10 @@ def main(words: Sequence[str]) -> int:
         raise ValueError(f"{words[0]} has no command {words[1]!r}{catalogue.nearest(words[1], filter(None, commands))}")
     if "" in commands:
         return commands[""](words[1:])
+    if "--json" in words[1:]:
+        options = [*file.config.model_fields]
+        print(json.dumps({"name": words[0], "about": file.about, "options": options, "commands": sorted(commands)}))
+        return 0
     print(file.about)
     print("options: " + ", ".join(file.config.model_fields))
     if commands:

@@ -5,8 +5,8 @@ openai:MODEL[@BASE_URL], or scripted:FILE (the same actions in every episode: on
 action is repeated). The tasks are the held-out ones unless split=... says otherwise; or those of --panel FILE or
 --games DIR. key=value are options of the environment; limits.KEY=value are limits per episode (turn_tokens,
 episode_tokens, calls, seconds, ...); endpoint.KEY=value are options of an openai: policy (timeout_s, concurrency,
-headers, extra_body, reasoning_effort, tool_calls, price_in, ...). Ctrl-C stops it; --resume continues. See
-docs/evaluation.md.
+headers, extra_body, reasoning_effort, tool_calls, price_in, ...); pool.kind and pool.workers say where environments
+run. Ctrl-C stops it; --resume continues. See docs/evaluation.md.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from typing import Any
 from agentrl.cli._eval_table import table
 from agentrl.cli._eval_words import check_out, options_of, panel, parse
 from agentrl.cli._stop import on_stop
+from agentrl.config import validate
 from agentrl.files import write_atomically
 from agentrl.secret import scrubbed_values
 
@@ -33,14 +34,16 @@ def main(words: Sequence[str]) -> int:
     from agentrl.evaluate import evaluated_entry
     from agentrl.rollout import TooManyFaults
     from agentrl.run import Contestant, leak_note
+    from agentrl.settings.sections import PoolSection
 
+    pool = validate(PoolSection, options.pool, "pool")
     contestant = Contestant.of(arguments.policy, arguments.env, options.env)
     contestant.endpoint = options.endpoint
     told = {**contestant.told, **options.env}
     entry = evaluated_entry(arguments.env, contestant.env_options, told, language_model=contestant.language_model)
     if note := leak_note(entry):
         print(f"agentrl: note: {note}", file=sys.stderr)
-    session = Session(arguments, contestant, *panel(arguments, entry, told))
+    session = Session(arguments, contestant, *panel(arguments, entry, told), pool)
     on_stop(lambda: f"; {session.how_to_continue(words)}")
     try:
         report = session.play(contestant.limits(options.limits))

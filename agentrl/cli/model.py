@@ -6,6 +6,8 @@ convert dequantises any GGUF file whose architecture transformers reads.
 DIR must not exist. Both verbs print where the weights come from; reports of runs and evaluations repeat it.
 """
 
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +21,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("source", metavar="NAME|FILE.gguf")
     parser.add_argument("folder", type=Path, nargs="?", metavar="DIR")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="of converted weights; default: float32")
+    parser.add_argument("--json", action="store_true", help="one JSON object: folder, origin")
     arguments = parser.parse_args(words)
     fetch = arguments.verb == "fetch"
     if fetch and arguments.dtype:
@@ -29,8 +32,8 @@ def main(words: Sequence[str]) -> int:
 
     folder = arguments.folder or Path("models") / arguments.source
     if fetch:
-        origin = fetch_model(arguments.source, folder, say=lambda line: print(line, flush=True))
+        origin = fetch_model(arguments.source, folder, say=lambda line: print(line, file=sys.stderr, flush=True))
     else:
         origin = convert_gguf(arguments.source, folder, dtype=arguments.dtype or "float32")
-    print(f"{folder}: {origin}")
+    print(json.dumps({"folder": str(folder), "origin": origin}) if arguments.json else f"{folder}: {origin}")
     return 0

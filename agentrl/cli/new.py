@@ -4,6 +4,7 @@ It writes NAME/ with one module, its test and a pyproject.toml; for an environme
 `pip install -e NAME` every command knows it by its name; its tests and the recipe need no installation.
 """
 
+import json
 import re
 import shlex
 import shutil
@@ -24,14 +25,19 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("kind", choices=("env", "tool"))
     parser.add_argument("name", help="a word of small letters, digits and _")
     parser.add_argument("--into", type=Path, default=Path(), help="where the folder goes; default: here")
+    parser.add_argument("--json", action="store_true", help="one JSON object: folder, files, next")
     arguments = parser.parse_args(words)
     check(arguments.kind, arguments.name)
     folder = arguments.into / arguments.name
     if folder.exists():
         raise ValueError(f"{folder} exists already: choose another name or --into another folder")
     write(arguments.kind, arguments.name, folder)
-    print(f"wrote {', '.join(sorted(str(path) for path in folder.iterdir()))}")
+    files = sorted(str(path) for path in folder.iterdir())
     steps = _scaffold.STEPS[arguments.kind].format(name=arguments.name, folder=shlex.quote(str(folder)))
+    if arguments.json:
+        print(json.dumps({"folder": str(folder), "files": files, "next": steps.splitlines()}))
+        return 0
+    print(f"wrote {', '.join(files)}")
     print("next:", *steps.splitlines(), sep="\n  ")
     return 0
 

@@ -1,18 +1,20 @@
-"""`agentrl train RECIPE [section.key=value ...] [--resume] [--dry-run] [--explain [KEY]]`: run a recipe.
+"""`agentrl train RECIPE [section.key=value ...] [--resume] [--dry-run] [--explain [KEY]] [--json]`: run a recipe.
 
 RECIPE is a TOML file, or the name of a recipe that comes with the program (`agentrl recipes` lists them).
 
 --dry-run only checks the recipe and prints the configuration with all defaults, the values that were chosen for this
 kind of model, and the sections that it lacks, as comments. --explain says what a section or key means, such as
 --explain optim.lr or --explain optim; alone it lists all sections. Ctrl-C or SIGTERM stops a run; with --resume it
-continues from its last checkpoint.
+continues from its last checkpoint. --json prints one object when the run is done: its folder, its evaluations and what
+the rules of health found; with --dry-run it is the configuration.
 """
 
+import json
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentrl.cli._parser import Parser
 from agentrl.cli._stop import on_stop
@@ -20,7 +22,7 @@ from agentrl.config import parse_value
 from agentrl.secret import redacted, scrubbed
 
 if TYPE_CHECKING:
-    from agentrl.run import RunFolder
+    from agentrl.run import Run, RunFolder
 
 
 def main(words: Sequence[str]) -> int:
@@ -32,6 +34,7 @@ def main(words: Sequence[str]) -> int:
         "--resume", action="store_true", help="continue the run of this name, or begin it if there is none"
     )
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--json", action="store_true", help="one JSON object: folder, evaluations, health")
     parser.add_argument("--explain", nargs="?", const="", metavar="KEY", help="what a section or key of a recipe means")
     arguments = parser.parse_intermixed_args(words)
     if arguments.explain is not None:
@@ -45,6 +48,9 @@ def main(words: Sequence[str]) -> int:
 
     settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
     on_stop(lambda: "; the run had not begun")
+    if arguments.dry_run and arguments.json:
+        print(json.dumps(settings.shown()))
+        return 0
     if arguments.dry_run:
         import tomli_w
 
@@ -66,8 +72,17 @@ def main(words: Sequence[str]) -> int:
         raise ValueError(str(error)) from error
     if settings.tables.log.picture:
         print(f"picture: {drawn(run.folder)}", file=sys.stderr)
-    print(settings.folder)
+    print(json.dumps(_result(run)) if arguments.json else settings.folder)
     return 0
+
+
+def _result(run: "Run") -> dict[str, Any]:
+    """What the run came to: of each evaluation the row of metrics.jsonl."""
+    from agentrl.run import read_metrics
+
+    found = (row for row in read_metrics(run.folder.metrics) if row["stage"] == "eval")
+    rows = [{key: value for key, value in row.items() if key != "stage"} for row in found]
+    return {"folder": str(run.folder.path), "evaluations": rows, "health": run.health.dump()["findings"]}
 
 
 def drawn(folder: "RunFolder") -> str:

@@ -4,6 +4,7 @@ from agentrl.credit.assignment import assign, require, where
 from agentrl.credit.compare_methods import agreement
 from agentrl.credit.gold_answer import GoldAnswer
 from agentrl.credit.method import Credit, CreditMethod, Options
+from agentrl.credit.options import parse_options
 from agentrl.credit.prompt_values import PromptTracker, PromptValues
 from agentrl.credit.rewards import (
     OWN,
@@ -79,6 +80,7 @@ __all__ = [
     "moments",
     "on_ends",
     "own_reward",
+    "parse_options",
     "require",
     "rescore",
     "resolve_rewards",

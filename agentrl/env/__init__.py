@@ -20,7 +20,7 @@ from agentrl.env.panels import panel_hash, panel_tasks, read_panel
 from agentrl.env.places import make_pool, place_of, pool_within
 from agentrl.env.players import random_share
 from agentrl.env.pool import Handle, Pool, Slot
-from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, action_line, continues, native, stops
+from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, action_line, continues, native, rewords, stops
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
 from agentrl.env.published import PublishedFile, published_report
 from agentrl.env.threads import ThreadPool
@@ -80,6 +80,7 @@ __all__ = [
     "raised_at",
     "random_share",
     "read_panel",
+    "rewords",
     "stops",
     "tasks_of",
 ]

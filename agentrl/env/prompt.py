@@ -40,8 +40,10 @@ class Prompt(Protocol):
     Attributes may be added: `continues = True` says that later observations are written into the running assistant
     turn, without a turn of their own (answers then have no end token); `stop = ("</search>",)` lists the strings that
     end an answer if the configuration lists none. A third, `native = True`, says that the schemas of the tools go to
-    the server as data. A prompt for tools adds a method `show(observation, chat) -> Shown`: `chat` is the tokenizer's
-    template, None for policies that read messages; and `as_native() -> Prompt`, the same prompt with `native`.
+    the server as data. A fourth, `rewords = True`, says that `turn` writes the answers of tools in a form of its own,
+    which a model reads instead of the observation's messages. A prompt for tools adds a method
+    `show(observation, chat) -> Shown`: `chat` is the tokenizer's template, None for policies that read messages; and
+    `as_native() -> Prompt`, the same prompt with `native`.
     """
 
     system: str
@@ -82,6 +84,11 @@ def continues(prompt: Prompt) -> bool:
 def native(prompt: Prompt) -> bool:
     """Do the schemas of the tools go to the server as data, so that the messages need not describe them?"""
     return bool(getattr(prompt, "native", False))
+
+
+def rewords(prompt: Prompt) -> bool:
+    """Does `turn` write the answers of tools in a form of its own, to be read instead of the observation's messages?"""
+    return bool(getattr(prompt, "rewords", False))
 
 
 def stops(prompt: Prompt) -> tuple[str, ...]:

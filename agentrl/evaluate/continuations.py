@@ -1,11 +1,12 @@
 """Continue a stored episode: go back to the exact state of one of its steps, and play new continuations from there."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from agentrl.env import Handle, Past, continues
+from agentrl.env import Handle, Past, Prompt, continues, native
 from agentrl.graph import PROBE, StepGraph
 from agentrl.rollout import (
     Ask,
@@ -18,7 +19,9 @@ from agentrl.rollout import (
     play_starts,
     same_state,
 )
-from agentrl.types import EnvFault, Generation, Message, Observation, Status, Task
+from agentrl.tool import Call
+from agentrl.tool import action as tool_action
+from agentrl.types import EnvFault, Generation, Message, Observation, Status, Task, ToolCall
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,7 +108,7 @@ async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exa
         ask = context.hooks.ask(context.config, player.prompt, history)
         step = recorded(graph, row, history.now, ask, exact=exact)
         steps.append(step)
-        history.messages = [*ask.messages, Message("assistant", step.generation.text)]
+        history.messages = [*ask.messages, said(player.prompt, step)]
         answer = step.generation.token_ids if exact else answer_ids(player, step.generation.text)
         history.path = np.concatenate([ask.token_ids, answer])
         if ask.rewrites is not None:  # the step was for the model's memory, not for the environment
@@ -126,6 +129,23 @@ async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exa
     sampled = sum(len(step.generation.token_ids) for step in steps)
     point = await Point.mark(handle, history, session=-1, sampled=sampled)
     return Start(task=task, group=0, copy=0, session=0, kind=PROBE, point=point, steps=steps)
+
+
+def said(prompt: Prompt, step: StepRecord) -> Message:
+    """The stored answer as a chat message: with its tool calls as data, if the server that goes on gets tools so.
+
+    An answer with a malformed call stays a text, as the calls of a message cannot be malformed.
+    """
+    text = step.generation.text
+    items = tool_action.read(step.action).items if native(prompt) else ()
+    calls = [
+        ToolCall(f"call_{number}", item.name, json.dumps(item.arguments, ensure_ascii=False))
+        for number, item in enumerate(items)
+        if isinstance(item, Call)
+    ]
+    if not calls or len(calls) < len(items):
+        return Message("assistant", text)
+    return Message("assistant", text.partition("<tool_call>")[0].strip(), calls=tuple(calls))
 
 
 def answer_ids(player: Player, text: str) -> np.ndarray:

@@ -1,10 +1,11 @@
 """Core environments as Gymnasium environments, and a checker of environments."""
 
-from agentrl.gym.check import check_env, difference_when_repeated
+from agentrl.gym.check import branches_by, check_env, difference_when_repeated
 from agentrl.gym.environment import GymEnv, register
 
 __all__ = [
     "GymEnv",
+    "branches_by",
     "check_env",
     "difference_when_repeated",
     "register",

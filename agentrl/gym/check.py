@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium.utils.env_checker import check_env as gymnasium_check
@@ -122,6 +122,17 @@ def difference_when_repeated(entry: Entry[EnvironmentFile], steps: int = 6, walk
         return next(itertools.chain.from_iterable(found), "")
     except Exception:  # noqa: BLE001  see above
         return ""
+
+
+def branches_by(entry: Entry[EnvironmentFile]) -> Literal["snapshot", "replay"]:
+    """How a step of the environment is played again: from a copy, or by carrying out the recorded actions again."""
+    walk = Walk(entry, tasks_of(entry)[0], 0, 1)
+    try:
+        walk.reset()
+        kept = timed(walk.env.snapshot) if isinstance(walk.env, Snapshots) else None
+        return "replay" if kept is None else "snapshot"
+    finally:
+        walk.env.close()
 
 
 def timed(call: Callable[[], Any]) -> Any:

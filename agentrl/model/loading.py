@@ -46,7 +46,10 @@ def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), ent
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if config.new is not None:
-            tokenizer = build_word_tokenizer(texts, entities, entity_pattern=config.new.entity_pattern)
+            new = config.new
+            tokenizer = build_word_tokenizer(
+                texts, entities, entity_pattern=new.entity_pattern, spells=new.vocabulary == "open"
+            )
             model = _make(config.new, tokenizer, entities).to(dtype)
         else:
             model, tokenizer = _open(config.path, dtype)

@@ -36,6 +36,8 @@ class NewModel(BaseModel):
         rope_theta: base of the rotary embedding.
         entity_pattern: regular expression of entities, each of which is one token; empty for no entities.
         compose_entities: initialise an entity's embedding as the sum of its words' embeddings.
+        vocabulary: closed knows the words of its expert's episodes, and every other word is one unknown token; open
+            knows those of random episodes too, and spells every other word.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,6 +53,7 @@ class NewModel(BaseModel):
     rope_theta: float = Field(10_000.0, gt=0)
     entity_pattern: str = ENTITY
     compose_entities: bool = True
+    vocabulary: Literal["closed", "open"] = "closed"
 
     @model_validator(mode="after")
     def _divisible(self) -> "NewModel":

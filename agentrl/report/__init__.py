@@ -6,20 +6,37 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentrl.report.curve import check_matplotlib, learning_curve
     from agentrl.report.data import CreditData, credit_data
-    from agentrl.report.page import credit_page, write_credit_page
+    from agentrl.report.page import credit_page, inspector_page, write_credit_page
+    from agentrl.report.stored import EVALUATION, TRAINING, Asked, Found, Source, search, sources
     from agentrl.report.tokenizer import token_words
 
 __all__ = [
+    "EVALUATION",
+    "TRAINING",
+    "Asked",
     "CreditData",
+    "Found",
+    "Source",
     "check_matplotlib",
     "credit_data",
     "credit_page",
+    "inspector_page",
     "learning_curve",
+    "search",
+    "sources",
     "token_words",
     "write_credit_page",
 ]
 
 _HOME = {
+    "EVALUATION": "agentrl.report.stored",
+    "TRAINING": "agentrl.report.stored",
+    "Asked": "agentrl.report.stored",
+    "Found": "agentrl.report.stored",
+    "Source": "agentrl.report.stored",
+    "inspector_page": "agentrl.report.page",
+    "search": "agentrl.report.stored",
+    "sources": "agentrl.report.stored",
     "CreditData": "agentrl.report.data",
     "check_matplotlib": "agentrl.report.curve",
     "credit_data": "agentrl.report.data",

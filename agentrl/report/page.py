@@ -9,6 +9,7 @@ import base64
 import gzip
 import hashlib
 import re
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -19,16 +20,33 @@ from agentrl.report.data import CreditData
 
 def credit_page(data: CreditData) -> str:
     """The page; the same data gives the same bytes."""
+    packed = base64.b64encode(gzip.compress(data.model_dump_json().encode(), mtime=0)).decode()
+    stored = f'<script type="application/octet-stream" id="data">{packed}</script>\n'
+    return _page(data.title, scripts=("credit.js",), styles=("credit.css",), data=stored)
+
+
+def inspector_page(title: str) -> str:
+    """The page of `agentrl inspect`: the credit page without data, which its script fetches from where it came from."""
+    above = (files("agentrl.report") / "static" / "inspector.html").read_text()
+    scripts, styles = ("credit.js", "inspector.js"), ("credit.css", "inspector.css")
+    return _page(title, scripts=scripts, styles=styles, above=above, policy="; connect-src 'self'")
+
+
+def _page(
+    title: str, *, scripts: Sequence[str], styles: Sequence[str], data: str = "", above: str = "", policy: str = ""
+) -> str:
+    """The shell with its parts; the policy admits this script alone, and what `policy` adds."""
     static = files("agentrl.report") / "static"
-    script = (static / "credit.js").read_text()
-    packed = gzip.compress(data.model_dump_json().encode(), mtime=0)
+    script = "".join((static / name).read_text() for name in scripts)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     values = {
-        "title": escape(data.title),
-        "style": (static / "credit.css").read_text(),
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "data": base64.b64encode(packed).decode(),
+        "title": escape(title),
+        "style": "".join((static / name).read_text() for name in styles),
+        "policy": f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'{policy}",
+        "above": above,
+        "data": data,
+        "script": script,
     }
-    values["script"] = script
     shell = (static / "credit.html").read_text()
     return re.sub(r"{{ (\w+) }}", lambda slot: values[slot[1]], shell)  # one pass: no value is looked at again
 

@@ -1,5 +1,8 @@
 """Rollouts: agents, episodes, branches and batches, and the step graph of their records."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from agentrl.rollout.actor import Actor, PolicyActor
 from agentrl.rollout.agent_calls import reply_from, reply_of
 from agentrl.rollout.agents import Agent, Crew, rows_of
@@ -10,20 +13,28 @@ from agentrl.rollout.context import Ask, ContextPolicy, History, appended, conti
 from agentrl.rollout.episode import fault_counts, joined, play, play_starts, stop_on_faults
 from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, RolloutOptions, adopt, lost
 from agentrl.rollout.player import Player, Start, TooManyFaults
+from agentrl.rollout.program import AgentTask, Program
 from agentrl.rollout.provision import Provision, Wanted, groups_to_begin
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
 from agentrl.rollout.sampler import Sampler, SamplerFile
 
+if TYPE_CHECKING:
+    from agentrl.rollout.program.endpoint import Endpoint
+    from agentrl.rollout.program.protocol import Refusal
+    from agentrl.rollout.program.recorder import Recorder
+
 __all__ = [
     "Actor",
     "Agent",
+    "AgentTask",
     "Ask",
     "Branch",
     "Budget",
     "Collected",
     "ContextPolicy",
     "Crew",
+    "Endpoint",
     "EpisodeRecord",
     "Expansion",
     "ExpertActor",
@@ -31,8 +42,11 @@ __all__ = [
     "Player",
     "Point",
     "PolicyActor",
+    "Program",
     "Provision",
     "Random",
+    "Recorder",
+    "Refusal",
     "RolloutMethod",
     "RolloutOptions",
     "Sampler",
@@ -63,3 +77,16 @@ __all__ = [
     "same_state",
     "stop_on_faults",
 ]
+
+_LATER = {  # most runs need no HTTP server
+    "Endpoint": "agentrl.rollout.program.endpoint",
+    "Recorder": "agentrl.rollout.program.recorder",
+    "Refusal": "agentrl.rollout.program.protocol",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name whose module is imported when it is first asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

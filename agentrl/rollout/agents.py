@@ -6,6 +6,7 @@ environment may propose sections, `agents(config) -> {NAME: {...}}`; the options
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from agentrl.graph import StepGraph
 from agentrl.rollout.actor import Actor
 from agentrl.rollout.context import ContextPolicy
 from agentrl.rollout.player import Player
+
+if TYPE_CHECKING:
+    from agentrl.rollout.program import Program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,7 @@ class Agent:
         context: its context policy.
         limits: its limits.
         expert: name of the expert that may play in its place.
+        program: plays its episodes, see `agentrl.rollout.program`; None: the policy is asked turn by turn.
     """
 
     name: str
@@ -40,6 +45,7 @@ class Agent:
     context: Entry[ContextPolicy]
     limits: Limits
     expert: str
+    program: "Program | None" = None
 
 
 class Crew:
@@ -75,6 +81,7 @@ class Crew:
                 stage=stage,
                 agent=agent.name,
                 agents=players,
+                program=agent.program,
             )
         return next(iter(players.values()))
 

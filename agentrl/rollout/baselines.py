@@ -59,7 +59,8 @@ class ExpertActor(Actor):
     """The environment's expert as an actor, in the same rollout as a model; with a `chat` its answers have token ids.
 
     If a request restricts the answer to choices, each token carries the allowed set that a model would have had, so
-    that cloning trains under the mask that sampling uses.
+    that cloning trains under the mask that sampling uses. A move that is none of the choices is played and has weight
+    0: no model could give it, so none is to clone it.
     """
 
     def __init__(self, expert: str, prompt: Prompt, chat: Chat | None = None, context_limit: int | None = None) -> None:
@@ -80,10 +81,12 @@ class ExpertActor(Actor):
         if self.chat is None:
             return Generation(text=text, weight=move.weight)
         ids = self.chat.answer(text, end=not continues(self._prompt))
-        allowed = None
-        if request.choices is not None:
+        allowed, weight = None, move.weight
+        if request.choices is not None and text not in request.choice_texts:
+            weight = 0.0
+        elif request.choices is not None:
             allowed = self._tries.get(request.choices).sets(ids.tolist())
-        return Generation(text=text, token_ids=ids, logprobs=np.zeros(len(ids)), allowed=allowed, weight=move.weight)
+        return Generation(text=text, token_ids=ids, logprobs=np.zeros(len(ids)), allowed=allowed, weight=weight)
 
 
 class RandomActor(ExpertActor):

@@ -166,7 +166,8 @@ async def _with_retries(
         handle = player.pool.acquire()
         broken, final = True, False
         try:
-            await _Episode(player, record, handle, start, key).run()
+            played = _Episode if player.program is None else _program_episode()
+            await played(player, record, handle, start, key).run()
             broken = False
         except EnvFault as fault:
             record.ending, record.fault = Status.ENV_ERROR, str(fault)
@@ -178,6 +179,13 @@ async def _with_retries(
         if final or not broken:
             break
     return record
+
+
+def _program_episode() -> Any:
+    """The class of episodes that programs play; its module holds an HTTP server, which most runs do not need."""
+    from agentrl.rollout.program.episode import ProgramEpisode
+
+    return ProgramEpisode
 
 
 class _Episode:

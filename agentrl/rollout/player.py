@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from agentrl.config import Entry
 from agentrl.env import Limits, Pool, Prompt
@@ -11,6 +12,9 @@ from agentrl.rollout.branch import Point
 from agentrl.rollout.context import ContextPolicy
 from agentrl.rollout.records import StepRecord
 from agentrl.types import Task
+
+if TYPE_CHECKING:
+    from agentrl.rollout.program import Program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +31,7 @@ class Player:
         seed, stage: part of every noise key, so that training, cloning and evaluation draw different noise.
         agent: name of this agent.
         agents: players of the agents that this agent may call, by name.
+        program: plays the episodes in place of prompt and context policy; None: the actor plays them turn by turn.
     """
 
     actor: Actor
@@ -39,6 +44,7 @@ class Player:
     stage: int = 0
     agent: str = "agent"
     agents: Mapping[str, "Player"] = field(default_factory=dict)
+    program: "Program | None" = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -138,7 +138,10 @@ def _tokens(steps: Sequence[StepRecord], parent: np.ndarray) -> Tokens | None:
     sampled = np.repeat(np.tile([False, True], len(steps)), lengths)  # [S]
     logprobs = np.zeros(len(sampled))  # [S]
     logprobs[sampled] = np.concatenate([step.generation.logprobs for step in steps])
-    context = np.where([step.continues for step in steps], parent, -1)  # [N]
+    row_of = {id(step): row for row, step in enumerate(steps)}
+    pairs = zip(steps, parent.tolist(), strict=True)
+    followed = [above if step.follows is None else row_of[id(step.follows)] for step, above in pairs]  # [N]
+    context = np.where([step.continues for step in steps], followed, -1)  # [N]
     path = np.zeros(len(steps), np.int64)  # [N] tokens on each row's path
     for row, before in enumerate(context):
         path[row] = size[row] + (path[before] if before >= 0 else 0)

@@ -21,7 +21,9 @@ class StepRecord:
     Attributes:
         observation: what the agent saw before it answered.
         added: [T] int64, the prompt tokens that the step adds.
-        continues: do they continue the path of the episode's previous step?
+        continues: do they continue the path of the episode's previous step, or of the step `follows`?
+        follows: the step whose path they continue, if it is not the previous one: an episode may hold several
+            conversations by turns (`agentrl.rollout.program`).
         generation: the answer.
         action: the action in the answer.
         valid: was the answer in the right format?
@@ -48,6 +50,7 @@ class StepRecord:
     calls: int = 0
     rewrites: bool = False
     asked: Sequence[Message] = ()
+    follows: "StepRecord | None" = None
 
 
 @dataclass(kw_only=True, eq=False)

@@ -8,34 +8,57 @@ if TYPE_CHECKING:
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import RunFolder, versions
+    from agentrl.run.listing import Condition, ListedRun, condition, listed_runs, ordered, selected
     from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
+    from agentrl.run.now import Now
     from agentrl.run.policies import Policies
-    from agentrl.run.progress import Progress
+    from agentrl.run.progress import Progress, Tally
     from agentrl.run.rollouts import Rollouts
     from agentrl.run.run import Run, open_run
     from agentrl.run.stages import BRANCH
+    from agentrl.run.status import RunStatus, is_run, read_config, read_lines, setting, spell, status_of
     from agentrl.run.training import train
     from agentrl.run.trials import preflight
     from agentrl.run.vocabulary import read_vocabularies, vocabularies, write_vocabularies
+    from agentrl.run.watching import Curve, Frame, frame, thinned
     from agentrl.settings import Settings
 
 __all__ = [
     "BRANCH",
+    "Condition",
     "Contestant",
+    "Curve",
+    "Frame",
+    "ListedRun",
     "Loop",
     "Metrics",
+    "Now",
     "Policies",
     "Progress",
     "Rollouts",
     "Run",
     "RunFolder",
+    "RunStatus",
     "Settings",
     "Stopwatch",
+    "Tally",
+    "condition",
+    "frame",
+    "is_run",
     "leak_note",
+    "listed_runs",
     "open_run",
+    "ordered",
     "preflight",
+    "read_config",
+    "read_lines",
     "read_metrics",
     "read_vocabularies",
+    "selected",
+    "setting",
+    "spell",
+    "status_of",
+    "thinned",
     "train",
     "versions",
     "vocabularies",
@@ -43,6 +66,17 @@ __all__ = [
 ]
 
 _HOME = {
+    "selected": "agentrl.run.listing",
+    "ordered": "agentrl.run.listing",
+    "listed_runs": "agentrl.run.listing",
+    "condition": "agentrl.run.listing",
+    "ListedRun": "agentrl.run.listing",
+    "Condition": "agentrl.run.listing",
+    "Now": "agentrl.run.now",
+    "thinned": "agentrl.run.watching",
+    "frame": "agentrl.run.watching",
+    "Frame": "agentrl.run.watching",
+    "Curve": "agentrl.run.watching",
     "BRANCH": "agentrl.run.stages",
     "Contestant": "agentrl.run.evaluated_policy",
     "Loop": "agentrl.run.event_loop",
@@ -52,8 +86,16 @@ _HOME = {
     "Rollouts": "agentrl.run.rollouts",
     "Run": "agentrl.run.run",
     "RunFolder": "agentrl.run.folder",
+    "RunStatus": "agentrl.run.status",
+    "is_run": "agentrl.run.status",
+    "read_config": "agentrl.run.status",
+    "read_lines": "agentrl.run.status",
+    "setting": "agentrl.run.status",
+    "spell": "agentrl.run.status",
+    "status_of": "agentrl.run.status",
     "Settings": "agentrl.settings",
     "Stopwatch": "agentrl.run.metrics",
+    "Tally": "agentrl.run.progress",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",

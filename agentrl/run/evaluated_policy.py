@@ -18,6 +18,7 @@ from agentrl.rollout import (
     Crew,
     Player,
     PolicyActor,
+    Program,
     Random,
     Scripted,
     expert_actor,
@@ -46,6 +47,7 @@ class Contestant:
         served: the endpoint's policy, once `player` has made it.
         description: description of the model for reports; `player` fills it in.
         opened: pools of the called agents; `close` closes them.
+        programs: that play the tasks; `close` closes their endpoints.
     """
 
     word: str
@@ -57,6 +59,7 @@ class Contestant:
     served: "OpenAIPolicy | None" = None
     description: dict[str, object] = field(default_factory=dict)
     opened: list[Pool] = field(default_factory=list)
+    programs: list[Program] = field(default_factory=list)
 
     @classmethod
     def of(cls, word: str, env: str, options: Mapping[str, Any] = MappingProxyType({})) -> "Contestant":
@@ -101,6 +104,15 @@ class Contestant:
             found = {**trained_on, **told}
         return cls(word=str(path), kind="run", tables=tables, env_options=found, told=told)
 
+    @classmethod
+    def model(cls, word: str, temperature: float | None = None) -> PolicyActor:
+        """The policy of a run, or a model folder, to answer whoever asks; ValueError if it is neither."""
+        path = Path(word)
+        if not (path / "config.toml").is_file() and not (path / "config.json").is_file():
+            raise ValueError(f"{word!r} is no run folder (config.toml) and no model folder (config.json)")
+        own = cls._of_run(path, "", {}) if (path / "config.toml").is_file() else cls(word=word, kind="model")
+        return own._model(POLICY, (), temperature, deterministic=False)
+
     @property
     def language_model(self) -> bool:
         """Is it a language model that was not trained by a run here?"""
@@ -139,6 +151,7 @@ class Contestant:
         main, *called = agents
         pools = {name: pool_within(agents[name].env, agents[name].limits) for name in called}
         self.opened += pools.values()
+        self.programs += [agent.program for agent in agents.values() if agent.program is not None]
         return Crew(agents, {main: pool, **pools}, admissible=self.masked, seed=seed)
 
     def player(
@@ -171,9 +184,11 @@ class Contestant:
         return crew.player({name: self._actor(agent, crew, temperature, models) for name, agent in crew.agents.items()})
 
     def close(self) -> None:
-        """Close the pools of the called agents."""
+        """Close the pools of the called agents, and the endpoint of a program."""
         for pool in self.opened:
             pool.close()
+        for program in self.programs:
+            program.close()
 
     def _actor(self, agent: Agent, crew: Crew, temperature: float | None, models: dict[str, PolicyActor]) -> Actor:
         """The actor of an agent. A script answers for the first agent only; experts answer for the other agents."""
@@ -217,7 +232,9 @@ class Contestant:
             crew.agents = {**crew.agents, **changed}
         self.description["tool_calls"] = "native" if native else "text"
 
-    def _model(self, policy: str, agents: Sequence[Agent], temperature: float | None) -> PolicyActor:
+    def _model(
+        self, policy: str, agents: Sequence[Agent], temperature: float | None, deterministic: bool = True
+    ) -> PolicyActor:
         """A model on disk: a policy of the run's latest checkpoint, with the run's settings; or a model folder."""
         import torch
 
@@ -241,7 +258,7 @@ class Contestant:
             model=loaded.model,
             tokenizer=loaded.tokenizer,
             sampling=stopping(sampling, *(agent.prompt for agent in agents)),
-            deterministic=True,
+            deterministic=deterministic,
         )
         engine = entry.hooks.make(entry.config, serving)
         self.description = self.description or engine.describe()

@@ -16,6 +16,7 @@ from typing import IO, Any
 import tomli_w
 
 from agentrl.files import flush_entries, read_toml, remove_remnants, write_atomically
+from agentrl.run.holder import LOCK, clear_holder, write_holder
 from agentrl.secret import scrubbed_values
 
 RECORDED = (
@@ -38,9 +39,6 @@ FREE_TO_DIFFER = (
     "log.tensorboard",
     "log.picture",
 )
-
-
-LOCK = ".lock"
 
 
 class RunFolder:
@@ -72,8 +70,8 @@ class RunFolder:
         """File of timings: seconds and CPU seconds, one JSON object per line, different in every run."""
         return self.path / "timings.jsonl"
 
-    def open(self, config: Mapping[str, Any], *, resume: bool) -> None:
-        """Make the folder of a new run, or open that of a run to resume.
+    def open(self, config: Mapping[str, Any], *, resume: bool, recipe: str = "") -> None:
+        """Make the folder of a new run, or open that of a run to resume; `recipe` is the name of its recipe.
 
         Raises:
             ValueError: see `refuse`; or another process trains this run.
@@ -86,7 +84,7 @@ class RunFolder:
             remove_remnants(place)
         self._made = not (self.path / "config.toml").exists()
         write_atomically(self.path / "config.toml", tomli_w.dumps(dict(config)).encode())
-        write_atomically(self.path / "versions.json", json.dumps(versions(), indent=1).encode())
+        write_atomically(self.path / "versions.json", json.dumps({**versions(), "recipe": recipe}, indent=1).encode())
 
     def refuse(self, config: Mapping[str, Any], *, resume: bool) -> None:
         """Check whether this run can have the folder; nothing is written.
@@ -113,19 +111,22 @@ class RunFolder:
         """Lock the folder for other processes, until `release` or until this process ends in any way."""
         if self._lock is not None:
             return
-        self._lock = (self.path / LOCK).open("ab")
+        lock = (self.path / LOCK).open("ab")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self.release()
+            lock.close()
             raise ValueError(
                 f"{self.path} is held by another process that trains this run: wait for that process or stop it, or "
                 "choose run.name=... for a new run"
             ) from None
+        self._lock = lock
+        write_holder(lock)
 
     def release(self) -> None:
-        """Unlock the folder."""
+        """Unlock the folder. An empty lock file says that the process closed the run and was not killed."""
         if self._lock is not None:
+            clear_holder(self._lock)
             self._lock.close()
             self._lock = None
 
@@ -248,7 +249,7 @@ def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
     a, b = _flat(old), _flat(new)
-    return [k for k in {**a, **b} if a.get(k) != b.get(k) and k not in FREE_TO_DIFFER]
+    return [k for k in {**a, **b} if a.get(k) != b.get(k) and k not in FREE_TO_DIFFER and not k.startswith("log.")]
 
 
 def versions() -> dict[str, str]:

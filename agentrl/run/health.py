@@ -17,7 +17,8 @@ SHORT = 5
 CONSTANT = 0.9  # share of constant groups from which on there is hardly anything to learn from
 CUT = 0.9  # share of episodes that one limit ends
 INVALID = 0.5  # share of answers without a valid action
-UNKNOWN = 0.02  # share of unknown tokens in what a model reads
+UNKNOWN = 0.01  # share of unknown tokens in what a model reads
+UNLISTED = 0.1  # share of an expert's moves that the environment does not list
 FAULTS = 0.05  # share of episodes lost to the environment
 GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
 FALL = 0.1  # success that falls to this share of its best is gone
@@ -158,6 +159,29 @@ def unknown_words(past: Past) -> str:
     )
 
 
+def unlisted(past: Past) -> str:
+    """An expert plays what no model may answer."""
+    share = float(past.last.get("unlisted_share", 0.0))
+    if share < UNLISTED:
+        return ""
+    return (
+        f"{share:.0%} of the expert's moves are none of the listed actions, so none of them is cloned: list them, or "
+        " choose another warmup.expert, or set engine.actions=free"
+    )
+
+
+def never_won(past: Past) -> str:
+    """Only the best episodes are cloned, and none is any better."""
+    shares = [float(row.get("cloned_share", math.nan)) for row in past.clone]
+    if past.last["stage"] != "clone" or len(shares) < WINDOW or any(not share <= 0 for share in shares):
+        return ""
+    return (
+        f"all episodes of the first {len(shares)} batches of the warm-up were lost alike, so nothing is cloned: give "
+        "the environment a demonstrator (_expert of its class, or expert of its file), reward a part of the way, or "
+        "list fewer actions"
+    )
+
+
 def faults(past: Past) -> str:
     """The environment fails in many episodes."""
     row = past.last
@@ -228,6 +252,8 @@ RULES: Mapping[str, tuple[Severity, Rule]] = {
     "invalid": ("warning", invalid),
     "faults": ("warning", faults),
     "unknown_words": ("warning", unknown_words),
+    "unlisted": ("warning", unlisted),
+    "never_won": ("warning", never_won),
     "entropy_gone": ("warning", entropy_gone),
     "success_gone": ("warning", success_gone),
     "no_progress": ("note", no_progress),

@@ -10,7 +10,7 @@ from agentrl.credit import Credit, assign, reward_metrics
 from agentrl.graph import StepGraph
 from agentrl.rollout import Collected, fault_counts
 from agentrl.run.metrics import Stopwatch
-from agentrl.run.progress import Bar
+from agentrl.run.progress import Bar, in_words
 from agentrl.run.run import Run
 from agentrl.trainer import charge_kl
 
@@ -70,5 +70,5 @@ def settle(run: Run, learned: Learned, bar: Bar) -> None:
     failed = {"faults": faults} if faults else {}
     unknown = run.rollouts.unknown(batch.graph)
     run.log("train", iteration, {**batch.metrics, **learned.metrics, **failed}, watch, unknown)
-    bar.step(f"success {batch.metrics['success']:.2f}")
+    bar.step(in_words(batch.metrics["success"], batch.metrics["reward"]))
     run.finish(iteration)

@@ -1,4 +1,4 @@
-"""Metrics of a run: append-only JSON lines and, with log.tensorboard=true, TensorBoard events."""
+"""Metrics of a run: append-only JSON lines, which trackers get too."""
 
 import json
 import time
@@ -9,27 +9,31 @@ from typing import Any
 
 from agentrl.files import flush_entries, flush_to_disk, read_jsonl
 from agentrl.run.folder import RunFolder
+from agentrl.trackers import Trackers
 
 
 class Metrics:
-    """Writes `metrics.jsonl`, which is the same for the same seed, and `timings.jsonl`, which is not."""
+    """Writes `metrics.jsonl`, which is the same for the same seed, and `timings.jsonl`, which is not.
 
-    def __init__(self, folder: RunFolder, *, tensorboard: bool = False) -> None:
-        """Raises ValueError if `tensorboard` is true and tensorboardX is not installed."""
+    Args:
+        folder: of the run.
+        trackers: get the numbers of every line of metrics; None: there are none.
+    """
+
+    def __init__(self, folder: RunFolder, trackers: Trackers | None = None) -> None:
         self._folder = folder
         self.lines = _count(folder.metrics)
         self.timing_lines = _count(folder.timings)
-        self._writer = _writer(folder.path / "tensorboard") if tensorboard else None
+        self._trackers = trackers
 
     def log(self, stage: str, step: int, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Write one line of metrics, which is returned; numbers also go to TensorBoard."""
+        """Write one line of metrics, which is returned; numbers also go to the trackers."""
         row = {"stage": stage, "step": step, **_plain(values)}
         _append(self._folder.metrics, row)
         self.lines += 1
-        if self._writer is not None:
-            for name, value in values.items():
-                if isinstance(value, int | float):
-                    self._writer.add_scalar(f"{stage}/{name}", value, step)
+        if self._trackers is not None:
+            mode = values.get("mode")  # greedy and sampled evaluations are two curves
+            self._trackers.log(f"{stage}/{mode}" if isinstance(mode, str) else stage, step, values)
         return row
 
     def time(self, stage: str, step: int, seconds: Mapping[str, float]) -> None:
@@ -44,25 +48,30 @@ class Metrics:
         flush_entries(self._folder.path)
 
     def close(self) -> None:
-        """Flush and close the TensorBoard writer."""
-        if self._writer is not None:
-            self._writer.close()
+        """Close the trackers."""
+        if self._trackers is not None:
+            self._trackers.close()
 
 
 class Stopwatch:
     """CPU seconds and wall-clock seconds per phase of an iteration.
 
     Args:
+        on_phase: called with the name of each phase when it begins.
         clock: CPU seconds, by default of the process; `time.thread_time` where phases of two threads overlap.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
+    def __init__(
+        self, on_phase: Callable[[str], None] | None = None, clock: Callable[[], float] = time.process_time
+    ) -> None:
         self.seconds: dict[str, float] = {}
-        self._clock = clock
+        self._on_phase, self._clock = on_phase, clock
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Add the time of a `with` block to the phase."""
+        if self._on_phase is not None:
+            self._on_phase(name)
         cpu, wall = self._clock(), time.perf_counter()
         try:
             yield
@@ -91,16 +100,6 @@ def _append(path: Path, row: Mapping[str, Any]) -> None:
 
 def _count(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def _writer(folder: Path) -> Any:
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError:
-        raise ValueError(
-            "log.tensorboard=true needs tensorboardX: pip install 'agentrl-stepgraph[tensorboard]'"
-        ) from None
-    return SummaryWriter(str(folder))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ def reinforce_ahead(run: Run) -> None:
     lead, pause = run.settings.tables.run.lead, run.state.step
     with Updates(run, bar) as updates:
         for iteration in run.iterations():
-            watch, spent = Stopwatch(time.thread_time), run.spent
+            watch, spent = Stopwatch(clock=time.thread_time), run.spent
             with watch.phase("wait"):
                 updates.reach(max(iteration - lead, pause))
             with watch.phase("rollout"):

@@ -73,8 +73,9 @@ class Policies:
         for name, learner in self.learners.items():
             rows = self._rows(graph, name, trained=False)
             own = graph if rows is None else graph.with_columns(weight=graph.weight * rows)
-            cloned = clone(learner, own, tables.update, minibatches=tables.warmup.minibatches, seed=step)
-            metrics |= self._named(name, cloned)
+            if (own.weight > 0).any():
+                cloned = clone(learner, own, tables.update, minibatches=tables.warmup.minibatches, seed=step)
+                metrics |= self._named(name, cloned)
         return metrics
 
     def annotate(self, graph: StepGraph) -> Annotated:

@@ -1,13 +1,16 @@
 """Progress of a run on the terminal: a bar that moves, and lines that stay. Without a terminal there are no bars."""
 
 import sys
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+from agentrl.rollout import EpisodeRecord
 from agentrl.secret import scrubbed
+from agentrl.types import Status
 
 
 class Progress:
@@ -37,6 +40,35 @@ class Progress:
         return Bar(self._bars, scrubbed(name), total, done)
 
 
+def in_words(success: float, mean_return: float) -> str:
+    """A rate of success and, where it says more than the rate, the mean return (sum of an episode's rewards)."""
+    return f"success {success:.2f}" + (f", return {mean_return:.3g}" if abs(mean_return - success) > 1e-9 else "")
+
+
+class Tally:
+    """What the episodes of one piece of work have come to so far.
+
+    Args:
+        total: number of episodes that are due; 0 if it is not known.
+    """
+
+    def __init__(self, total: int = 0) -> None:
+        self._total, self._ended, self._won, self._returns = total, 0, 0, 0.0
+
+    def add(self, record: EpisodeRecord) -> None:
+        """Count an episode, unless the environment spoiled it."""
+        if record.ending != Status.ENV_ERROR:
+            self._ended += 1
+            self._won += record.success
+            self._returns += record.score
+
+    def __str__(self) -> str:
+        if not self._ended:
+            return ""
+        of = f"{self._ended}/{self._total} episodes, " if self._total else ""
+        return of + in_words(self._won / self._ended, self._returns / self._ended)
+
+
 class Bar:
     """The bar of one piece of work with a known number of steps."""
 
@@ -46,6 +78,21 @@ class Bar:
     def step(self, note: str = "") -> None:
         """Advance the bar by one step."""
         self._bars.update(self._id, advance=1, note=note)
+
+    def episodes(self, total: int = 0, *, step: bool = False) -> Callable[[EpisodeRecord], None]:
+        """A function that shows beside the bar what episodes have come to, as they end.
+
+        Args:
+            total: number of episodes that are due; 0 if it is not known.
+            step: an episode is a step of the bar.
+        """
+        tally = Tally(total)
+
+        def ended(record: EpisodeRecord) -> None:
+            tally.add(record)
+            self._bars.update(self._id, advance=int(step), note=str(tally))
+
+        return ended
 
     def note(self, note: str) -> None:
         """Show a note beside the bar."""

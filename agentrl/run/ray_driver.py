@@ -24,7 +24,7 @@ from typing import Any
 from agentrl.config import Entry
 from agentrl.model import Weights
 from agentrl.rollout import Collected, EpisodeRecord, Expansion
-from agentrl.run.rollouts import Rollouts
+from agentrl.run.rollouts import OnEpisode, Rollouts
 from agentrl.settings import Settings
 from agentrl.types import Task
 
@@ -143,10 +143,10 @@ class RayRollouts(Rollouts):
         for worker in self._workers:
             worker.load.remote(self._state, version)
 
-    def batch(self, iteration: int, *, pauses: bool = False) -> Collected:
+    def batch(self, iteration: int, on_episode: OnEpisode = None, *, pauses: bool = False) -> Collected:
         """See `Rollouts`."""
         before = self.retried
-        collected = super().batch(iteration, pauses=pauses)
+        collected = super().batch(iteration, on_episode, pauses=pauses)
         again = self.retried - before
         return replace(collected, metrics={**collected.metrics, "retried_shards": again}) if again else collected
 

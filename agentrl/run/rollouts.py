@@ -4,7 +4,7 @@ Half of a run; the other half is `agentrl.run.Policies`. Between them cross the 
 version the other way.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from agentrl.rollout import (
     Budget,
     Collected,
     Crew,
+    EpisodeRecord,
     ExpertActor,
     Player,
     PolicyActor,
@@ -41,6 +42,8 @@ from agentrl.run.stages import CLONE, EVALUATE, TRAIN
 from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
+OnEpisode = Callable[[EpisodeRecord], None] | None
+BEST = 10  # one episode of so many is cloned if none was won
 UNKNOWN = 0.01  # share of unknown tokens from which on the rules of health get it
 
 
@@ -83,6 +86,7 @@ class Rollouts:
         make = settings.sampler.hooks.make
         self.sampler = make(settings.sampler.config, self.tasks, tables.run.seed)
         self.clone_sampler = make(settings.sampler.config, self.tasks, tables.run.seed + 1)
+        self.on_episode: Callable[[EpisodeRecord], None] = lambda record: None  # called when an episode ends
         self.signals: list[str] = []  # names of the rewards' signals that some step has reported
         self.engines: dict[str, Any] = {}
         self.method = settings.rollout  # plays the groups of a batch
@@ -105,15 +109,17 @@ class Rollouts:
         if not self.engines:
             self.engines = self._engines(self.settings.tables.sampling)
 
-    def batch(self, iteration: int, *, pauses: bool = False) -> Collected:
+    def batch(self, iteration: int, on_episode: OnEpisode = None, *, pauses: bool = False) -> Collected:
         """A batch of training rollouts of the current policies.
 
         Args:
             iteration: part of the noise keys.
+            on_episode: gets each episode when it ends.
             pauses: an evaluation or a checkpoint follows, so that no group may go on in the next batch.
         """
-        settings = self.settings
-        collected = self.loop.run(self._first(iteration, pauses) if settings.provision > 1 else self._all(iteration))
+        settings, each = self.settings, self._each(on_episode)
+        played = self._first(iteration, pauses, each) if settings.provision > 1 else self._all(iteration, each)
+        collected = self.loop.run(played)
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
         return replace(collected, graph=self._with_gold(collected))
@@ -135,21 +141,48 @@ class Rollouts:
         share = float((read == unknown).mean()) if len(read) else 0.0
         return {"unknown_share": share} if share >= UNKNOWN else {}
 
-    def demonstrations(self, step: int) -> StepGraph:
-        """A batch of fresh expert episodes."""
+    def demonstrations(self, step: int, on_episode: OnEpisode = None) -> tuple[StepGraph, dict[str, float]]:
+        """A batch of fresh expert episodes, and what the rules of health should know of them.
+
+        If only the best are cloned, the steps of the others have weight 0, and `won_share` and `cloned_share` are the
+        shares of won and of cloned episodes.
+        """
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
         tasks = self.clone_sampler.draw(self.settings.tables.warmup.episodes)
-        return build_graph(self.loop.run(play(self.crews["train"].player(actors, CLONE), tasks, iteration=step)))
+        player = self.crews["train"].player(actors, CLONE)
+        records = self.loop.run(play(player, tasks, iteration=step, on_episode=self._each(on_episode)))
+        shares = _leave_the_best(records) if self.settings.tables.warmup.clone == "best" else {}
+        graph = build_graph(records)
+        return graph, {**self.unknown(graph), **self._unlisted(records), **shares}
 
-    def evaluation(self, mode: str, tasks: Sequence[Task]) -> Report:
-        """The current policies on held-out tasks, each once."""
+    def _each(self, also: OnEpisode) -> Callable[[EpisodeRecord], None]:
+        """What gets each episode when it ends: the run's own view of what it does now, and `also`."""
+
+        def both(record: EpisodeRecord) -> None:
+            self.on_episode(record)
+            if also is not None:
+                also(record)
+
+        return both
+
+    def _unlisted(self, records: Sequence[EpisodeRecord]) -> dict[str, float]:
+        """`unlisted_share`: share of an expert's moves that are none of the listed actions; empty if it is 0."""
+        steps = [step for record in records for chain in record.chains() for step in chain.steps if not step.rewrites]
+        left = sum(bool(one.observation.actions) and one.action not in one.observation.actions for one in steps)
+        free = self.settings.engine.config.actions == "free"
+        return {} if free or not left else {"unlisted_share": left / len(steps)}
+
+    def evaluation(self, mode: str, tasks: Sequence[Task], on_episode: OnEpisode = None) -> Report:
+        """The current policies on held-out tasks, each once; `on_episode` gets each episode when it ends."""
         sampling, asked = self.settings.tables.sampling, self.settings.tables.eval.temperature
         temperature = 0.0 if mode == "greedy" else asked or sampling.temperature
         engines = self._engines(sampling.model_copy(update={"temperature": temperature}))
         player = self.crews["eval"].player(self._actors(engines), EVALUATE)
         described = {**engines[self.main.policy].describe(), "mode": mode}
-        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, described))
+        each = self._each(on_episode)
+        ended = lambda record, _: each(record)  # noqa: E731
+        return self.loop.run(evaluate(player, self.settings.eval_env, tasks, described, on_episode=ended))
 
     def try_expert(self) -> None:
         """One move of the demonstrator, so that a mistake in its name is told before anything is written."""
@@ -170,9 +203,12 @@ class Rollouts:
         """Close the environments and the event loop."""
         for pool in self.pools:
             pool.close()
+        for agent in self.agents.values():
+            if agent.program is not None:
+                agent.program.close()
         self.loop.close()
 
-    async def _all(self, iteration: int) -> Collected:
+    async def _all(self, iteration: int, on_episode: OnEpisode) -> Collected:
         """Every group of a batch."""
         settings, batch = self.settings, self.settings.tables.batch
         return await collect(
@@ -186,9 +222,10 @@ class Rollouts:
             budget=Budget(batch.tokens, batch.calls),
             rewards=settings.reward,
             reported=self.signals,
+            on_episode=on_episode,
         )
 
-    async def _first(self, iteration: int, pauses: bool) -> Collected:
+    async def _first(self, iteration: int, pauses: bool, on_episode: OnEpisode) -> Collected:
         """The groups of a batch that finish first; before a pause, with nothing left to be kept."""
         settings, batch = self.settings, self.settings.tables.batch
         drains = pauses and settings.keeps_leftover
@@ -203,6 +240,7 @@ class Rollouts:
             rollout=self.method,
             rewards=settings.reward,
             reported=self.signals,
+            on_episode=on_episode,
         )
         collected = await self.provision.batch(self.player(), self.sampler, settings.sampler, wanted)
         assert not (pauses and self.provision.flying), "a checkpoint cannot hold groups in flight"
@@ -257,3 +295,19 @@ class Rollouts:
             name: PolicyActor(engines[agent.policy], self.chats[agent.policy], context, agent.policy)
             for name, agent in self.agents.items()
         }
+
+
+def _leave_the_best(records: Sequence[EpisodeRecord]) -> dict[str, float]:
+    """Give the steps of all episodes but the best weight 0; the shares of won and of cloned episodes.
+
+    The best are those that were won; if none was, the tenth with the highest returns, ties included, if returns differ.
+    """
+    won = [record for record in records if record.success]
+    returns = sorted((record.score for record in records), reverse=True)
+    least = returns[len(returns) // BEST]
+    best = won or [record for record in records if record.score >= least and record.score > returns[-1]]
+    chosen = {id(record) for record in best}
+    left = (chain for record in records if id(record) not in chosen for chain in record.chains())
+    for step in (step for chain in left for step in chain.steps):
+        step.generation = replace(step.generation, weight=0.0)
+    return {"won_share": len(won) / len(records), "cloned_share": len(best) / len(records)}

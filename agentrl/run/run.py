@@ -19,6 +19,7 @@ from agentrl.run.checks import leak_note, leaves_report
 from agentrl.run.folder import RunFolder
 from agentrl.run.health import Health
 from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
+from agentrl.run.now import Now
 from agentrl.run.policies import Policies
 from agentrl.run.progress import Progress
 from agentrl.run.rollouts import Rollouts
@@ -26,6 +27,7 @@ from agentrl.run.vocabulary import Vocabulary, vocabularies
 from agentrl.secret import restored
 from agentrl.settings import Settings
 from agentrl.tool_env import template_fit
+from agentrl.trackers import Tracked, Trackers, check_packages, tracked_id
 
 IN_REPORTS_ONLY = ("samples", "failures")  # entries of a summary that metrics.jsonl leaves to the reports
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -40,6 +42,7 @@ class Run:
         folder: where the run is stored.
         state: where it stands.
         metrics, progress: what is logged, and what a person sees.
+        now: what it does at this moment, for `agentrl watch`.
         health: what the rules found in the metrics.
         rollouts, policies: what rolls out, and what learns.
     """
@@ -50,6 +53,7 @@ class Run:
     metrics: Metrics
     health: Health
     progress: Progress
+    now: Now
     rollouts: Rollouts
     policies: Policies
 
@@ -67,6 +71,11 @@ class Run:
                 self.progress.say(f"the budget of the run is spent after {iteration} iterations")
                 return
             yield iteration
+
+    def stopwatch(self, work: str, step: int, of: int, episodes: int) -> Stopwatch:
+        """For the phases of one piece of work (see `Now.begin`), which now.json names as they come."""
+        self.now.begin(work, step, of, episodes)
+        return Stopwatch(self.now.phase)
 
     def sync(self, version: int) -> None:
         """Let rollouts generate with the weights of now."""
@@ -124,17 +133,22 @@ class Run:
         if name in self.state.evaluated:
             return
         for mode in self.settings.tables.eval.modes:
-            watch = Stopwatch()
+            due = self.rollouts.eval_tasks[:tasks]
+            watch = self.stopwatch(f"evaluation {name} {mode}", self.state.step, 0, len(due))
+            bar = self.progress.bar(f"{name}, {mode}", len(due))
             with watch.phase("evaluate"):
-                report = self.rollouts.evaluation(mode, self.rollouts.eval_tasks[:tasks])
+                report = self.rollouts.evaluation(mode, due, bar.episodes(0, step=True))
+            bar.close()
             summary = report.summary()
             low, high = summary["interval"]
             seconds = summary.pop("wall_seconds")
             line = {key: value for key, value in summary.items() if key not in IN_REPORTS_ONLY}
             self.log("eval", self.state.step, {"name": name, "mode": mode, **line}, watch)
             self.folder.write_report(f"{name}-{mode}", {**summary, "wall_seconds": seconds}, report.outcomes)
+            differs = abs(summary["mean_reward"] - summary["success_rate"]) > 1e-9
+            returns = f", mean return {summary['mean_reward']:.3f}" if differs else ""
             self.progress.say(
-                f"{name}: {mode} success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}] "
+                f"{name}: {mode} success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}]{returns} "
                 f"on {summary['episodes']} held-out {summary['benchmark']} tasks (panel {summary['panel']})"
             )
         self.state.evaluated.append(name)
@@ -150,6 +164,7 @@ class Run:
     def close(self) -> None:
         """Flush and end what the run holds; a new folder without a result in it goes again."""
         self.metrics.close()
+        self.now.close()
         self.folder.drop_if_nothing_came_of_it()
         self.folder.release()
         self.rollouts.close()
@@ -171,6 +186,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
     """
     if resume and (settings.folder / "config.toml").is_file():
         settings = settings.resuming(read_toml(settings.folder / "config.toml"))
+    check_packages(settings.trackers)
     tables = settings.tables
     if tables.run.threads:
         torch.set_num_threads(tables.run.threads)
@@ -193,11 +209,11 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         if at is not None:  # before the folder is written to: a damaged checkpoint must change nothing
             state = _restore(at, settings, rollouts, policies)
             progress.say(f"going on from {at}: {state.stage} step {state.step}")
-        folder.open(settings.shown(), resume=resume)
+        folder.open(settings.shown(), resume=resume, recipe=settings.recipe)
         if at is None and folder.metrics.exists():
             progress.say(f"{folder.path} was stopped before its first checkpoint: it begins anew")
         folder.rewind(state.metric_lines, state.timing_lines)
-        metrics = Metrics(folder, tensorboard=tables.log.tensorboard)
+        metrics = Metrics(folder, _trackers(settings, folder.path, progress))
         health = Health(read_metrics(folder.metrics))
         rollouts.load(policies.weights(), state.step if state.stage == "train" else 0)
     except BaseException:
@@ -207,6 +223,8 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         raise
     for line in _notes(settings, rollouts, policies):
         progress.say(f"note: {line}")
+    now = Now(folder.path / "now.json")
+    rollouts.on_episode = now.episode
     return Run(
         settings=settings,
         folder=folder,
@@ -214,6 +232,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress) -> Run:
         metrics=metrics,
         health=health,
         progress=progress,
+        now=now,
         rollouts=rollouts,
         policies=policies,
     )
@@ -226,6 +245,15 @@ def _rollouts(settings: Settings) -> Rollouts:
     from agentrl.run.ray_driver import RayRollouts  # imports Ray, which most runs do not have
 
     return RayRollouts(settings)
+
+
+def _trackers(settings: Settings, folder: Path, progress: Progress) -> Trackers | None:
+    if not settings.trackers:
+        return None
+    name = settings.tables.run.name
+    known, resumed = tracked_id(folder, name)
+    run = Tracked(id=known, name=name, folder=folder, config=settings.shown(), resumed=resumed)
+    return Trackers(settings.trackers, run, progress.say)
 
 
 def completed(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:

@@ -1,7 +1,6 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
 from agentrl.run.iteration import Played, learn, settle
-from agentrl.run.metrics import Stopwatch
 from agentrl.run.overlap import reinforce_ahead
 from agentrl.run.progress import Progress
 from agentrl.run.run import Run, open_run
@@ -38,12 +37,13 @@ def warm_up(run: Run) -> None:
         run.policies.restart("warmup")
     bar = run.progress.bar("cloning", steps, run.state.step)
     for step in range(run.state.step, steps):
-        watch = Stopwatch()
+        watch = run.stopwatch("cloning", step, steps, tables.warmup.episodes)
         with watch.phase("rollout"):
-            graph = run.rollouts.demonstrations(step)
+            graph, noticed = run.rollouts.demonstrations(step, bar.episodes(tables.warmup.episodes))
         with watch.phase("update"):
             metrics = run.policies.imitate(graph, step)
-        run.log("clone", step, metrics, watch, run.rollouts.unknown(graph))
+        metrics |= {name: noticed.pop(name) for name in ("won_share", "cloned_share") if name in noticed}
+        run.log("clone", step, metrics, watch, noticed)
         run.state.step = step + 1
         bar.step(" ".join(f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("loss")))
         if every and run.state.step % every == 0 and run.state.step < steps:
@@ -59,14 +59,24 @@ def warm_up(run: Run) -> None:
 
 def reinforce(run: Run) -> None:
     """One update per batch of rollouts."""
-    bar = run.progress.bar("training", run.settings.tables.run.iterations, run.state.step)
+    settings = run.settings
+    bar = run.progress.bar("training", settings.tables.run.iterations, run.state.step)
     for iteration in run.iterations():
-        watch, spent = Stopwatch(), run.spent
+        watch = run.stopwatch("training", iteration, settings.tables.run.iterations, settings.episodes)
+        spent = run.spent
         with watch.phase("rollout"):
-            batch = run.rollouts.batch(iteration, pauses=run.pauses_after(iteration))
+            episodes, pauses = bar.episodes(_due(settings)), run.pauses_after(iteration)
+            batch = run.rollouts.batch(iteration, episodes, pauses=pauses)
         run.state.count(batch.metrics)
         learned = learn(run, Played(iteration, batch, spent, watch))
         run.sync(iteration + 1)
         settle(run, learned, bar)
     run.rollouts.stop_playing()
     bar.close()
+
+
+def _due(settings: Settings) -> int:
+    """Episodes of an iteration; 0 if it is decided while they are played."""
+    batch = settings.tables.batch
+    open_end = settings.rollout.name != "chain" or settings.sampler.hooks.keep or batch.tokens or batch.calls
+    return 0 if open_end else batch.tasks * batch.copies

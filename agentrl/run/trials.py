@@ -18,13 +18,14 @@ from agentrl.env import ENDLESS, deadline, tasks_of
 from agentrl.model.sections import ModelConfig
 from agentrl.secret import hidden_url
 from agentrl.settings import Settings
+from agentrl.trackers import check_packages
 from agentrl.types import EnvFault
 
 CONNECT_S = 3.0  # for an endpoint to take a connection
 RESET_S = 30.0  # for an environment to be made and to begin one task
 HUB = "https://huggingface.co"
 DISTRIBUTION = "agentrl-stepgraph"
-MODULES = {"lora": "peft", "tensorboard": "tensorboardX", "picture": "matplotlib"}  # option -> module
+MODULES = {"lora": "peft", "picture": "matplotlib"}  # option -> module
 
 
 class Finding(NamedTuple):
@@ -207,7 +208,6 @@ def _packages(settings: Settings) -> Iterator[Finding]:
     tables = settings.tables
     wanted: dict[str, bool] = {
         "lora": any(plan.model.lora is not None for plan in settings.policies.values()),
-        "tensorboard": tables.log.tensorboard,
         "picture": tables.log.picture,
     }
     for option, asked in wanted.items():
@@ -215,6 +215,11 @@ def _packages(settings: Settings) -> Iterator[Finding]:
             extra = "report" if option == "picture" else option
             text = f"the option {option} needs {MODULES[option]}: pip install '{DISTRIBUTION}[{extra}]'"
             yield Finding("package", "missing", text)
+    for tracker in settings.trackers:
+        try:
+            check_packages([tracker])
+        except ValueError as error:
+            yield Finding("package", "missing", str(error))
 
 
 def _folder(settings: Settings) -> Iterator[Finding]:

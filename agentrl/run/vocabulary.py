@@ -1,5 +1,7 @@
 """The vocabulary of a new model: the words of expert episodes in its agents' environments, or of random ones.
 
+An open vocabulary has the words of random episodes beside those of an expert, who never meets what goes wrong.
+
 It is made before anything else of a run: what rolls out needs the tokenizer, what learns needs the number of words.
 """
 
@@ -9,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentrl.chat import CHAT_TEMPLATE
-from agentrl.env import RANDOM, Prompt, Shown, pool_within, tasks_of
+from agentrl.chat import CHAT_TEMPLATE, kept_together
+from agentrl.env import RANDOM, Prompt, Shown, pool_within, rewords, tasks_of
 from agentrl.files import write_atomically
 from agentrl.rollout import Agent, Crew, EpisodeRecord, expert_actor, play
 from agentrl.run.event_loop import Loop
@@ -19,6 +21,7 @@ from agentrl.settings import Settings
 from agentrl.types import Observation
 
 EPISODES = 200  # expert episodes whose words a new model knows
+STRAYS = 50  # random episodes beside them
 FILE = "vocabulary.json"
 
 
@@ -33,7 +36,14 @@ def vocabularies(settings: Settings) -> dict[str, Vocabulary]:
     """The vocabulary of every policy whose model is made anew; empty if there is none. The same seed gives the same."""
     if all(plan.model.new is None for plan in settings.policies.values()):
         return {}
-    records = _expert_episodes(settings)
+    experts = {name: _teller(agent) for name, agent in settings.agents.items()}
+    records = _episodes(settings, experts, EPISODES)
+    wide = any(
+        plan.model.new is not None and plan.model.new.vocabulary == "open" for plan in settings.policies.values()
+    )
+    if wide and any(one.expert != RANDOM for one in experts.values()) and _play_at_random(settings, records):
+        strays = {name: replace(agent, expert=RANDOM) for name, agent in experts.items()}
+        records += _episodes(settings, strays, STRAYS)
     return {
         policy: _vocabulary(settings, policy, records)
         for policy, plan in settings.policies.items()
@@ -54,7 +64,15 @@ def read_vocabularies(folder: Path) -> dict[str, Vocabulary]:
     return {name: Vocabulary(tuple(one["texts"]), tuple(one["entities"])) for name, one in tables.items()}
 
 
-def _expert_episodes(settings: Settings) -> list[EpisodeRecord]:
+def _play_at_random(settings: Settings, records: list[EpisodeRecord]) -> bool:
+    """Can every agent be played at random: do its steps list actions or tools, and rewrite no memory?"""
+    steps = [step for record in records for chain in record.chains() for step in chain.steps]
+    listed = all(step.observation.actions or step.observation.tools for step in steps if not step.rewrites)
+    return listed and not any(agent.context.hooks.rewritten for agent in settings.agents.values())
+
+
+def _episodes(settings: Settings, players: Mapping[str, Agent], episodes: int) -> list[EpisodeRecord]:
+    """Episodes of training tasks, played by the experts of these agents."""
     tables, agents = settings.tables, settings.agents
     tasks = tasks_of(settings.env)
     sampler = settings.sampler.hooks.make(settings.sampler.config, tasks, tables.run.seed + 2)
@@ -64,10 +82,10 @@ def _expert_episodes(settings: Settings) -> list[EpisodeRecord]:
     }
     admissible = settings.engine.config.actions != "free"
     crew = Crew(agents, pools, admissible=admissible, seed=tables.run.seed)
-    actors = {name: expert_actor(_teller(agent)) for name, agent in agents.items()}
+    actors = {name: expert_actor(agent) for name, agent in players.items()}
     try:
         with Loop() as loop:
-            return loop.run(play(crew.player(actors, VOCABULARY), sampler.draw(min(EPISODES, len(tasks)))))
+            return loop.run(play(crew.player(actors, VOCABULARY), sampler.draw(min(episodes, len(tasks)))))
     finally:
         for pool in pools.values():
             pool.close()
@@ -90,6 +108,8 @@ def _vocabulary(settings: Settings, policy: str, records: list[EpisodeRecord]) -
     texts |= {f" {name}" for name in entities}
     new = settings.policies[policy].model.new
     kept = dict.fromkeys(entities) if new is not None and new.entity_pattern else ()
+    if new is not None and new.vocabulary == "open":
+        kept = dict.fromkeys(kept_together(kept, new.entity_pattern))  # the others are written in words
     return Vocabulary(tuple(sorted(texts)), tuple(kept))
 
 
@@ -99,8 +119,12 @@ def _spoken(agents: Mapping[str, Agent], records: list[EpisodeRecord]) -> Iterat
         prompt = agents[chain.agent].prompt
         for turn, step in enumerate(chain.steps):
             yield prompt.turn(step.observation) if turn else opening(prompt, step.observation)
+            if turn == 0 or not rewords(prompt):  # else "84" is read as " 84", and is no word of its own
+                yield from (message.content for message in step.observation.messages)
             yield from map(prompt.answer, step.observation.actions)
             yield step.generation.text
+            if step.rewrites:  # contexts write a memory on a line of its own, and behind a word
+                yield f" {step.generation.text}"
 
 
 def opening(prompt: Prompt, observation: Observation) -> str:

@@ -1,10 +1,15 @@
-"""Servers: an MCP server for an environment's tools, a retriever server for a search tool."""
+"""Servers: the inspector of a run, an environment's tools by MCP, a retriever, a policy's recording endpoint."""
 
+from agentrl.serve.inspector import Inspector, serve_inspector
 from agentrl.serve.mcp import McpTable, serve_mcp
+from agentrl.serve.policy import Guests
 from agentrl.serve.retriever import serve_retriever
 
 __all__ = [
+    "Guests",
+    "Inspector",
     "McpTable",
+    "serve_inspector",
     "serve_mcp",
     "serve_retriever",
 ]

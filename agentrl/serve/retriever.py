@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from agentrl.tool import Passage, Retriever, ToolFault
 
 BODY_BYTES = 64 << 20  # longest request body
+MAX_TOPK = 1000  # passages per query
 
 
 class Question(NamedTuple):
@@ -25,7 +26,9 @@ class Refused(ValueError):
         self.status = status
 
 
-def serve_retriever(retriever: Retriever, host: str, port: int, topk: int, max_batch: int) -> ThreadingHTTPServer:
+def serve_retriever(
+    retriever: Retriever, host: str, port: int, topk: int, max_batch: int, max_topk: int = MAX_TOPK
+) -> ThreadingHTTPServer:
     """A server that is bound to its port and not yet running; OSError if the port is in use.
 
     Args:
@@ -34,6 +37,7 @@ def serve_retriever(retriever: Retriever, host: str, port: int, topk: int, max_b
         port: port to bind; 0 for any free port.
         topk: passages per query, if the request does not say.
         max_batch: most queries per request.
+        max_topk: most passages per query.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -50,7 +54,7 @@ def serve_retriever(retriever: Retriever, host: str, port: int, topk: int, max_b
 
         def do_POST(self) -> None:
             try:
-                question = _question(self.path, self.body(), topk, max_batch)
+                question = _question(self.path, self.body(), topk, max_batch, max_topk)
                 self.answer(200, {"result": _result(retriever, question)})
             except Refused as refusal:
                 self.answer(refusal.status, {"error": str(refusal)})
@@ -84,7 +88,7 @@ def serve_retriever(retriever: Retriever, host: str, port: int, topk: int, max_b
     return Server((host, port), Handler)
 
 
-def _question(path: str, body: bytes, topk: int, max_batch: int) -> Question:
+def _question(path: str, body: bytes, topk: int, max_batch: int, max_topk: int) -> Question:
     """The question in a request; raises Refused if the request is not valid."""
     if path.partition("?")[0] != "/retrieve":
         raise Refused(404, f"no {path}: GET /health or POST /retrieve")
@@ -103,6 +107,8 @@ def _question(path: str, body: bytes, topk: int, max_batch: int) -> Question:
     k = request.get("topk") or topk
     if not isinstance(k, int) or isinstance(k, bool) or k < 0:
         raise Refused(400, f"topk = {k!r} is no number of passages")
+    if k > max_topk:
+        raise Refused(413, f"topk = {k} passages per query, the limit is {max_topk} (--max-topk)")
     return Question(queries, k, bool(request.get("return_scores", False)))
 
 

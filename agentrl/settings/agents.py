@@ -1,7 +1,7 @@
 """The agents of a recipe: sections [agents.NAME], resolved."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -10,6 +10,7 @@ from agentrl.env import EnvironmentFile, Limits, Prompt, prompt_of
 from agentrl.model.sections import ModelConfig
 from agentrl.rollout import Agent, ContextPolicy
 from agentrl.settings import defaults
+from agentrl.settings.programs import program_of
 from agentrl.trainer.sections import OptimConfig
 
 POLICY = "policy"  # whose weights are [model]'s
@@ -19,8 +20,8 @@ MAIN, ALONE = "main", "agent"  # the name of the agent that tasks are given to, 
 
 
 class AgentSection(BaseModel, frozen=True, extra="forbid"):
-    """Section [agents.NAME]: an agent that another one calls. That of `main` may say policy, trained, model and optim
-    only.
+    """Section [agents.NAME]: an agent that another one calls. That of `main` may say policy, trained, model, optim,
+    command, agent and crash only.
 
     Attributes:
         policy: name of the policy it acts with. `policy` is the one of [model]; any other name is a policy of its own,
@@ -32,6 +33,11 @@ class AgentSection(BaseModel, frozen=True, extra="forbid"):
         expert: who plays it in the warm-up; default: its environment's best-known expert, or random.
         model: of a policy of its own; default: [model].
         optim: options of a policy of its own that differ from [optim].
+        command: a program that plays the tasks, started once per episode, with the run's OpenAI-compatible endpoint in
+            OPENAI_BASE_URL and OPENAI_API_KEY and the task in AGENTRL_TASK; see docs/agents.md. Only for `main`.
+        agent: the same as a function of this process, `package.module:function`. Only for `main`.
+        crash: an episode whose program fails after the model has answered is scored 0 (`lost`), or is a fault of the
+            environment (`fault`).
     """
 
     policy: str = POLICY
@@ -42,6 +48,9 @@ class AgentSection(BaseModel, frozen=True, extra="forbid"):
     expert: str = "expert"
     model: ModelConfig | None = None
     optim: dict[str, Any] = Field(default_factory=dict)
+    command: str = ""
+    agent: str = ""
+    crash: Literal["lost", "fault"] = "lost"
 
 
 class PolicyPlan(NamedTuple):
@@ -74,7 +83,10 @@ def agent_sections(
     found = {name: validate(AgentSection, table, f"agents.{name}") for name, table in whole.items()}
     for name, section in found.items():
         if name == MAIN and (section.env or section.limits):
-            raise ValueError("agents.main plays [env] under [limits]: its section says policy, trained, model or optim")
+            known = "policy, trained, model, optim, command, agent or crash"
+            raise ValueError(f"agents.main plays [env] under [limits]: its section says {known}")
+        if name != MAIN and (section.command or section.agent):
+            raise ValueError(f"agents.{name} has a program: only agents.main can have one")
         if name != MAIN and not section.env:
             raise ValueError(f"agents.{name} has nothing to play: give it a section [agents.{name}.env]")
     return {name: _completed(name, section, model, rates_chosen) for name, section in found.items()}
@@ -110,6 +122,7 @@ def resolve_agents(
             context=context,
             limits=limits,
             expert=expert,
+            program=program_of(main.command, main.agent, main.crash),
         )
     }
     for called, section in chosen.items():

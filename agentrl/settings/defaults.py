@@ -3,10 +3,11 @@
 The kinds are a model made from scratch (`[model.new]`), a pretrained one (`model.path`), and adapters (`[model.lora]`).
 
 - A recipe that sets none of `optim.name`, `optim.lr` and `optim.muon_lr` gets the whole set of its kind: optimiser,
-  rates, schedule, decay and numbers of mini-batches, for training and for the warm-up. If it sets a name alone, the
-  rates follow.
-- A model made from scratch begins with a warm-up if the environment has an expert of its own, restricts its answers to
-  the listed actions, and takes the options that the environment proposes for it (`SMALL_MODEL` of its file).
+  rates, schedule, decay, numbers of mini-batches and vocabulary, for training and for the warm-up. If it sets a name
+  alone, the rates follow.
+- A model made from scratch begins with a warm-up, restricts its answers to the listed actions, and takes the options
+  that the environment proposes for it (`SMALL_MODEL` of its file). It clones the environment's expert; without one, the
+  best episodes of a player of random actions, since a model that wins nothing at first learns nothing from rewards.
 - The expert is `expert`, else the first name that the environment declares, else `random`.
 - A recipe that sets `optim.lr` without a name is taken as it is written: AdamW trains at that rate, and nothing but the
   expert is chosen. So were recipes of older versions meant.
@@ -53,6 +54,7 @@ BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # beside the rates
             "warmup.episodes": 128,
             "warmup.minibatches": 8,
             "critic.lr": 1e-3,
+            "model.new.vocabulary": "open",
         },
         "pretrained": {},
         "adapters": {},
@@ -60,10 +62,12 @@ BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # beside the rates
 )
 BY_ENVIRONMENT = {  # keys that the environment decides too, in words
     "warmup.expert": 'the environment\'s expert, else "random"',
-    "warmup.updates": "50 for a model made from scratch whose environment has an expert, else 0",
+    "warmup.updates": "50 for a model made from scratch, 30 if its environment has no expert, else 0",
+    "warmup.clone": '"best" for a model made from scratch whose environment has no expert, else "all"',
     "engine.hf.actions": '"listed" for a model made from scratch',
 }
 WARMUP_UPDATES = 50  # batches of an expert's episodes that a model made from scratch clones first
+RANDOM_UPDATES = 30  # the same of random episodes, of which the best are cloned
 
 
 def of_kind(kind: Kind) -> dict[str, Any]:
@@ -95,13 +99,15 @@ def choose(given: Tables, env: EnvironmentFile, engine: EngineFile) -> dict[str,
     if given.model.new is not None and not written:
         expert = values.get("warmup.expert", given.warmup.expert)
         if "updates" not in given.warmup.model_fields_set:
-            values["warmup.updates"] = WARMUP_UPDATES if env.knows_expert(expert) and expert != RANDOM else 0
+            values["warmup.updates"] = RANDOM_UPDATES if expert == RANDOM else WARMUP_UPDATES
+        if expert == RANDOM:
+            values["warmup.clone"] = "best"
         if issubclass(engine.config, EngineOptions):
             values["engine.actions"] = "listed"
         values |= {f"env.{name}": value for name, value in env.small_model.items()}
     idle = ["critic."] if given.critic.model == "none" else []
     if not values.get("warmup.updates", given.warmup.updates):
-        idle += ["warmup.optim.", "warmup.episodes", "warmup.minibatches"]
+        idle += ["warmup.optim.", "warmup.episodes", "warmup.minibatches", "warmup.clone"]
     return {key: value for key, value in values.items() if not key.startswith((*idle,)) and not _is_set(given, key)}
 
 

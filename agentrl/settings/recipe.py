@@ -14,6 +14,7 @@ from agentrl.rollout import ContextPolicy, RolloutMethod, SamplerFile
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, old_keys, overlap, requirements
 from agentrl.settings.sections import MANY, Tables
+from agentrl.trackers import TrackerFile, options_of
 from agentrl.trainer import RegularizerFile
 from agentrl.trainer.sections import OptimConfig
 
@@ -25,7 +26,10 @@ class Settings:
         tables: the typed sections.
         chosen: values that the recipe leaves to `agentrl.settings.defaults`, by dotted key.
         notes: what a user should know of the configuration, such as keys of an older version.
+        recipe: name of the recipe's file, without its ending; empty if the tables are from elsewhere.
     """
+
+    recipe = ""
 
     def __init__(self, tables: Mapping[str, Any], *, stored: bool = False) -> None:
         """Settings of a recipe, or of the configuration that a run has stored, for which nothing is chosen.
@@ -64,6 +68,7 @@ class Settings:
             self.env, self.context, self.tables.limits, self.tables.warmup.expert, self.sections
         )
         self.policies = agents.policy_plans(self.sections, self.tables.model, self.tables.optim, self.clone_optim)
+        self.trackers = self._trackers()
         self.notes += filter(None, [overlap.note(self.tables)])
         self._check_stages()
 
@@ -76,6 +81,14 @@ class Settings:
     def keeps_leftover(self) -> bool:
         """Do groups that a batch did not take go on in the next one?"""
         return overlap.keeps_leftover(self.rollout)
+
+    def _trackers(self) -> tuple[Entry[TrackerFile], ...]:
+        """The entries of [log]; `log.tensorboard` is an older way to name one."""
+        log = self.tables.log
+        to = [*log.to, *(["tensorboard"] if log.tensorboard and "tensorboard" not in log.to else [])]
+        return tuple(
+            resolve(TrackerFile, section, f"log.options.{section['name']}") for section in options_of(to, log.options)
+        )
 
     def _check_stages(self) -> None:
         """What no section can tell of itself."""
@@ -95,6 +108,8 @@ class Settings:
                 f"engine.name={self.engine.name} generates with weights of its own, which a run cannot train: choose "
                 "engine.name=hf (an endpoint is evaluated with agentrl eval ENV --policy openai:MODEL)"
             )
+        if next(iter(self.agents.values())).program is not None:
+            self._check_program()
         if not any(agent.trained for agent in self.agents.values()):
             raise ValueError("no agent is trained: set trained=true for one of [agents]")
         if tables.run.iterations:
@@ -104,13 +119,26 @@ class Settings:
             requirements.check_agents(self.credit.hooks, len(self.agents))
             self._check_rollout()
 
+    def _check_program(self) -> None:
+        """What a program that plays the tasks cannot be combined with."""
+        tables, who = self.tables, "agents.main is a program"
+        if tables.warmup.updates:
+            raise ValueError(f"{who}, which no expert plays as: set warmup.updates=0")
+        if tables.model.new is not None:
+            raise ValueError(f"{who}, whose words a new model cannot know: give model.path in place of model.new")
+        if self.engine.config.actions != "free":
+            raise ValueError(f"{who}, whose answers are free text: set engine.actions=free")
+        if self.rollout.name != "chain":
+            raise ValueError(f"{who}, which cannot go back to a step: set rollout.name=chain")
+        if self.context.name != "full":
+            raise ValueError(f"{who}, which writes its own prompts: set context.name=full")
+
     def _check_rollout(self) -> None:
         """What the rollout method and other sections must agree on."""
         tables, fills, name = self.tables, self.rollout.hooks.fills, self.rollout.name
         overlap.check(tables, self.rollout, [agent.env for agent in self.agents.values()])
-        episodes = tables.batch.tasks * self.rollout.hooks.leaves(self.rollout.config, tables.batch.copies)
-        if episodes > MANY:
-            raise ValueError(f"rollout.name={name} makes {episodes} episodes per iteration, at most {MANY}")
+        if self.episodes > MANY:
+            raise ValueError(f"rollout.name={name} makes {self.episodes} episodes per iteration, at most {MANY}")
         if "value" in fills and tables.critic.model != "none":
             raise ValueError(
                 f"rollout.name={name} fills the column 'value', and so does the critic: choose one of them"
@@ -131,16 +159,26 @@ class Settings:
         then = type(self)(restored(stored, self.dump()), stored=True).dump()
         kept = {path: defaults.stored_value(then, path) for path in self.chosen}
         known = {path: value for path, value in kept.items() if value is not None}
-        return type(self)(merge(self._given, defaults.nested(known)))
+        resumed = type(self)(merge(self._given, defaults.nested(known)))
+        resumed.recipe = self.recipe
+        return resumed
 
     @classmethod
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":
         """A recipe with overrides; the run is named after the file unless it names itself."""
         tables = merge({"run": {"name": recipe.stem}}, read_toml(recipe))
         try:
-            return cls(override(tables, overrides))
+            settings = cls(override(tables, overrides))
         except ValueError as error:
             raise ValueError(f"{error}{_left_over(str(error), tables, overrides)}") from None
+        settings.recipe = recipe.stem
+        return settings
+
+    @property
+    def episodes(self) -> int:
+        """Episodes per iteration of training, without those that a sampler or a budget adds or leaves out."""
+        batch = self.tables.batch
+        return batch.tasks * self.rollout.hooks.leaves(self.rollout.config, batch.copies)
 
     @property
     def folder(self) -> Path:

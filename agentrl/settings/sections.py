@@ -102,6 +102,8 @@ class WarmupSection(Section):
     Attributes:
         expert: who plays the episodes to clone: a name that the environment knows, or `random`, which every
             environment with listed actions or tools knows.
+        clone: which of its episodes are cloned: all; or the best of each batch, as of a player who wins by chance:
+            those that were won, and if none was, the tenth with the highest returns, if returns differ.
         updates: batches to clone; 0 for no warm-up.
         episodes: fresh episodes per batch.
         minibatches: optimiser steps per batch.
@@ -109,6 +111,7 @@ class WarmupSection(Section):
     """
 
     expert: str = "expert"
+    clone: Literal["all", "best"] = "all"
     updates: int = Field(0, ge=0)
     episodes: int = Field(32, ge=1, le=MANY)
     minibatches: int = Field(1, ge=1)
@@ -141,10 +144,15 @@ class LogSection(Section):
     """Section [log]: what is written beside the metrics.
 
     Attributes:
-        tensorboard: also write TensorBoard events (extra `tensorboard`).
+        to: trackers that get every line of metrics: `tensorboard`, `trackio`, `wandb` (extras of the same names), or
+            the dotted path of a module of your own. A tracker that fails does not disturb the run.
+        options: options of trackers by name, such as `log.options.wandb.project`.
+        tensorboard: the same as `tensorboard` in `to`.
         picture: draw the learning curve (extra `report`).
     """
 
+    to: tuple[str, ...] = ()
+    options: dict[str, dict[str, Any]] = Field(default_factory=dict)
     tensorboard: bool = False
     picture: bool = False
 

@@ -22,6 +22,8 @@ class Compact:
         system: the system message.
     """
 
+    rewords = True
+
     def __init__(self, system: str = "") -> None:
         self.system = system
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field
 
 from agentrl.chat import Chat
-from agentrl.env import Prompt, continues
+from agentrl.env import Prompt, continues, rewords
 from agentrl.rollout import Ask, History, appended, continued, fresh
 from agentrl.types import Message
 
@@ -23,6 +23,8 @@ def ask(config: Config, prompt: Prompt, history: History) -> Ask:
     if not history.past:
         return fresh(prompt, history, said or prompt.first(history.now))
     text, most = prompt.turn(history.now), config.observation_tokens
+    if rewords(prompt) and history.chat is not None:
+        said = ()
     if continues(prompt):
         return appended(history, text, most)
     if most is not None and history.chat is not None:

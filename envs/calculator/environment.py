@@ -31,7 +31,7 @@ class Problems(Listed):
 class Compact:
     """Few words: `calc 12 * 7`, `next` and `answer 84`."""
 
-    system = ""
+    system, rewords = "", True
 
     def first(self, observation: Observation) -> str:
         """The story."""
@@ -69,6 +69,8 @@ class Instruct(Compact):
     Args:
         lines: the story is told line by line.
     """
+
+    rewords = False
 
     def __init__(self, lines: bool = False) -> None:
         more = ", `next` to read the next line of the problem," if lines else ""

@@ -102,3 +102,11 @@ def test_a_file_in_the_working_folder_is_named_as_a_module(name, tmp_path):
     words = [str(program), "eval", name, "--policy", "random"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "on 2 tasks, each once" in done.stdout, done.stderr
+
+
+def test_a_misspelt_file_of_the_working_folder_is_answered_with_its_name(tmp_path, monkeypatch, capsys):
+    (tmp_path / "reward_to_go.py").write_text(HALF)
+    (tmp_path / "steps.jsonl").write_text(STEP)
+    monkeypatch.chdir(tmp_path)
+    assert main(["credit", "reward_to_goo", "--steps", "steps.jsonl"]) == 2
+    assert "did you mean reward_to_go?" in capsys.readouterr().err

@@ -67,7 +67,7 @@ def test_what_cannot_be_compared_is_a_sentence(run, tmp_path, capsys):
 
 def test_check_as_json(capsys):
     (found,) = objects(capsys, "check", "alfworld-gen", "--tasks", "1", "--json")
-    assert found == {"env": "alfworld", "tasks": 1, "holds": True, "findings": []}
+    assert found == {"env": "alfworld", "tasks": 1, "holds": True, "findings": [], "branches": "snapshot"}
 
 
 def test_a_return_stands_beside_the_success(capsys):

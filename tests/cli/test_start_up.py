@@ -38,6 +38,8 @@ HEAVY = {
     "alfworld",
     "e2b",
     "tensorboardX",
+    "trackio",
+    "wandb",
 }
 MOST_SECONDS = 0.6  # of the CPU, start of the interpreter included
 RUN = """

@@ -33,6 +33,7 @@ MANDATORY = {
     "sampler": ("make",),
     "regularizer": ("make",),
     "engine": ("make",),
+    "tracker": ("make",),
 }
 
 

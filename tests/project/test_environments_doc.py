@@ -68,7 +68,7 @@ def test_every_recipe_resolves(recipe, written):
     path.write_text(recipe)
     settings = Settings.load(path)
     assert settings.tables.optim.name == "muon" and settings.engine.config.actions == "listed"
-    expert = {"stockroom": ("expert", 50), "corridor": ("drunk", 20), "gymnasium_text": ("random", 0)}
+    expert = {"stockroom": ("expert", 50), "corridor": ("drunk", 20), "gymnasium_text": ("random", 30)}
     assert (settings.tables.warmup.expert, settings.tables.warmup.updates) == expert[settings.env.name]
 
 
@@ -91,16 +91,22 @@ def main_branch(folder: Path, episode: int) -> int:
     return main(["branch", str(folder), "--episode", str(episode), "--turn", "1", "-n", "2"])
 
 
-def test_without_experts_nothing_is_cloned(written, capsys):
-    """The stockroom without its demonstrator: words from random episodes, no warm-up, and none is asked for."""
+def test_without_experts_what_is_won_by_chance_is_cloned(written, capsys):
+    """The stockroom without its demonstrator: words from random episodes, and none is asked for."""
     (block,) = [block for block in BLOCKS if "class Stockroom" in block]
     (written / "plainroom.py").write_text(block.replace("def _expert", "def _nobody"))
     path = written / "plainroom.toml"
     path.write_text(RECIPES[0].replace("stockroom", "plainroom"))
-    for word in ("warmup.updates=0", "warmup.expert=random"):
+    for word, updates in (("warmup.updates=0", 0), ("warmup.expert=random", 30)):
         settings = Settings.load(path, [word])
-        assert (settings.tables.warmup.expert, settings.tables.warmup.updates) == ("random", 0)
-    run = train(Settings.load(path, [*TINY, "run.iterations=1"]), progress=Progress(quiet=True))
+        assert (settings.tables.warmup.expert, settings.tables.warmup.updates) == ("random", updates)
+    few = ["run.iterations=1", "warmup.updates=3", "warmup.episodes=16"]
+    run = train(Settings.load(path, [*TINY, *few]), progress=Progress(quiet=True))
+    rows = [json.loads(line) for line in run.folder.metrics.read_text().splitlines()]
+    cloned = [row for row in rows if row["stage"] == "clone"]
+    assert len(cloned) == 3 and 0 < max(row["won_share"] for row in cloned) < 1
+    assert all(("loss" in row) == (row["won_share"] > 0) for row in cloned)  # what was lost teaches nothing
+    assert all(row["dropped_rows"] > 0 and row["cloned_share"] == row["won_share"] for row in cloned if "loss" in row)
     assert (run.folder.path / "health.json").is_file()
     assert main(["train", str(path), "warmup.updates=5", "warmup.expert=nobody"]) == 2
     assert "plainroom has no experts; give its file expert(env, name, seed)" in capsys.readouterr().err

@@ -11,8 +11,8 @@ Looked at (every package, by hand and by the scan below), and what each place ev
 | tools/_sandbox/kernel.py, launch.py | `exec`, `eval`, `marshal` | inside the sandbox; launch.py: our own code |
 | agentrl/env/{processes,worker}.py | `pickle` over a worker's socket | the worker runs the user's own class |
 | agentrl/gym/check.py, agentrl/tool_env/instance.py | `pickle` of what it has just made | not from a file |
-| agentrl/catalogue.py, tool/calls, tool_env/setup.py, envs/gymnasium_text | imports by name | names of the
-  configuration or of our own classes, never of data |
+| agentrl/catalogue.py, settings/programs.py, tool/calls, tool_env/setup.py, envs/gymnasium_text | imports by name |
+  names of the configuration or of our own classes, never of data |
 | envs/alfworld/wheel.py | `runpy` on two files of the installed `alfworld` package | a tool of ours; as an import |
 | agentrl/_gymnasium.py | `exec_module` of Gymnasium, by its own loader | what the user imports |
 | agentrl/run/checkpoint.py | `torch.load` | weights_only=True |
@@ -58,6 +58,8 @@ KNOWN = {
     ("agentrl/graph/__init__.py", "import_module"),
     ("agentrl/gym/check.py", "loads:pickle"),
     ("agentrl/model/__init__.py", "import_module"),
+    ("agentrl/rollout/__init__.py", "import_module"),
+    ("agentrl/settings/programs.py", "import_module"),
     ("agentrl/report/__init__.py", "import_module"),
     ("agentrl/run/__init__.py", "import_module"),
     ("agentrl/run/checkpoint.py", "load:torch"),

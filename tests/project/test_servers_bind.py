@@ -15,6 +15,7 @@ LISTENS = re.compile(
 )
 # file -> how it comes by its address
 SERVERS = {
+    "agentrl/serve/inspector.py": "127.0.0.1, which no option of `inspect` changes",
     "agentrl/serve/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",
     "agentrl/serve/retriever.py": "--host of `serve retriever`, 127.0.0.1",
     "tools/_sandbox/probe.py": "127.0.0.1, to see whether a sandbox can reach it",
@@ -38,7 +39,7 @@ def test_the_retriever_listens_here_unless_told(words, host, tmp_path, monkeypat
     (tmp_path / "wiki.jsonl").write_text('{"id": "1", "contents": "tea"}\n')
     addresses = []
 
-    def told(retriever, host, port, topk, max_batch):
+    def told(retriever, host, port, topk, max_batch, max_topk):
         addresses.append(host)
         raise OSError("not now")
 

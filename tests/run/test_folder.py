@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentrl.run import Metrics, Run, RunFolder, read_metrics
+from agentrl.run import Metrics, Now, Run, RunFolder, read_metrics
 from agentrl.run.checkpoint import RunState
 from agentrl.run.health import Health
 
@@ -231,6 +231,7 @@ def test_a_checkpoint_and_the_metrics_that_it_counts_are_on_the_disk_before_it_h
     metrics.time("train", 0, {"s": 1.0})
     stateless = SimpleNamespace(state_dict=dict, learners={})
     run = Run(
+        now=Now(folder.path / "now.json"),
         settings=SimpleNamespace(tables=SimpleNamespace(run=SimpleNamespace(keep=2))),
         folder=folder,
         state=RunState(stage="train", step=1),

@@ -152,8 +152,20 @@ def test_faults():
 
 
 def test_unknown_words():
-    assert found([train(0, unknown_share=0.019)]) == []
-    assert found([clone(0, unknown_share=0.02)]) == ["unknown_words"]
+    assert found([train(0, unknown_share=0.009)]) == []
+    assert found([clone(0, unknown_share=0.01)]) == ["unknown_words"]
+
+
+def test_moves_that_are_not_listed():
+    assert found([clone(0, unlisted_share=0.09)]) == []
+    assert "10% of the expert's moves" in text([clone(0, unlisted_share=0.1)])
+
+
+def test_nothing_that_chance_does_is_any_better():
+    none = [clone(i, cloned_share=0.0) for i in range(10)]
+    assert found(none[:9]) == [] and "_expert" in text(none)
+    assert found([*none[:9], clone(9, cloned_share=0.01)]) == []
+    assert found([clone(i) for i in range(10)]) == []  # an expert, all of whose episodes are cloned
 
 
 def test_entropy_gone():

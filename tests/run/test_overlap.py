@@ -159,14 +159,14 @@ def test_without_determinism_newer_weights_come_in_the_middle_of_a_batch(tmp_pat
     first, loaded = Rollouts._all, Updates._load_newest
     news = threading.Event()
 
-    async def wait(self, iteration):
+    async def wait(self, iteration, on_episode):
         import asyncio
 
         if iteration in (1, 2, 5):  # an update of the batch before runs beside these batches
             while not news.is_set():
                 await asyncio.sleep(0.01)
         news.clear()
-        return await first(self, iteration)
+        return await first(self, iteration, on_episode)
 
     def load(self):
         loaded(self)

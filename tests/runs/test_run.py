@@ -15,6 +15,7 @@ from agentrl.cli import main
 from agentrl.graph import read_graph
 from tests.toys.runs import ALFWORLD, recipe
 
+SLOW = pytest.mark.slow  # ten CPU seconds each; one of each kind stays in `make test`
 RECIPE = recipe(
     ALFWORLD,
     run={"iterations": 3},
@@ -67,7 +68,7 @@ def test_a_run_stores_what_it_promises(recipe):
         assert (folder / name).stat().st_size > 0
 
 
-@pytest.mark.parametrize("line", [1, 4, 8])
+@pytest.mark.parametrize("line", [pytest.param(1, marks=SLOW), 4, pytest.param(8, marks=SLOW)])
 def test_a_run_killed_at_any_line_and_resumed_equals_an_uninterrupted_one(recipe, line):
     whole = run(recipe, "whole")
     folder = recipe.parent / "runs"
@@ -87,7 +88,7 @@ def listen_to_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=SLOW)])
 def test_ctrl_c_and_sigterm_leave_a_run_that_goes_on(recipe, number, code):
     whole = run(recipe, "whole")
     folder = recipe.parent / "runs"
@@ -192,7 +193,12 @@ sys.exit(main(sys.argv[2:]))
 
 @pytest.mark.parametrize(
     ("size", "what"),
-    [(1000, "config.toml"), (8000, "a checkpoint"), (90_000, "a checkpoint"), (100_000, "a checkpoint")],
+    [
+        pytest.param(1000, "config.toml", marks=SLOW),
+        pytest.param(8000, "a checkpoint", marks=SLOW),
+        pytest.param(90_000, "a checkpoint", marks=SLOW),
+        (100_000, "a checkpoint"),
+    ],
 )
 def test_a_full_disk_is_one_sentence_and_the_run_goes_on_once_there_is_space(recipe, size, what):
     words = [

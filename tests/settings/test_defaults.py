@@ -30,6 +30,7 @@ def test_a_new_model_has_the_whole_set():
     assert (settings.clone_optim.lr, settings.clone_optim.muon_lr) == (4e-3, 0.03)
     assert (warmup.expert, warmup.updates, warmup.minibatches) == ("expert", 50, 8)
     assert settings.engine.config.actions == "listed" and settings.tables.update.minibatches == 4
+    assert settings.tables.model.new.vocabulary == "open" and warmup.clone == "all"
 
 
 @pytest.mark.parametrize(("lora", "lr", "cloning"), [({}, 1e-6, 1e-5), ({"lora": {}}, 1e-5, 1e-4)])
@@ -69,7 +70,8 @@ def test_the_environment_proposes_its_options_for_a_small_model():
 
 def test_no_environment_needs_an_expert():
     lake = Settings({"env": {"name": "gymnasium_text"}, "model": {"new": {}}})
-    assert (lake.tables.warmup.expert, lake.tables.warmup.updates) == ("random", 0)
+    warmup = lake.tables.warmup
+    assert (warmup.expert, warmup.updates, warmup.clone) == ("random", 30, "best")
     for word in ("expert", "", "none"):  # not asked for, so it need not exist
         Settings({"env": {"name": "gymnasium_text"}, "model": {"new": {}}, "warmup": {"updates": 0, "expert": word}})
     with pytest.raises(ValueError, match=r"no experts; give its file expert\(env, name, seed\)"):

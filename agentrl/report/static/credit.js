@@ -3,6 +3,9 @@
 const SVG = "http://www.w3.org/2000/svg";
 const CELL = 46, ROW = 36, LEFT = 116, FOLD = 80;
 let data, steps, method, group, selected, filter, shownAs;
+// what a page that shows more than one set of steps adds: to the address, and to the panel of a step
+let address = () => ({});
+const stepExtras = [];
 
 function node(parent, tag, attributes, text) {
   const svg = parent.namespaceURI === SVG || tag === "svg";
@@ -265,6 +268,7 @@ function drawStep() {
       node(line, "button", {}, words).onclick = () => choose(others[(others.indexOf(i) + by + others.length) % others.length]);
     }
   }
+  for (const more of stepExtras) more(panel, i);
 }
 
 function drawTokens(panel, tokens) {
@@ -314,7 +318,7 @@ function draw() {
   drawTimeline();
   drawGraph();
   drawStep();
-  if (selected !== undefined) history.replaceState(null, "", `#row=${steps.row[selected]}&method=${encodeURIComponent(chosen().name)}`);
+  if (selected !== undefined) history.replaceState(null, "", `#${new URLSearchParams({ ...address(), row: steps.row[selected], method: chosen().name })}`);
 }
 
 function choose(i) {
@@ -348,25 +352,35 @@ function keys(event) {
   } else if (event.key >= "1" && event.key <= "9" && data.methods[Number(event.key) - 1]) { method = Number(event.key) - 1; draw(); }
 }
 
-async function start() {
-  const packed = Uint8Array.from(atob(byId("data").textContent), (c) => c.charCodeAt(0));
-  data = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
-  steps = data.steps;
-  const asked = new URLSearchParams(location.hash.slice(1));
-  method = Math.max(0, data.methods.findIndex((m) => m.name === asked.get("method")));
-  group = widest();
-  filter = "all episodes";
-  shownAs = "advantage";
-  byId("title").textContent = data.title;
-  byId("subtitle").textContent = [data.subtitle, data.shown].filter(Boolean).join(" · ");
+function listen() {
   byId("measure").onchange = (event) => { shownAs = event.target.value; draw(); };
   byId("groups").onchange = (event) => { group = Number(event.target.value); selected = undefined; draw(); };
   byId("filter").onchange = (event) => { filter = event.target.value; draw(); };
   document.addEventListener("keydown", keys);
+}
+
+// show these data from now on; `asked` holds the row and the method of an address
+function show(loaded, asked) {
+  data = loaded;
+  steps = data.steps;
+  method = Math.max(0, data.methods.findIndex((m) => m.name === asked.get("method")));
+  group = widest();
+  filter = "all episodes";
+  selected = undefined;
+  byId("title").textContent = data.title;
+  byId("subtitle").textContent = [data.subtitle, data.shown].filter(Boolean).join(" · ");
   const at = asked.has("row") ? steps.row.indexOf(Number(asked.get("row"))) : -1;
   if (!data.groups.length) byId("legend").textContent = "There are no steps.";
   else { drawAgreement(); if (at >= 0) choose(at); else draw(); }
   document.body.dataset.ready = "yes";
 }
 
-start();
+async function start() {
+  const packed = Uint8Array.from(atob(byId("data").textContent), (c) => c.charCodeAt(0));
+  const loaded = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  shownAs = "advantage";
+  listen();
+  show(loaded, new URLSearchParams(location.hash.slice(1)));
+}
+
+if (byId("data")) start();

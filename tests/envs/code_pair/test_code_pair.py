@@ -155,6 +155,7 @@ def test_players_that_do_not_exist_are_told(word, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_both_agents_are_paid_and_trained(tmp_path):
     words = [
         "run.iterations=2", "warmup.updates=2", "warmup.episodes=8", "warmup.minibatches=1", "batch.tasks=2",

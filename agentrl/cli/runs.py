@@ -1,0 +1,108 @@
+"""`agentrl runs [DIR] [--where KEY=VALUE ...] [--sort KEY] [--best] [--json]`: the runs in a folder.
+
+One line per run: how it stands, its environment and credit method, iterations, the success of its newest held-out
+evaluation with the 95% interval, the best one, and its disk use. A folder that cannot be read says why.
+--where takes one or more conditions that must all hold: KEY=VALUE, and != > >= < <= or ~ (contains) in place of =. In a
+shell they are quoted: --where env=alfworld 'success>0.5' 'credit.gamma>=0.9'. KEY is a column of --json (name, state,
+recipe, env, credit, model, step, success, best, training, changed, bytes, bytes.graphs, ...) or a key of config.toml.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agentrl.cli._parser import Parser
+from agentrl.cli._sentence import sentence
+from agentrl.run import ListedRun, condition, listed_runs, ordered, selected, spell
+
+HINT_BYTES = 1_000_000_000  # from this size on, the list says what takes it
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = Parser("agentrl runs", __doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs"), help="default: runs")
+    parser.add_argument("--where", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--sort", metavar="KEY", help="by this column or key; -KEY begins with the largest")
+    parser.add_argument("--best", action="store_true", help="only the run whose interval has the highest lower end")
+    parser.add_argument("--json", action="store_true", help="one JSON object per run and line")
+    given = parser.parse_args(_joined(words))
+    conditions = [condition(text) for text in given.where]
+    found = listed_runs(given.folder)
+    shown = selected(found, conditions) if conditions else found
+    shown = ordered(shown, given.sort or "-changed")
+    if given.best:
+        shown = [run for run in ordered(shown, "-low") if run.low is not None][:1]
+    if given.json:
+        print("".join(f"{json.dumps(run.table(), allow_nan=False)}\n" for run in shown), end="")
+        return 0
+    show(shown, found, given.folder)
+    return 0
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """`--sort -success` as one word: argparse takes a second word that begins with a dash for an option."""
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] == "--sort":
+            found[-1] = f"--sort={word}"
+        else:
+            found.append(word)
+    return found
+
+
+def show(shown: Sequence[ListedRun], found: Sequence[ListedRun], folder: Path) -> None:
+    """Print the table, what cannot be read, and what takes the disk."""
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 400)
+    readable, broken = [run for run in shown if not run.broken], [run for run in shown if run.broken]
+    if not shown:
+        which = f"none of the {len(found)} runs in {folder} fits" if found else f"there are no runs in {folder}"
+        console.print(which, markup=False)
+        return
+    if readable:
+        console.print(table(readable, folder))
+    for run in broken:
+        console.print(f"{sentence(run.path)}: cannot be read: {sentence(run.broken)}", markup=False)
+    total = {part: sum(run.bytes.get(part, 0) for run in shown) for part in ("all", "graphs", "checkpoints")}
+    parts = ", ".join(f"{size(total[part])} {part}" for part in ("graphs", "checkpoints"))
+    count = f"{len(shown)} run{'' if len(shown) == 1 else 's'}"
+    console.print(f"{count}, {size(total['all'])} on disk ({parts})", markup=False)
+    if total["all"] >= HINT_BYTES:
+        console.print(
+            "to free some: remove RUN/graphs of runs that you no longer inspect, or their checkpoints but the last; a "
+            "run stores less with run.graphs_every=10 and run.keep=1",
+            markup=False,
+        )
+
+
+def table(runs: Sequence[ListedRun], folder: Path) -> Table:
+    """One line per run; paths are those below the folder."""
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("run", "state", "env", "credit"):
+        made.add_column(name, overflow="fold")
+    for name in ("iterations", "success", "best", "disk", "last news"):
+        made.add_column(name, justify="right")
+    for run in runs:
+        interval = "" if run.low is None or run.high is None else f" [{100 * run.low:.0f}, {100 * run.high:.0f}]"
+        success = "-" if run.success is None else f"{run.success:.1%}{interval}"
+        best = "-" if run.best is None else f"{run.best:.1%} at {run.best_step}"
+        ago = f"{spell(max(0.0, time.time() - run.changed))} ago" if run.changed else "-"
+        path = Path(run.path)
+        where = str(path.relative_to(folder)) if path != folder else run.path
+        words = (where, run.state, run.env, run.credit, f"{run.step} of {run.iterations}", success, best)
+        made.add_row(*(Text(sentence(one)) for one in (*words, size(run.bytes.get("all", 0)), ago)))
+    return made
+
+
+def size(count: int) -> str:
+    """Bytes in words."""
+    for unit, of in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= of:
+            return f"{count / of:.1f} {unit}"
+    return f"{count} B"

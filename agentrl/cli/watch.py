@@ -1,0 +1,78 @@
+"""`agentrl watch RUN [--once | --json] [--every S]`: a run in the terminal, while it trains or afterwards.
+
+It shows how the run stands (running, finished, stopped, dead, or not begun, which it waits for), curves with their
+intervals, where the time goes, speeds, the episodes of the moment, the time that is left, faults and what the rules of
+health found. It only reads, ends with the run, and needs no terminal: --once prints one frame, --json its data.
+"""
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from agentrl.cli._parser import Parser
+from agentrl.cli._watch_frame import drawn
+from agentrl.run import Frame, frame
+
+OVER = ("finished", "stopped", "dead", "unknown")  # nothing will change
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = Parser("agentrl watch", __doc__)
+    parser.add_argument("run", type=Path, help="a run's folder, such as runs/NAME")
+    parser.add_argument("--once", action="store_true", help="print one frame; so it is where there is no terminal")
+    parser.add_argument("--json", action="store_true", help="print the data of one frame as one JSON object")
+    parser.add_argument("--every", type=pause, default=2.0, metavar="S", help="seconds between two looks; default 2")
+    given = parser.parse_args(words)
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    live = console.is_terminal and not console.is_dumb_terminal and not given.once and not given.json
+    shown = frame(given.run)
+    if shown.state == "absent" and not live:
+        raise ValueError(f"{shown.sentence}: start it with agentrl train, or name the folder of a run{near(given.run)}")
+    if given.json:
+        print(json.dumps(asdict(shown), allow_nan=False))
+    elif live:
+        follow(given.run, shown, given.every, console)
+    else:
+        console.print(drawn(shown, ascii_only=console.options.ascii_only, width=console.width))
+    return 0
+
+
+def follow(run: Path, first: Frame, every_s: float, console: Console) -> None:
+    """Show frame after frame until the run is over."""
+    shown = first
+    with Live(console=console, auto_refresh=False, vertical_overflow="visible") as view:
+        while True:
+            view.update(drawn(shown, ascii_only=console.options.ascii_only, width=console.width), refresh=True)
+            if shown.state in OVER:
+                return
+            time.sleep(every_s)
+            shown = frame(run)
+
+
+def near(run: Path) -> str:
+    """Runs in the same folder, as the end of a sentence."""
+    try:
+        found = sorted(path.name for path in run.parent.iterdir() if (path / "config.toml").is_file())
+    except OSError:
+        return ""
+    return f" ({run.parent} has {', '.join(found[:5])}{' and others' if len(found) > 5 else ''})" if found else ""
+
+
+def pause(text: str) -> float:
+    """A number of seconds from 0.1 to a day."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0.1 <= number <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0.1 to 86400")
+    return number

@@ -1,0 +1,245 @@
+// The inspector: asks the server that this page came from for stored steps, credit, episodes and how the run stands.
+// It only reads. Every text goes into the page by textContent, as in the credit page.
+{ // a block, so that its names are its own: this script follows credit.js
+const POLL_MS = 2000, STORED = "as trained";
+const ENDINGS = ["done", "turn_limit", "token_limit", "turn_token_limit", "call_limit", "depth_limit", "time_limit", "context_limit", "refused", "env_error"];
+let run, forms, chosenSource = "", wanted = [], onlyGroup, answer, latest = 0;
+
+async function ask(route, query) {
+  let response;
+  try {
+    response = await fetch(`${route}${query ? "?" + query : ""}`);
+  } catch {
+    throw new Error("agentrl inspect does not answer: it was stopped, or it waits; start it again");
+  }
+  const value = await response.json();
+  if (!response.ok) throw new Error(value.error);
+  return value;
+}
+
+const problem = (text) => { byId("problem").textContent = text; };
+const keysOf = (r) => [...r.iterations.map((n) => `iteration:${n}`), ...r.evaluations.map((n) => `evaluation:${n}`)];
+const named = (key) => key.replace(/^(\w+):/, "$1 ");
+
+function drawSources() {
+  const list = byId("source"), keys = keysOf(run);
+  if (list.options.length !== keys.length || list.options[list.options.length - 1].value !== keys[keys.length - 1]) {
+    list.replaceChildren();
+    for (const [kind, words] of [["iteration:", "training"], ["evaluation:", "held-out evaluations"]]) {
+      const own = keys.filter((key) => key.startsWith(kind));
+      if (!own.length) continue;
+      const part = node(list, "optgroup", { label: words });
+      for (const key of own) node(part, "option", { value: key }, named(key));
+    }
+  }
+  list.value = chosenSource;
+  byId("older").disabled = keys.indexOf(chosenSource) <= 0;
+  byId("newer").disabled = keys.indexOf(chosenSource) >= keys.length - 1;
+}
+
+// success of the training batches, from 0 to 1
+function drawSpark() {
+  const svg = clear("spark"), points = run.success.filter(([, y]) => typeof y === "number");
+  if (points.length < 2) return;
+  const xs = points.map(([x]) => x), first = Math.min(...xs), span = Math.max(1, Math.max(...xs) - first);
+  const line = points.map(([x, y]) => `${(2 + 216 * (x - first) / span).toFixed(1)},${(25 - 22 * y).toFixed(1)}`).join(" ");
+  node(svg, "polyline", { points: line, fill: "none", stroke: "var(--pos)", "stroke-width": 1.5 });
+  const last = points[points.length - 1];
+  svg.setAttribute("aria-label", `success in training, ${(100 * last[1]).toFixed(0)}% in iteration ${last[0]}`);
+  svg.append(titled(svg.getAttribute("aria-label")));
+}
+
+function drawStanding() {
+  byId("standing").textContent = `${run.name}: ${run.sentence}`;
+  document.title = `${run.name}: inspector`;
+  drawSources();
+  drawSpark();
+}
+
+function drawMethods() {
+  const line = clear("shown");
+  wanted.forEach((one, place) => {
+    const form = forms.find((f) => f.name === one.name), usual = (form ? form.options : []).map((o) => `${o.key}=${o.default}`);
+    const other = one.options.filter((option) => !usual.includes(option)).join(" ");
+    const chip = node(line, "span", { class: "chip", title: one.options.join(" ") }, one.name + (other ? ` ${other} ` : " "));
+    if (wanted.length > 1) node(chip, "button", { type: "button", "aria-label": `remove ${one.name}` }, "×").onclick = () => { wanted.splice(place, 1); load(); };
+  });
+}
+
+function drawForm() {
+  const form = forms.find((one) => one.name === byId("name").value), fields = clear("fields");
+  byId("paper").textContent = [form.paper, form.needs.length ? `needs ${form.needs.join(", ")}` : ""].filter(Boolean).join("; ");
+  for (const option of form.options) {
+    const label = node(fields, "label", { title: option.note }, `${option.key} `);
+    const values = option.kind === "switch" ? ["true", "false"] : option.choices;
+    const field = option.kind === "switch" || option.kind === "choice" ? node(label, "select") : node(label, "input", { type: option.kind, ...(option.kind === "number" ? { step: "any" } : { size: 10 }) });
+    for (const value of values) if (field.tagName === "SELECT") node(field, "option", { value }, String(value));
+    field.name = option.key;
+    const own = form.name === run.credit.name ? run.credit.options[option.key] : undefined;
+    field.value = own === undefined ? option.default : Array.isArray(own) ? own.join(",") : String(own);
+    field.dataset.default = option.default;
+  }
+}
+
+function query() {
+  const found = new URLSearchParams({ source: chosenSource });
+  for (const one of wanted) found.append("method", one.name);
+  wanted.forEach((one, place) => one.options.forEach((option) => found.append("option", `${place}:${option}`)));
+  if (onlyGroup !== undefined) found.append("group", onlyGroup);
+  return found;
+}
+
+// shows the steps and methods that are chosen: true, or false after an error. Of two answers on the way only that of the
+// later question is shown, and the earlier one gives null
+async function load(asked) {
+  const mine = ++latest;
+  document.body.classList.add("busy");
+  try {
+    const found = await ask("credit", query());
+    if (mine !== latest) return null;
+    answer = found;
+    show(found.data, asked || new URLSearchParams(data ? { method: chosen().name } : {}));
+    problem("");
+  } catch (error) {
+    if (mine !== latest) return null;
+    problem(error.message);
+    return false;
+  } finally {
+    if (mine === latest) { document.body.classList.remove("busy"); drawMethods(); drawSources(); }
+  }
+  return true;
+}
+
+// as `load`; where the steps have no stored credit, that is said and the other methods are shown
+async function loadSteps(asked) {
+  const fine = await load(asked);
+  if (fine !== false || !wanted.some((one) => one.name === STORED)) return fine;
+  const told = byId("problem").textContent;
+  wanted = wanted.filter((one) => one.name !== STORED);
+  if (!wanted.length) wanted = [ownMethod()];
+  const others = await load(asked);
+  if (others) problem(told);
+  return others;
+}
+
+async function turnTo(key, asked) {
+  chosenSource = key;
+  onlyGroup = undefined;
+  const trained = key.startsWith("iteration:");
+  if (!trained) wanted = wanted.filter((one) => one.name !== STORED);
+  if (!wanted.length) wanted = [ownMethod()];
+  byId("found").hidden = true;
+  return loadSteps(asked);
+}
+
+function ownMethod() {
+  if (!run.credit.known) return { name: "grpo", options: [] };
+  const options = Object.entries(run.credit.options).map(([key, value]) => `${key}=${Array.isArray(value) ? value.join(",") : value}`);
+  return { name: run.credit.name, options };
+}
+
+function step(by) {
+  const keys = keysOf(run), to = keys[keys.indexOf(chosenSource) + by];
+  if (to !== undefined) { byId("follow").checked = false; turnTo(to); }
+}
+
+async function add(event) {
+  event.preventDefault();
+  const options = [...byId("fields").querySelectorAll("input, select")].filter((f) => f.value !== f.dataset.default).map((f) => `${f.name}=${f.value}`);
+  const added = { name: byId("name").value, options };
+  wanted.push(added);
+  const fine = await load();
+  if (fine === false) { wanted = wanted.filter((one) => one !== added); drawMethods(); }
+  else if (fine) { method = data.methods.length - 1; draw(); }
+}
+
+async function search(event) {
+  event.preventDefault();
+  const asked = new URLSearchParams({ source: chosenSource });
+  for (const name of ["task", "ending", "success", "text"]) if (byId(name).value) asked.set(name, byId(name).value);
+  try {
+    drawFound(await ask("episodes", asked));
+    problem("");
+  } catch (error) { problem(error.message); }
+}
+
+function drawFound(found) {
+  const panel = clear("found");
+  panel.hidden = false;
+  const total = found.episodes.length + found.more, several = new Set(found.episodes.map((one) => one.agent)).size > 1;
+  node(panel, "b", {}, `${total} of ${found.of} episodes` + (found.more ? `, the first ${found.episodes.length}` : ""));
+  const table = node(panel, "table"), head = node(table, "tr");
+  for (const word of ["task", "episode", "ending", "success", "score", "steps", ""]) node(head, "th", { class: "words" }, word);
+  for (const one of found.episodes) {
+    const row = node(table, "tr", { "data-row": one.row, tabindex: 0 });
+    const who = [several ? one.agent : "", String(one.episode), one.kind === "played" ? "" : one.kind].filter(Boolean).join(" ");
+    for (const cell of [short(one.task, 48), who, one.ending, one.succeeded ? "✓" : "✗", plain(one.score), one.steps, one.snippet]) node(row, "td", {}, String(cell));
+    row.firstChild.title = one.task;
+    row.onclick = () => jump(one);
+    row.onkeydown = (event) => { if (event.key === "Enter") jump(one); };
+  }
+}
+
+async function jump(one) {
+  if (!steps.row.includes(one.row)) { onlyGroup = one.group; if (!await load()) return; }
+  const at = steps.row.indexOf(one.row);
+  if (at >= 0) choose(at);
+}
+
+function drawBranch(panel, i) {
+  if (!answer.branch || steps.kind[i] !== "played") return;
+  const line = node(panel, "p", { class: "command" }), command = `${answer.branch} --episode ${answer.episode[i]} --turn ${steps.turn[i]}`;
+  const shown = node(line, "code", { id: "command", hidden: "" }, command);
+  node(line, "button", { id: "branch", title: "play this step again from here: shows the command" }, "branch from here").onclick = () => { shown.hidden = !shown.hidden; };
+  line.prepend(line.lastChild);
+}
+
+async function poll() {
+  try {
+    const before = keysOf(run), told = byId("problem").textContent;
+    run = await ask("run");
+    if (told.startsWith("agentrl inspect does not answer")) problem("");
+    drawStanding();
+    const newest = run.iterations[run.iterations.length - 1];
+    if (byId("follow").checked && newest !== undefined && !before.includes(`iteration:${newest}`)) await turnTo(`iteration:${newest}`);
+  } catch (error) { problem(error.message); }
+  setTimeout(poll, POLL_MS);
+}
+
+async function inspect() {
+  listen();
+  shownAs = "advantage";
+  try {
+    [run, forms] = await Promise.all([ask("run"), ask("methods")]);
+  } catch (error) { problem(error.message); return; }
+  for (const form of forms) node(byId("name"), "option", { value: form.name }, form.name);
+  if (run.credit.known) byId("name").value = run.credit.name;
+  node(byId("ending"), "option", { value: "" }, "any");
+  for (const ending of ENDINGS) node(byId("ending"), "option", { value: ending }, ending);
+  byId("name").onchange = drawForm;
+  byId("adding").onsubmit = add;
+  byId("searching").onsubmit = search;
+  byId("forget").onclick = () => { byId("searching").reset(); byId("found").hidden = true; };
+  byId("source").onchange = (event) => { byId("follow").checked = false; turnTo(event.target.value); };
+  byId("older").onclick = () => step(-1);
+  byId("newer").onclick = () => step(1);
+  stepExtras.push(drawBranch);
+  address = () => ({ source: chosenSource, ...(onlyGroup === undefined ? {} : { group: onlyGroup }) });
+  drawForm();
+  const asked = new URLSearchParams(location.hash.slice(1)), keys = keysOf(run);
+  const newest = run.iterations.length ? `iteration:${run.iterations[run.iterations.length - 1]}` : keys[0];
+  byId("follow").checked = !asked.has("source") && run.state === "running";
+  chosenSource = keys.includes(asked.get("source")) ? asked.get("source") : newest;
+  if (chosenSource.startsWith("iteration:")) wanted = [{ name: STORED, options: [] }];
+  const last = wanted.concat(asked.get("method") && forms.some((f) => f.name === asked.get("method")) && asked.get("method") !== run.credit.name ? [{ name: asked.get("method"), options: [] }] : []);
+  wanted = [...last, ...(run.credit.known ? [ownMethod()] : [])];
+  if (!wanted.length) wanted = [{ name: "grpo", options: [] }];
+  if (asked.has("group")) onlyGroup = asked.get("group");
+  drawStanding();
+  await loadSteps(asked);
+  document.body.dataset.ready = "yes";
+  setTimeout(poll, POLL_MS);
+}
+
+inspect();
+}

@@ -1,0 +1,162 @@
+"""The steps that a run has stored: what there is to show, and a search in it. Nothing is written."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import BaseModel
+
+from agentrl.graph import KINDS, StepGraph, word
+from agentrl.types import Status
+
+TRAINING, EVALUATION = "iteration", "evaluation"
+SNIPPET_CHARS = 160
+
+
+class Source(NamedTuple):
+    """A stored step graph of a run.
+
+    Attributes:
+        kind: `iteration` for training rollouts, `evaluation` for held-out episodes.
+        name: number of the iteration, or name of the evaluation.
+        path: its file.
+    """
+
+    kind: str
+    name: str
+    path: Path
+
+    @property
+    def key(self) -> str:
+        """What addresses it, such as `iteration:12`."""
+        return f"{self.kind}:{self.name}"
+
+
+def sources(run: Path) -> list[Source]:
+    """The stored graphs of a run: iterations in their order, then evaluations by name.
+
+    A file appears there when it is complete; the temporary files of writers begin with a dot and are left out.
+    """
+    iterations = sorted(p for p in (run / "graphs").glob("*.safetensors") if p.stem.isdecimal())
+    evaluations = sorted(p for p in (run / "evaluations").glob("*.safetensors") if not p.name.startswith("."))
+    return [
+        *(Source(TRAINING, str(int(path.stem)), path) for path in iterations),
+        *(Source(EVALUATION, path.stem, path) for path in evaluations),
+    ]
+
+
+class Found(BaseModel, frozen=True):
+    """An episode that a search has found.
+
+    Attributes:
+        row: its first step that holds the text, else its first step.
+        episode, group: numbers in the graph.
+        task, agent, ending, kind: words.
+        score: its score.
+        succeeded: did it succeed?
+        steps: number of its steps.
+        snippet: the words around the text.
+    """
+
+    row: int
+    episode: int
+    group: int
+    task: str
+    agent: str
+    ending: str
+    kind: str
+    score: float | None
+    succeeded: bool
+    steps: int
+    snippet: str = ""
+
+
+class Asked(NamedTuple):
+    """What a search asks for; an empty text and None ask for nothing.
+
+    Attributes:
+        task: a part of the task's name, in upper or lower case.
+        ending: such as `turn_limit`.
+        succeeded: only episodes that succeeded, or that did not.
+        text: a part of an observation, an answer, a state or an action, in upper or lower case.
+    """
+
+    task: str = ""
+    ending: str = ""
+    succeeded: bool | None = None
+    text: str = ""
+
+
+def search(graph: StepGraph, asked: Asked) -> Iterator[Found]:
+    """The episodes that fit everything that is asked for, in the order of the graph."""
+    hits = _hits(graph, asked.text)  # [N]
+    score, succeeded = graph.score, graph.succeeded  # [N], [N]
+    order = np.argsort(graph.episode, kind="stable")  # [N]
+    numbers, first = np.unique(graph.episode[order], return_index=True)  # [E], [E]
+    for number, rows in zip(numbers.tolist(), np.split(order, first[1:]), strict=True):
+        if not len(rows) or (asked.text and not hits[rows].any()):
+            continue
+        last = int(rows[np.argmax(graph.turn[rows])])
+        task = word(graph, "group", int(graph.group[last]))
+        highest = int(graph.ending[rows].max())
+        ending = Status(highest).name.lower() if highest else ""
+        if asked.task.casefold() not in task.casefold() or asked.ending not in ("", ending):
+            continue
+        if asked.succeeded is not None and bool(succeeded[last]) != asked.succeeded:
+            continue
+        row = int(rows[np.argmax(hits[rows])]) if asked.text else int(rows[0])
+        value = float(score[last])
+        yield Found(
+            row=row,
+            episode=number,
+            group=int(graph.group[last]),
+            task=_clean(task),
+            agent=_clean(word(graph, "agent", int(graph.agent[last]))),
+            ending=ending,
+            kind=KINDS[int(graph.kind[last])],
+            score=value if np.isfinite(value) else None,
+            succeeded=bool(succeeded[last]),
+            steps=len(rows),
+            snippet=_snippet(graph, row, asked.text) if asked.text else "",
+        )
+
+
+def _texts(graph: StepGraph, row: int) -> list[str]:
+    """What a step says: what it saw and answered, its state and its action."""
+    said = [graph.texts[name][row] for name in ("observation", "answer") if name in graph.texts]
+    return [*said, word(graph, "state", int(graph.state[row])), word(graph, "action", int(graph.action[row]))]
+
+
+def _hits(graph: StepGraph, text: str) -> np.ndarray:
+    """[N] bool, the steps that hold the text; all of them for an empty text."""
+    if not text:
+        return np.ones(len(graph), bool)
+    wanted = text.casefold()
+    found = np.zeros(len(graph), bool)  # [N]
+    for name in ("observation", "answer"):
+        if name in graph.texts:
+            found |= np.array([wanted in one.casefold() for one in graph.texts[name]], bool)
+    for column in ("state", "action"):
+        found |= np.isin(graph.columns[column], _ids_with(graph.names.get(column, ()), wanted))
+    return found
+
+
+def _ids_with(words: Sequence[str], wanted: str) -> list[int]:
+    return [number for number, one in enumerate(words) if wanted in one.casefold()]
+
+
+def _snippet(graph: StepGraph, row: int, text: str) -> str:
+    """The place of the text in what the step says, with some characters around it."""
+    for said in _texts(graph, row):
+        at = said.casefold().find(text.casefold())
+        if at >= 0:
+            begin = max(0, at - SNIPPET_CHARS // 2)
+            shown = said[begin : begin + SNIPPET_CHARS + len(text)]
+            return _clean(("… " if begin else "") + shown + (" …" if begin + len(shown) < len(said) else ""))
+    return ""
+
+
+def _clean(text: str) -> str:
+    """The text without lone surrogates, which no JSON file can hold."""
+    return text.encode("utf-8", "replace").decode()

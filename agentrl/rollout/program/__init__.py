@@ -1,0 +1,9 @@
+"""Programs as agents: a user's program plays a task through an OpenAI-compatible endpoint, unchanged.
+
+Everything the program asks the endpoint becomes a step of the episode: with the exact token ids that were sampled,
+their log-probs, and the context that each prompt continues.
+"""
+
+from agentrl.rollout.program.definition import AgentTask, Program
+
+__all__ = ["AgentTask", "Program"]

@@ -1,0 +1,155 @@
+"""What a program asks in one episode, as steps: which prompt continues which earlier one.
+
+A prompt whose messages begin with those of an earlier prompt and the reply to it continues that conversation: its
+tokens are the earlier tokens as they were sampled, and the new messages. Any other prompt (a first one, a rewritten
+history, a sub-agent) begins a new context. Conversations may be interleaved, and two may continue the same one.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agentrl.chat import Chat
+from agentrl.rollout.records import StepRecord
+from agentrl.types import Generation, Message, Observation, Status
+
+Tools = Sequence[Mapping[str, Any]]
+
+
+class Prompted(NamedTuple):
+    """A prompt of the program, as tokens.
+
+    Attributes:
+        token_ids: [T] int64, all that the model reads.
+        added: how many of them are new; those before are the path of the step `after`.
+        after: the step that it continues; None for a new context.
+        messages: the whole prompt.
+        new: the messages that it adds.
+        digest: names the prompt's messages and tools; equal prompts have equal digests.
+    """
+
+    token_ids: np.ndarray
+    added: int
+    after: StepRecord | None
+    messages: tuple[Message, ...]
+    new: tuple[Message, ...]
+    digest: bytes
+
+
+class _End(NamedTuple):
+    """Where a conversation stands after a reply: the step, and the tokens so far."""
+
+    step: StepRecord
+    path: np.ndarray
+
+
+class Conversations:
+    """The conversations of one episode.
+
+    Args:
+        chat: the tokenizer with its chat template.
+
+    Attributes:
+        steps: the answered prompts, in the order of the answers.
+    """
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
+        self.steps: list[StepRecord] = []
+        self._ends: dict[
+            bytes, _End
+        ] = {}  # digest of the messages, the reply among them -> the end of the conversation
+        self._asked: dict[bytes, int] = {}  # digest of a prompt -> how often it was asked
+
+    def prompt(self, messages: Sequence[Message], tools: Tools) -> Prompted:
+        """The tokens of a prompt.
+
+        Raises:
+            ValueError: the chat template cannot write the messages.
+        """
+        digests = _digests(messages, tools)
+        for size in range(len(messages) - 1, 0, -1):
+            new = tuple(messages[size:])
+            if messages[size].role == "assistant":
+                continue  # the program wrote this turn itself: the tokens after it were never sampled
+            end = self._ends.get(digests[size])
+            if end is None or any(message.role in ("assistant", "system") for message in new):
+                continue
+            try:
+                added = self.chat.turn(*new)
+            except ValueError:  # the template rewrites earlier turns: the prompt is a new context
+                break
+            if not len(end.path) or end.path[-1] != self.chat.end_id:  # the answer was cut off
+                added = np.concatenate([[self.chat.end_id], added])
+            ids = np.concatenate([end.path, added])
+            return Prompted(ids, len(added), end.step, tuple(messages), new, digests[-1])
+        ids = self.chat.start([plain(message) for message in messages], tools)
+        return Prompted(ids, len(ids), None, tuple(messages), tuple(messages), digests[-1])
+
+    def times(self, prompt: Prompted) -> int:
+        """How often this prompt was asked before; it counts as asked from now on."""
+        count = self._asked.get(prompt.digest, 0)
+        self._asked[prompt.digest] = count + 1
+        return count
+
+    def add(self, prompt: Prompted, generation: Generation, reply: Message) -> StepRecord:
+        """The step of an answered prompt; `reply` is the answer as the program will send it back."""
+        text = "\n".join(message.content for message in prompt.new)
+        step = StepRecord(
+            observation=Observation(text=text, messages=prompt.new),
+            added=prompt.token_ids[len(prompt.token_ids) - prompt.added :],
+            continues=prompt.after is not None,
+            follows=prompt.after,
+            generation=generation,
+            action=generation.text,
+            valid=True,
+            status=Status.OK,
+            calls=len(reply.calls),
+            asked=prompt.messages,
+        )
+        self.steps.append(step)
+        path = np.concatenate([prompt.token_ids, generation.token_ids])
+        self._ends.setdefault(_extended(prompt.digest, reply), _End(step, path))
+        return step
+
+    def forget(self, step: StepRecord) -> None:
+        """Drop a step whose answer the program never read; a step that another one continues stays."""
+        if any(other.follows is step for other in self.steps):
+            return
+        self.steps.remove(step)
+        self._ends = {digest: end for digest, end in self._ends.items() if end.step is not step}
+
+
+def plain(message: Message) -> Message:
+    """A message whose tool calls as data are written into its text, as templates without such data write them."""
+    if not message.calls:
+        return message
+    calls = [f"<tool_call>\n{_call_text(call.name, call.arguments)}\n</tool_call>" for call in message.calls]
+    return Message(message.role, "\n".join([message.content, *calls] if message.content else calls), message.name)
+
+
+def _call_text(name: str, arguments: str) -> str:
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        value = arguments
+    return json.dumps({"name": name, "arguments": value}, ensure_ascii=False)
+
+
+def _digests(messages: Sequence[Message], tools: Tools) -> list[bytes]:
+    """[n] is the digest of the first n messages, under these tools."""
+    found = [hashlib.sha256(json.dumps(list(tools), sort_keys=True).encode("utf-8", "surrogatepass")).digest()]
+    for message in messages:
+        found.append(_extended(found[-1], message))
+    return found
+
+
+def _extended(digest: bytes, message: Message) -> bytes:
+    """The digest after one more message. Clients strip and null the text around tool calls, and renumber the calls."""
+    content = message.content.strip() if message.role == "assistant" else message.content
+    calls = [[call.name, _call_text("", call.arguments)] for call in message.calls]
+    text = json.dumps([message.role, content, calls], ensure_ascii=False)
+    return hashlib.sha256(digest + text.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,225 @@
+"""An episode that a program plays: the environment gives the task and scores the answer, the program does the rest.
+
+The program gets the endpoint as OPENAI_BASE_URL and OPENAI_API_KEY, the task as AGENTRL_TASK, a seed as AGENTRL_SEED,
+and a path as AGENTRL_RESULT. It ends the episode by ending. If it has written JSON to that path, `answer` is its
+answer, `reward` (a number), if given, its reward instead of the environment's, and `signals` further numbers; else its
+answer is what it printed. The environment is stepped once, with the action that its prompt reads in the answer.
+"""
+
+import asyncio
+import inspect
+import json
+import math
+import os
+import shlex
+import signal
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentrl.env import Handle
+from agentrl.rollout.episode import joined
+from agentrl.rollout.player import Player, Start
+from agentrl.rollout.program.definition import AgentTask
+from agentrl.rollout.program.recorder import Recorder
+from agentrl.rollout.records import EpisodeRecord, StepRecord
+from agentrl.types import EnvFault, Observation, Status
+
+LOG_CHARS = 2000  # of what a failed program printed last, kept for reports
+RESULT_BYTES = 1 << 20  # longest result file
+GRACE_S = 2.0  # seconds between SIGTERM and SIGKILL
+
+
+class ProgramEpisode:
+    """One try at one episode; `run` fills the record."""
+
+    def __init__(
+        self, player: Player, record: EpisodeRecord, handle: Handle, start: Start, key: tuple[int, ...]
+    ) -> None:
+        assert player.program is not None
+        if start.point is not None or start.turns is not None:
+            raise ValueError("an episode that a program plays cannot be branched: use rollout.name=chain")
+        self.program, self.record, self.handle, self.limits = player.program, record, handle, player.limits
+        self.prompt = player.prompt
+        self.recorder = Recorder(player.actor, handle, player.limits, start.session, key)
+        self.seed = int.from_bytes(json.dumps(key).encode()[-6:].rjust(6, b"\0"), "big") % (1 << 31)
+
+    async def run(self) -> None:
+        """Play the episode.
+
+        Raises:
+            EnvFault: the program failed before the model was asked, or asked nothing.
+        """
+        first = await self.handle.reset(self.record.task)
+        endpoint = self.program.serve()
+        key = endpoint.enter(self.recorder)
+        try:
+            ended = await self._play(first.task or first.text, endpoint.url, key)
+        finally:
+            endpoint.leave(key)
+        self.record.steps.extend(self.recorder.steps)
+        for step in self.recorder.steps:
+            self.record.spend(step.generation)
+        self.record.calls += len(self.recorder.steps)
+        if not self.recorder.steps:
+            raise EnvFault(ended.failure or "the program ended without a request to the model")
+        if ended.failure and self.program.crash == "fault" and self.recorder.ending is None:
+            raise EnvFault(ended.failure)
+        await self._score(first, ended)
+
+    async def _play(self, instruction: str, url: str, key: str) -> "_Ended":
+        seconds = self.limits.seconds
+        task = AgentTask(instruction=instruction, base_url=url, api_key=key, seed=self.seed)
+        if self.program.agent is not None:
+            return await _call(self.program.agent, task, seconds)
+        return await _run(self.program.command, task, seconds)
+
+    async def _score(self, first: Observation, ended: "_Ended") -> None:
+        """Put the outcome on the last step."""
+        last: StepRecord = self.record.steps[-1]
+        self.record.final, self.record.reason = first, ended.failure or self.recorder.reason
+        counts = {"program_failed": float(bool(ended.failure)), "model_calls": float(len(self.record.steps))}
+        signals = {**ended.signals, **counts}
+        last.info = {"signals": signals, "success": False}
+        last.terminated = True
+        if ended.failure:
+            last.status, self.record.ending = Status.TOOL_ERROR, Status.DONE
+        elif ended.reward is not None:
+            last.reward, last.info = ended.reward, {**last.info, "success": ended.success, "answer": ended.answer}
+        else:
+            parsed = self.prompt.parse(ended.answer, first)
+            last.valid = parsed.valid
+            result = await self.handle.step(parsed.action)
+            self.record.final = result.observation
+            last.reward = result.reward
+            last.info = joined({"success": False, **result.info}, {"signals": signals, "answer": ended.answer})
+            if not (result.terminated or result.truncated):
+                verdict = await self.handle.cut()
+                if verdict is not None:
+                    last.reward += verdict.reward
+        limit = Status.TIME_LIMIT if ended.late else self.recorder.ending
+        if limit is not None:
+            last.terminated, last.truncated = False, True
+            last.status, self.record.ending = Status.OK, limit
+        elif not ended.failure:
+            self.record.ending = Status.DONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ended:
+    """How a program ended.
+
+    Attributes:
+        answer: its answer.
+        reward, success: its own verdict; None: the environment's counts.
+        signals: further numbers.
+        failure: what went wrong; empty if nothing did.
+        late: the time was over.
+    """
+
+    answer: str = ""
+    reward: float | None = None
+    success: bool = False
+    signals: Mapping[str, float] = field(default_factory=dict)
+    failure: str = ""
+    late: bool = False
+
+
+async def _call(agent: Callable[[AgentTask], Any], task: AgentTask, seconds: float | None) -> _Ended:
+    """Run a function of this process."""
+    try:
+        call = agent(task) if inspect.iscoroutinefunction(agent) else asyncio.to_thread(agent, task)
+        return _result(await asyncio.wait_for(call, seconds))
+    except TimeoutError:
+        return _Ended(failure=f"the agent took more than limits.seconds = {seconds}", late=True)
+    except Exception as error:  # noqa: BLE001  the user's code may raise anything
+        return _Ended(failure=f"the agent raised {type(error).__name__}: {str(error)[:LOG_CHARS]}")
+
+
+async def _run(command: str, task: AgentTask, seconds: float | None) -> _Ended:
+    """Run a command in a process group of its own, which ends with it."""
+    with tempfile.TemporaryDirectory(prefix="agentrl-program-") as folder:
+        result, said = Path(folder) / "result.json", Path(folder) / "output.txt"
+        given = {
+            "OPENAI_BASE_URL": task.base_url,
+            "OPENAI_API_KEY": task.api_key,
+            "AGENTRL_TASK": task.instruction,
+            "AGENTRL_SEED": str(task.seed),
+            "AGENTRL_RESULT": str(result),
+        }
+        with said.open("wb") as output, (Path(folder) / "errors.txt").open("w+b") as errors:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *shlex.split(command),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    env={**os.environ, **given},
+                    start_new_session=True,
+                )
+            except OSError as error:
+                why = error.strerror or error
+                raise EnvFault(f"agents.main.command = {command!r:.200} cannot be started: {why}") from None
+            late = await _wait(process, seconds)
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - LOG_CHARS))
+            wrong = errors.read().decode("utf-8", "replace").strip()
+        if late:
+            return _Ended(failure=f"the program took more than limits.seconds = {seconds}", late=True)
+        if process.returncode:
+            return _Ended(failure=f"the program ended with code {process.returncode}: {wrong[-LOG_CHARS:]}")
+        if result.is_file():
+            return _read(result)
+        return _Ended(answer=said.read_bytes()[-RESULT_BYTES:].decode("utf-8", "replace").strip())
+
+
+async def _wait(process: asyncio.subprocess.Process, seconds: float | None) -> bool:
+    """Wait for a program and end what it left behind; was its time over?"""
+    late = False
+    try:
+        await asyncio.wait_for(process.wait(), seconds)
+    except TimeoutError:
+        late = True
+        _signal(process.pid, signal.SIGTERM)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), GRACE_S)
+    finally:
+        _signal(process.pid, signal.SIGKILL)
+    await process.wait()
+    return late
+
+
+def _signal(group: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _read(file: Path) -> _Ended:
+    """The result file of a program."""
+    if file.stat().st_size > RESULT_BYTES:
+        return _Ended(failure=f"the result file has more than {RESULT_BYTES} bytes")
+    try:
+        return _result(json.loads(file.read_text("utf-8")))
+    except (ValueError, RecursionError) as error:
+        return _Ended(failure=f"the result file is not JSON: {error}")
+
+
+def _result(value: Any) -> _Ended:
+    """What a program says of its end: an answer, or an object with `answer`, `reward`, `success` and `signals`."""
+    if not isinstance(value, dict):
+        return _Ended(answer="" if value is None else str(value))
+    reward, signals = value.get("reward"), value.get("signals", {})
+    if reward is not None and not _is_number(reward):
+        return _Ended(failure=f"the result's reward is {reward!r:.50}: write a finite number")
+    if not isinstance(signals, dict) or not all(_is_number(number) for number in signals.values()):
+        return _Ended(failure="the result's signals are no object of finite numbers")
+    success = value.get("success", reward is not None and reward > 0)
+    named = {str(name): float(number) for name, number in signals.items()}
+    answer = str(value.get("answer", ""))
+    return _Ended(answer=answer, reward=None if reward is None else float(reward), success=bool(success), signals=named)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,128 @@
+"""Answers the prompts of one episode's program from an actor, and keeps what was asked and sampled."""
+
+import asyncio
+
+from agentrl.chat import Chat
+from agentrl.env import Handle, Limits
+from agentrl.rollout.actor import Actor
+from agentrl.rollout.agent_calls import session_below
+from agentrl.rollout.program.conversations import Conversations, Prompted
+from agentrl.rollout.program.protocol import Asked, Refusal, Replied, replied
+from agentrl.rollout.records import StepRecord
+from agentrl.types import NO_ANSWER, Generation, Observation, Request, Status
+
+FIRST_SIDE = 1 << 16  # sessions of prompts that are asked while another one of the episode is not answered yet
+
+
+class Recorder:
+    """One episode's half of the endpoint.
+
+    Args:
+        actor: answers; it has a tokenizer.
+        handle: the environment of the episode, for actors that look at it.
+        limits: turns, turn_tokens and episode_tokens bound what may be asked.
+        session: the engine's session of the episode.
+        key: beginning of every noise key.
+
+    Attributes:
+        conversations: what was asked and answered.
+        ending: the limit that refused a prompt; None while none did.
+        reason: the model's or the server's words for it.
+        ignored: options of requests that differ from the run's sampling and are not followed.
+    """
+
+    def __init__(self, actor: Actor, handle: Handle | None, limits: Limits, session: int, key: tuple[int, ...]) -> None:
+        if actor.chat is None:
+            raise ValueError("a program is served by a policy with a tokenizer: give a run or a model folder")
+        self.chat: Chat = actor.chat
+        self.actor, self.handle, self.limits = actor, handle, limits
+        self.session, self.key = session, key
+        self.conversations = Conversations(self.chat)
+        self.ending: Status | None = None
+        self.reason = ""
+        self.ignored: set[str] = set()
+        self._busy = False
+        self._sides = 0
+        self._begun = 0
+
+    @property
+    def steps(self) -> list[StepRecord]:
+        """The answered prompts, in the order of the answers."""
+        return self.conversations.steps
+
+    async def answer(self, asked: Asked) -> list[Replied]:
+        """The replies to a prompt, `asked.n` of them.
+
+        Raises:
+            Refusal: a limit of the episode is reached, or the prompt cannot be answered.
+        """
+        self.ignored |= asked.ignored
+        try:
+            prompt = self.conversations.prompt(asked.messages, asked.tools)
+        except ValueError as error:
+            raise Refusal(400, str(error)) from None
+        jobs = [self._one(prompt, asked, self.conversations.times(prompt)) for _ in range(asked.n)]
+        return list(await asyncio.gather(*jobs))
+
+    async def _one(self, prompt: Prompted, asked: Asked, time: int) -> Replied:
+        room = self._room(prompt, asked)
+        self._begun += 1
+        session, side = self._session()
+        words = tuple(int.from_bytes(prompt.digest[i : i + 4], "big") for i in (0, 4))
+        request = Request(
+            session=session,
+            token_ids=prompt.token_ids,
+            messages=prompt.messages,
+            observation=Observation(text=prompt.new[-1].content if prompt.new else ""),
+            max_tokens=room,
+            noise_key=(*self.key, *words, time),
+        )
+        try:
+            generation = await self.actor.answer(request, self.handle)  # type: ignore[arg-type]
+        finally:
+            self._leave(session, side)
+        return self._kept(prompt, generation, asked)
+
+    def _kept(self, prompt: Prompted, generation: Generation, asked: Asked) -> Replied:
+        if generation.finish in NO_ANSWER:
+            self.reason = generation.refusal
+            raise self._end(NO_ANSWER[generation.finish], "the model gave no answer")
+        reply = replied(generation, asked.tools)
+        step = self.conversations.add(prompt, generation, reply.message)
+        return reply._replace(step=step, prompt_tokens=len(prompt.token_ids))
+
+    def _room(self, prompt: Prompted, asked: Asked) -> int:
+        """How many tokens may be sampled; raises Refusal if a limit leaves none."""
+        limits, sampled = self.limits, sum(len(step.generation.token_ids) for step in self.steps)
+        if self._begun >= limits.turns:
+            raise self._end(Status.TURN_LIMIT, f"the episode has used its {limits.turns} turns (limits.turns)")
+        room = min(limits.turn_tokens, asked.max_tokens or limits.turn_tokens)
+        if limits.episode_tokens is not None:
+            room = min(room, limits.episode_tokens - sampled)
+        if self.actor.context_limit is not None:
+            room = min(room, self.actor.context_limit - len(prompt.token_ids))
+        if room <= 0:
+            size = f"the prompt has {len(prompt.token_ids)} tokens, {sampled} were sampled before"
+            raise self._end(Status.TOKEN_LIMIT, f"no token is left for an answer: {size}")
+        return room
+
+    def _end(self, status: Status, why: str) -> Refusal:
+        self.ending = self.ending or status
+        code = "context_length_exceeded" if status in (Status.TOKEN_LIMIT, Status.CONTEXT_LIMIT) else "episode_over"
+        return Refusal(400, why, code)
+
+    def _session(self) -> tuple[int, bool]:
+        """The session of a request: the episode's own, or one beside it while that one is busy."""
+        if not self._busy:
+            self._busy = True
+            return self.session, False
+        self._sides += 1
+        side = session_below(self.session, FIRST_SIDE + self._sides)
+        self.actor.open(side)
+        return side, True
+
+    def _leave(self, session: int, side: bool) -> None:
+        if side:
+            self.actor.release(session)
+        else:
+            self._busy = False

@@ -1,0 +1,72 @@
+"""Which process trains a run: its number, its machine and its start stand in the run's lock file while it works."""
+
+import json
+import os
+import platform
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+LOCK = ".lock"
+
+
+class Holder(NamedTuple):
+    """The process that holds, or held, a run.
+
+    Attributes:
+        pid: its number.
+        host: name of its machine.
+        started: ticks after the start of the machine, as Linux counts them; 0 where they are not known. A later process
+            with the same number has others.
+    """
+
+    pid: int
+    host: str
+    started: int
+
+
+def write_holder(lock: IO[bytes]) -> None:
+    """Note this process in the lock file that it holds; a full disk does not matter."""
+    with suppress(OSError):
+        lock.truncate(0)
+        own = Holder(os.getpid(), platform.node(), _started(os.getpid()))
+        lock.write(json.dumps(own._asdict()).encode())
+        lock.flush()
+
+
+def clear_holder(lock: IO[bytes]) -> None:
+    """Say that the process has closed the run."""
+    with suppress(OSError):
+        lock.truncate(0)
+
+
+def read_holder(run: Path) -> Holder | None:
+    """The process in a run's lock file; None if it closed the run, or if there is no such note."""
+    try:
+        table: dict[str, Any] = json.loads((run / LOCK).read_text("utf-8"))
+        found = Holder(int(table["pid"]), str(table["host"]), int(table["started"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if found.pid > 0 else None
+
+
+def is_alive(holder: Holder) -> bool | None:
+    """Does the process run? None if it is a process of another machine, which cannot be seen from here."""
+    if holder.host != platform.node():
+        return None
+    try:
+        os.kill(holder.pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # a process of another user
+        pass
+    return not holder.started or _started(holder.pid) in (0, holder.started)
+
+
+def _started(pid: int) -> int:
+    """When a process began, in the ticks of /proc; 0 where there is no such file."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return 0 if after_name[0] == "Z" else int(after_name[19])
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,277 @@
+"""The runs in a folder: what each is, how it stands, how well it does, its disk use. Nothing is written."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentrl.catalogue import nearest
+from agentrl.files import read_json
+from agentrl.run.status import is_run, read_config, read_lines, setting, status_of
+from agentrl.run.watching import number, updates_before, well_formed, whole
+
+PARTS = ("graphs", "checkpoints", "evaluations")
+DEPTH = 2  # folders below the given one that are looked into
+CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(!=|>=|<=|=|>|<|~)\s*(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRun:
+    """One run of a list.
+
+    Attributes:
+        path: its folder.
+        name: `run.name`, or the name of the folder.
+        broken: why it cannot be read; empty if it can.
+        state: see `agentrl.run.status.RunStatus`.
+        recipe: name of the recipe, where the run has stored it.
+        env, credit, model: names from its configuration.
+        step, iterations: iterations done, and how many it has.
+        success, low, high: of its newest held-out evaluation, greedy if there is one, with the 95% interval.
+        best, best_step: highest held-out success in that mode, and the iteration it was measured at.
+        training: success of the newest batch of training.
+        changed: seconds since 1970 of its last news; 0 if there are none.
+        bytes: on disk, in all and by part.
+        config: its configuration.
+    """
+
+    path: str
+    name: str
+    broken: str = ""
+    state: str = ""
+    recipe: str = ""
+    env: str = ""
+    credit: str = ""
+    model: str = ""
+    step: int = 0
+    iterations: int = 0
+    success: float | None = None
+    low: float | None = None
+    high: float | None = None
+    best: float | None = None
+    best_step: int | None = None
+    training: float | None = None
+    changed: float = 0.0
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def value(self, key: str) -> Any:
+        """A column, `bytes` in all or `bytes.PART`, or a dotted key of the configuration; None if there is none."""
+        if key == "bytes" or key.startswith("bytes."):
+            return self.bytes.get(key.partition(".")[2] or "all")
+        return getattr(self, key) if key in COLUMNS else setting(self.config, key)
+
+    def table(self) -> dict[str, Any]:
+        """The columns as JSON values, without the configuration."""
+        return {key: value for key, value in asdict(self).items() if key != "config"}
+
+
+COLUMNS = tuple(name for name in ListedRun.__dataclass_fields__ if name not in ("config", "bytes"))
+
+
+def listed_runs(folder: Path) -> list[ListedRun]:
+    """The runs in a folder, or the folder itself if it is one; those that cannot be read say why.
+
+    Raises:
+        ValueError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"no such folder: {folder}; name the folder that holds your runs (run.folder of a recipe)")
+    return [listed(path) for path in _run_folders(folder, DEPTH)]
+
+
+def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
+    if is_run(folder) or (folder / "metrics.jsonl").exists():
+        yield folder
+    elif depth:
+        try:
+            inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        except OSError:  # a folder of somebody else
+            return
+        for path in inside:
+            yield from _run_folders(path, depth - 1)
+
+
+def listed(path: Path) -> ListedRun:
+    """One run; whatever is wrong with its files becomes `broken`."""
+    try:
+        return _read(path)
+    except Exception as error:  # noqa: BLE001  a damaged file may hold anything, and the other runs are still listed
+        why = str(error) if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {error}"
+        return ListedRun(path=str(path), name=path.name, broken=why or type(error).__name__, bytes=disk_use(path))
+
+
+def _read(path: Path) -> ListedRun:
+    config = read_config(path)
+    lines = read_lines(path / "metrics.jsonl")[0]
+    rows = well_formed(lines)
+    if len(rows) < len(lines):
+        raise ValueError(f"{path / 'metrics.jsonl'}: {len(lines) - len(rows)} lines have no stage and step")
+    status = status_of(path, rows)
+    train = [row for row in rows if row["stage"] == "train"]
+    held_out = [row for row in rows if row["stage"] == "eval" and number(row, "success_rate") is not None]
+    modes = {str(row.get("mode", "")) for row in held_out}
+    own = [row for row in held_out if str(row.get("mode", "")) == ("greedy" if "greedy" in modes else max(modes))]
+    best = max(own, key=lambda row: float(row["success_rate"]), default=None)
+    interval = own[-1].get("interval") or (None, None) if own else (None, None)
+    model = setting(config, "model.path", "") or ("new" if setting(config, "model.new") else "")
+    return ListedRun(
+        path=str(path),
+        name=str(setting(config, "run.name", path.name)),
+        state=status.state,
+        recipe=_recipe(path),
+        env=str(setting(config, "env.name", "")),
+        credit=str(setting(config, "credit.name", "")),
+        model=str(model),
+        step=len(train),
+        iterations=whole(config, "run.iterations"),
+        success=number(own[-1], "success_rate") if own else None,
+        low=interval[0],
+        high=interval[1],
+        best=number(best, "success_rate") if best else None,
+        best_step=updates_before(best) if best else None,
+        training=number(train[-1], "success") if train else None,
+        changed=_changed(path),
+        bytes=disk_use(path),
+        config=config,
+    )
+
+
+def _recipe(path: Path) -> str:
+    """The recipe in versions.json; runs of older versions have not stored it."""
+    file = path / "versions.json"
+    table = read_json(file, "versions of a run") if file.is_file() else {}
+    return str(table.get("recipe", "")) if isinstance(table, dict) else ""
+
+
+def _changed(path: Path) -> float:
+    times = [(path / name).stat().st_mtime for name in ("config.toml", "metrics.jsonl") if (path / name).exists()]
+    return max(times, default=0.0)
+
+
+def disk_use(path: Path) -> dict[str, int]:
+    """Bytes of a run's files, in `all` and by part; files that vanish meanwhile are left out."""
+    found = dict.fromkeys(("all", *PARTS), 0)
+    for place, _, files in os.walk(path):
+        inside = Path(place).relative_to(path).parts
+        for name in files:
+            try:
+                size = (Path(place) / name).lstat().st_size
+            except OSError:
+                continue
+            found["all"] += size
+            if inside and inside[0] in PARTS:
+                found[inside[0]] += size
+    return found
+
+
+class Condition(NamedTuple):
+    """KEY OP VALUE of `--where`; a run that lacks the key does not fit."""
+
+    key: str
+    operator: str
+    text: str
+
+    def fits(self, run: ListedRun) -> bool:
+        """Does the run fit?
+
+        Raises:
+            ValueError: a text is compared by size.
+        """
+        value = run.value(self.key)
+        if value is None:
+            return False
+        as_number = _number(self.text)
+        if isinstance(value, int | float) and not isinstance(value, bool) and as_number is not None:
+            return _compared(float(value), self.operator, as_number)
+        said = str(value).lower() if isinstance(value, bool) else str(value)
+        if self.operator == "~":
+            return self.text.casefold() in said.casefold()
+        if self.operator in ("=", "!="):
+            return (said == self.text) == (self.operator == "=")
+        raise ValueError(
+            f"--where {self.key}{self.operator}{self.text}: {self.key} of {run.name} is {said!r:.60}, and only numbers "
+            "are larger or smaller: use =, != or ~"
+        )
+
+
+def condition(text: str) -> Condition:
+    """A word of `--where`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = CONDITION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(
+            f"--where {text!r:.80} is no condition: write KEY=VALUE, or !=, >, >=, <, <= or ~ (contains) for =, in "
+            "quotes, as in 'success>0.5'"
+        )
+    return Condition(match[1], match[2], match[3].strip())
+
+
+def selected(runs: Sequence[ListedRun], conditions: Sequence[Condition]) -> list[ListedRun]:
+    """The runs that fit every condition.
+
+    Raises:
+        ValueError: no run has such a key, or a text is compared by size.
+    """
+    for one in conditions:
+        check_key(runs, one.key, "--where")
+    return [run for run in runs if not run.broken and all(one.fits(run) for one in conditions)]
+
+
+def ordered(runs: Sequence[ListedRun], key: str) -> list[ListedRun]:
+    """The runs by a column or a key of the configuration, ascending; with `-` before it descending; lacking ones last.
+
+    Raises:
+        ValueError: no run has such a key.
+    """
+    name = key.removeprefix("-")
+    check_key(runs, name, "--sort")
+    having = [run for run in runs if run.value(name) is not None]
+    numbers = all(isinstance(run.value(name), int | float) for run in having)
+    having.sort(key=lambda run: run.value(name) if numbers else str(run.value(name)), reverse=key.startswith("-"))
+    return [*having, *(run for run in runs if run.value(name) is None)]
+
+
+def check_key(runs: Sequence[ListedRun], key: str, option: str) -> None:
+    """Raises ValueError, with the nearest keys, if no run has this key."""
+    parts = [f"bytes.{part}" for part in PARTS]
+    if key in (*COLUMNS, "bytes", *parts) or any(run.value(key) is not None for run in runs) or not runs:
+        return
+    known = sorted({*COLUMNS, "bytes", *parts, *(path for run in runs for path in _paths(run.config))})
+    close = nearest(key, known)
+    if "did you mean" not in close:
+        close = f": columns are {', '.join((*COLUMNS, 'bytes'))}, or a key of config.toml"
+    raise ValueError(f"{option} {key}: no run has it{close}")
+
+
+def _paths(tables: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
+    for key, value in tables.items():
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _number(text: str) -> float | None:
+    try:
+        found = float(text.removesuffix("%"))
+    except ValueError:
+        return None
+    return found / 100 if text.endswith("%") else found
+
+
+def _compared(a: float, operator: str, b: float) -> bool:
+    return {
+        "=": a == b,
+        "!=": a != b,
+        ">": a > b,
+        ">=": a >= b,
+        "<": a < b,
+        "<=": a <= b,
+        "~": str(b) in str(a),
+    }[operator]

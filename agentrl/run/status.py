@@ -1,0 +1,167 @@
+"""How a run stands, from its folder alone: not begun, running, stopped, dead or finished. Nothing is written.
+
+The run may write while it is read. Files that it replaces appear whole, and of files that it appends to only whole
+lines are read.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from agentrl.files import read_toml
+from agentrl.run.holder import is_alive, read_holder
+
+SILENT_S = 300.0  # without news for so long, a run that should be running is said to be silent
+State = Literal["absent", "starting", "running", "silent", "stopped", "dead", "finished", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStatus:
+    """How a run stands.
+
+    Attributes:
+        state: absent (no folder), starting (nothing measured), running, silent (it runs and says nothing), stopped (it
+            was closed before its end), dead (its process is gone), finished, or unknown (its process is on another
+            machine and there is no news of it).
+        sentence: the same in words.
+        pid: the process; 0 if none is noted.
+        news_s: seconds since the run wrote something; None if it has written nothing.
+    """
+
+    state: State
+    sentence: str
+    pid: int = 0
+    news_s: float | None = None
+
+
+def read_lines(path: Path, after: int = 0) -> tuple[list[dict[str, Any]], int]:
+    """The JSON objects in the whole lines of a file that grows, and the number of bytes up to their end.
+
+    A line that is no object, as after a crash of the machine, is left out.
+
+    Args:
+        path: the file; a missing one has no lines.
+        after: bytes that were read before.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(after)
+            data = file.read()
+    except OSError:
+        return [], after
+    whole = data[: data.rfind(b"\n") + 1]
+    rows = []
+    for line in whole.split(b"\n"):
+        try:
+            row = json.loads(line) if line.strip() else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows, after + len(whole)
+
+
+def is_run(path: Path) -> bool:
+    """Does the folder hold a run?"""
+    return (path / "config.toml").is_file()
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """The stored configuration; ValueError names the file if it is missing or broken."""
+    if not is_run(run):
+        raise ValueError(f"{run} is no run folder: it has no config.toml")
+    return read_toml(run / "config.toml")
+
+
+def setting(config: Mapping[str, Any], key: str, default: Any = None) -> Any:
+    """The value of a dotted key; the default if a part of it is missing."""
+    value: Any = config
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return default
+        value = value[part]
+    return value
+
+
+def status_of(run: Path, rows: Sequence[Mapping[str, Any]], *, now: float | None = None) -> RunStatus:
+    """How a run stands.
+
+    Args:
+        run: its folder.
+        rows: what its metrics.jsonl holds.
+        now: seconds since 1970; default: the clock.
+    """
+    if not is_run(run):
+        return RunStatus(state="absent", sentence=f"there is no run at {run} yet")
+    news_s = _news(run, time.time() if now is None else now)
+    holder = read_holder(run)
+    alive = None if holder is None else is_alive(holder)
+    pid = holder.pid if holder is not None else 0
+    if holder is not None and alive:
+        return _at_work(rows, pid, news_s)
+    if finished(run, rows):
+        return RunStatus(state="finished", sentence=f"the run is finished{_ago(news_s)}", news_s=news_s)
+    said = f"no news{_for(news_s)}"
+    if holder is not None and alive is None:
+        text = f"{said}: its process {pid} is on the machine {holder.host}, which cannot be seen from here"
+        state: State = "unknown" if news_s is None or news_s > SILENT_S else "running"
+        return RunStatus(state=state, sentence=text, pid=pid, news_s=news_s)
+    if holder is not None:
+        text = f"{said}: the process {pid} is gone; agentrl train ... --resume continues the run"
+        return RunStatus(state="dead", sentence=text, pid=pid, news_s=news_s)
+    text = f"the run was stopped before its end{_ago(news_s)}; agentrl train ... --resume continues it"
+    return RunStatus(state="stopped", sentence=text, news_s=news_s)
+
+
+def finished(run: Path, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Has the run been evaluated at its end and stored so, and has not gone on since?"""
+    last = rows[-1] if rows else {}
+    if last.get("stage") != "eval" or last.get("name") != "end":
+        return False
+    for table in sorted((run / "checkpoints").glob("[0-9]*/progress.json"), reverse=True):
+        try:
+            return "end" in json.loads(table.read_text("utf-8"))["evaluated"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return False
+
+
+def _at_work(rows: Sequence[Mapping[str, Any]], pid: int, news_s: float | None) -> RunStatus:
+    if news_s is not None and news_s > SILENT_S:
+        text = f"no news{_for(news_s)}: the process {pid} is there, and says nothing"
+        return RunStatus(state="silent", sentence=text, pid=pid, news_s=news_s)
+    state: State = "running" if rows else "starting"
+    words = "runs" if rows else "has begun and has measured nothing yet"
+    return RunStatus(state=state, sentence=f"the run {words} (process {pid})", pid=pid, news_s=news_s)
+
+
+def _news(run: Path, now: float) -> float | None:
+    """Seconds since the newest of the files that a working run writes."""
+    times = []
+    for name in ("metrics.jsonl", "timings.jsonl", "now.json", "versions.json"):
+        try:
+            times.append((run / name).stat().st_mtime)
+        except OSError:
+            continue
+    return max(0.0, now - max(times)) if times else None
+
+
+def _for(seconds: float | None) -> str:
+    return "" if seconds is None else f" for {spell(seconds)}"
+
+
+def _ago(seconds: float | None) -> str:
+    return "" if seconds is None else f" ({spell(seconds)} ago)"
+
+
+def spell(seconds: float) -> str:
+    """A time in words: 40 seconds, 5 minutes, 3 hours, 2 days."""
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= 2 * size or (unit == "minute" and seconds >= 60):
+            count = round(seconds / size)
+            return f"{count} {unit}{'' if count == 1 else 's'}"
+    count = round(seconds)
+    return f"{count} second{'' if count == 1 else 's'}"

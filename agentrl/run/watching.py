@@ -1,0 +1,295 @@
+"""What there is to see of a run from outside, at one moment: `frame` reads its folder and writes nothing."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from agentrl.evaluate import wilson
+from agentrl.run.status import RunStatus, read_config, read_lines, setting, status_of
+
+Row = Mapping[str, Any]
+LATELY = 20  # iterations that speeds and shares are taken from
+CURVES = ("reward", "entropy", "approx_kl", "grad_norm", "steps", "invalid_share", "constant_groups", "loss")
+FAULTS = 5  # the most frequent ones are named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One number of a run over its steps.
+
+    Attributes:
+        name: what it is.
+        step: number of updates before each point.
+        value: one number per point.
+        low, high: 95% interval of each point; empty where none is known.
+    """
+
+    name: str
+    step: Sequence[int]
+    value: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """A run at one moment; `schema_version` counts changes of this form.
+
+    Attributes:
+        name, state, sentence, pid, news_s: see `agentrl.run.status.RunStatus`.
+        stage: warmup, train, or empty before the first line of metrics.
+        step, of: steps of this stage that are done, and how many it has.
+        now: what the run does at this moment (now.json); empty if it says nothing.
+        curves: training first, then held-out success by mode (greedy, sampled).
+        phases: phase -> share of the wall-clock time of the last iterations.
+        speed: seconds per iteration; tokens sampled, tokens trained and episodes per second; of the last iterations.
+        left_s: seconds to the end as the last iterations and evaluations went; None if it is not known.
+        faults: fault -> how often it spoiled an episode, the most frequent first.
+        counts: episodes lost to the environment and tried again, optimiser steps skipped, failures of trackers.
+        findings: what the rules of health found: rule, severity, text.
+    """
+
+    schema_version: int = 1
+    name: str
+    state: str
+    sentence: str
+    pid: int = 0
+    news_s: float | None = None
+    stage: str = ""
+    step: int = 0
+    of: int = 0
+    now: Mapping[str, Any] = field(default_factory=dict)
+    curves: Sequence[Curve] = ()
+    phases: Mapping[str, float] = field(default_factory=dict)
+    speed: Mapping[str, float] = field(default_factory=dict)
+    left_s: float | None = None
+    faults: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, float] = field(default_factory=dict)
+    findings: Sequence[Mapping[str, str]] = ()
+
+
+def frame(run: Path, *, now: float | None = None) -> Frame:
+    """What there is to see of a run; a run whose folder is not there yet is `absent`.
+
+    Args:
+        run: its folder.
+        now: seconds since 1970; default: the clock.
+
+    Raises:
+        ValueError: the folder is that of something else, or its config.toml is damaged.
+    """
+    rows = well_formed(read_lines(run / "metrics.jsonl")[0])
+    status = status_of(run, rows, now=now)
+    if status.state == "absent":
+        if run.exists() and (not run.is_dir() or any(not one.name.startswith(".") for one in run.iterdir())):
+            raise ValueError(f"{run} is no run folder: it has no config.toml")
+        return Frame(name=run.name, **_standing(status))
+    config = read_config(run)
+    timings = well_formed(read_lines(run / "timings.jsonl")[0])
+    train = [row for row in rows if row["stage"] == "train"]
+    clone = [row for row in rows if row["stage"] == "clone"]
+    stage = "train" if train or (rows and _after_warm_up(rows, config)) else "warmup" if rows else ""
+    return Frame(
+        name=str(setting(config, "run.name", run.name)),
+        **_standing(status),
+        stage=stage,
+        step=len(train) if stage == "train" else len(clone),
+        of=whole(config, "run.iterations" if stage == "train" else "warmup.updates"),
+        now=_now(run) if status.state in ("running", "starting", "silent", "dead") else {},
+        curves=[*_training_curves(train, clone), *_held_out(rows)],
+        phases=_phases(timings),
+        speed=_speed(rows, timings),
+        left_s=_left(config, rows, timings, status),
+        faults=_faults(rows),
+        counts={**_counts(rows), **_tracker_failures(run)},
+        findings=_findings(run),
+    )
+
+
+def well_formed(rows: Iterable[Row]) -> list[Row]:
+    """The rows that name their stage and step, as every row that a run writes does."""
+    return [row for row in rows if isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)]
+
+
+def number(row: Row, key: str) -> float | None:
+    """A number of a row; None if there is none."""
+    value = row.get(key)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None
+
+
+def whole(config: Row, key: str) -> int:
+    """A whole number of the configuration; 0 if there is none."""
+    value = setting(config, key, 0)
+    return value if isinstance(value, int) else 0
+
+
+def updates_before(evaluation: Row) -> int:
+    """Iterations of training before an evaluation; those of the start and of the clone count steps of the warm-up."""
+    return 0 if evaluation.get("name") in ("start", "clone") else int(evaluation["step"])
+
+
+def _standing(status: RunStatus) -> dict[str, Any]:
+    return {"state": status.state, "sentence": status.sentence, "pid": status.pid, "news_s": status.news_s}
+
+
+def _after_warm_up(rows: Sequence[Row], config: Row) -> bool:
+    done = any(row.get("name") == "clone" for row in rows)
+    return done or not whole(config, "warmup.updates")
+
+
+def _training_curves(train: Sequence[Row], clone: Sequence[Row]) -> list[Curve]:
+    found = []
+    pairs = [(row, s) for row in train if (s := number(row, "success")) is not None]
+    if pairs:
+        bounds = [wilson(s * n, int(n)) if (n := number(row, "episodes")) else (s, s) for row, s in pairs]
+        low, high = [b[0] for b in bounds], [b[1] for b in bounds]
+        steps, values = [row["step"] for row, _ in pairs], [s for _, s in pairs]
+        found.append(Curve(name="success, training", step=steps, value=values, low=low, high=high))
+    for name in CURVES:
+        for key in sorted({k for row in train for k in row if k == name or k.endswith(f"/{name}")}):
+            found += _curve(key, train)
+    return found or _curve("loss", clone)
+
+
+def _curve(key: str, rows: Sequence[Row]) -> list[Curve]:
+    points = [(row["step"], x) for row in rows if (x := number(row, key)) is not None]
+    return [Curve(name=key, step=[p[0] for p in points], value=[p[1] for p in points])] if points else []
+
+
+def _held_out(rows: Sequence[Row]) -> list[Curve]:
+    """Success of the evaluations by mode; those before the first update stand at step 0."""
+    found = []
+    evaluations = [row for row in rows if row["stage"] == "eval" and number(row, "success_rate") is not None]
+    for mode in sorted({str(row.get("mode", "")) for row in evaluations}):
+        own = [row for row in evaluations if str(row.get("mode", "")) == mode]
+        steps = [updates_before(row) for row in own]
+        values = [float(row["success_rate"]) for row in own]
+        intervals = [row.get("interval") or (value, value) for row, value in zip(own, values, strict=True)]
+        low, high = [float(one[0]) for one in intervals], [float(one[1]) for one in intervals]
+        found.append(Curve(name=f"success, {mode}", step=steps, value=values, low=low, high=high))
+    return found
+
+
+def _seconds(row: Row) -> dict[str, float]:
+    """Wall-clock seconds by phase."""
+    keys = [key for key in row if key.endswith("_s") and not key.endswith("_cpu_s")]
+    return {key.removesuffix("_s"): x for key in keys if (x := number(row, key)) is not None}
+
+
+def _phases(timings: Sequence[Row]) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    stage = "train" if any(row["stage"] == "train" for row in timings) else "clone"
+    for row in [row for row in timings if row["stage"] == stage][-LATELY:]:
+        total.update(_seconds(row))
+    whole_s = sum(total.values())
+    return {phase: seconds / whole_s for phase, seconds in total.most_common()} if whole_s > 0 else {}
+
+
+def _speed(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, float]:
+    train = {row["step"]: row for row in rows if row["stage"] == "train"}
+    lately = [row for row in timings if row["stage"] == "train" and row["step"] in train][-LATELY:]
+    if not lately:
+        return {}
+
+    def rate(key: str, phase: str) -> dict[str, float]:
+        counted = sum(number(train[row["step"]], key) or 0.0 for row in lately)
+        seconds = sum(_seconds(row).get(phase, 0.0) for row in lately)
+        return {f"{key}_per_s": counted / seconds} if counted and seconds > 0 else {}
+
+    each = sum(sum(_seconds(row).values()) for row in lately) / len(lately)
+    speeds = (rate("generated_tokens", "rollout"), rate("episodes", "rollout"), rate("packed_tokens", "update"))
+    return {"iteration_s": each, **{name: value for one in speeds for name, value in one.items()}}
+
+
+def _left(config: Row, rows: Sequence[Row], timings: Sequence[Row], status: RunStatus) -> float | None:
+    """Seconds for the iterations and evaluations that are left."""
+    train = [row for row in rows if row["stage"] == "train"]
+    speed = _speed(rows, timings)
+    if status.state not in ("running", "starting", "silent") or not speed:
+        return None
+    done = len(train)
+    left = float(max(0, whole(config, "run.iterations") - done))
+    for limit, key in (("run.tokens", "generated_tokens"), ("run.calls", "calls")):
+        used = sum(number(row, key) or 0.0 for row in train)
+        if whole(config, limit) and used:
+            left = min(left, max(0.0, (whole(config, limit) - used) / (used / done)))
+    every = whole(config, "eval.every")
+    cost = _evaluation_s(rows, timings)
+    during = sum(1 for step in range(done + 1, done + round(left)) if every and step % every == 0)
+    return left * speed["iteration_s"] + during * cost.get("iteration", 0.0) + cost.get("end", 0.0)
+
+
+def _evaluation_s(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, float]:
+    """Seconds of an evaluation in all modes: the newest `iteration`, and `end` as the newest on all tasks."""
+    named = [str(row.get("name", "")) for row in rows if row["stage"] == "eval"]
+    seconds = [sum(_seconds(row).values()) for row in timings if row["stage"] == "eval"]
+    by_name: dict[str, float] = {}
+    for name, value in zip(named, seconds, strict=False):
+        by_name[name] = by_name.get(name, 0.0) + value
+    found: dict[str, float] = {}
+    for name, value in by_name.items():
+        found["iteration" if name.startswith("iteration") else "end"] = value
+    return found
+
+
+def _faults(rows: Sequence[Row]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for row in rows:
+        faults = row.get("faults")
+        if isinstance(faults, Mapping):
+            total.update({str(fault): count for fault, count in faults.items() if isinstance(count, int)})
+    return dict(total.most_common(FAULTS))
+
+
+def _counts(rows: Sequence[Row]) -> dict[str, float]:
+    lost = 0.0
+    for row in rows:
+        share, scored = number(row, "env_error_share") or 0.0, number(row, "episodes") or 0.0
+        lost += number(row, "env_errors") or (share * scored / (1 - share) if share < 1 else 0.0)
+    found = {
+        "episodes lost to the environment": float(round(lost)),
+        "episodes tried again": sum(number(row, "retried") or 0.0 for row in rows),
+        "optimiser steps skipped": sum(
+            number(row, key) or 0.0 for row in rows for key in row if key.endswith("skipped_steps")
+        ),
+    }
+    return {name: count for name, count in found.items() if count}
+
+
+def _tracker_failures(run: Path) -> dict[str, float]:
+    """Stored when a run is closed."""
+    failures = _table(run / "trackers.json").get("failures")
+    if not isinstance(failures, Mapping):
+        return {}
+    return {f"failures of the tracker {name}": float(x) for name, x in failures.items() if isinstance(x, int)}
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """A JSON object; empty if there is none."""
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _now(run: Path) -> dict[str, Any]:
+    return _table(run / "now.json")
+
+
+def _findings(run: Path) -> list[dict[str, str]]:
+    found = _table(run / "health.json").get("findings", [])
+    keys = ("rule", "severity", "text")
+    return [{key: str(one.get(key, "")) for key in keys} for one in found if isinstance(one, Mapping)]
+
+
+def thinned(values: Sequence[float], width: int) -> list[float]:
+    """At most `width` numbers: the means of as many stretches of equal length."""
+    if len(values) <= width:
+        return list(values)
+    bounds = [round(i * len(values) / width) for i in range(width + 1)]
+    return [sum(values[a:b]) / (b - a) for a, b in pairwise(bounds)]

@@ -1,0 +1,190 @@
+"""What the inspector says of a run, and what a request may ask of it."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from agentrl import catalogue
+from agentrl.credit import CreditMethod
+from agentrl.report import EVALUATION, TRAINING, Asked, Source, sources
+from agentrl.run import read_config, read_lines, setting, status_of
+from agentrl.secret import scrubbed
+from agentrl.serve.credit_worker import STORED
+from agentrl.types import Status
+
+MOST_METHODS = 9  # as many as there are keys for
+Query = Mapping[str, list[str]]
+
+
+class Refused(Exception):
+    """A request that is not answered; `status` is that of the response."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class InspectedRun:
+    """A run's folder, read again for each request; the lines of metrics are read once each.
+
+    Args:
+        path: the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._rows: list[dict[str, Any]] = []
+        self._bytes = self._file = 0
+        self._lock = Lock()
+
+    def check(self) -> None:
+        """Raises ValueError unless the folder holds a run with a stored graph."""
+        read_config(self.path)
+        if not sources(self.path):
+            raise ValueError(
+                f"{self.path} has no stored graphs: let the run reach its first iteration, or train with "
+                "run.graphs_every of 1 or more"
+            )
+
+    def state(self) -> dict[str, Any]:
+        """How the run stands, what it has stored, and the credit method it was trained with."""
+        config, rows, found = read_config(self.path), self._read(), sources(self.path)
+        status = status_of(self.path, rows)
+        train = [row for row in rows if row.get("stage") == "train"]
+        return {
+            "name": str(setting(config, "run.name", self.path.name)),
+            "state": status.state,
+            "sentence": status.sentence,
+            "iterations": [int(one.name) for one in found if one.kind == TRAINING],
+            "evaluations": [one.name for one in found if one.kind == EVALUATION],
+            "success": [[row.get("step"), row.get("success")] for row in train[-400:]],
+            "credit": self._own_method(config),
+        }
+
+    def credit(self, query: Query) -> dict[str, Any]:
+        """The request for the data of the page.
+
+        `source` is the key of stored steps, each `method` a method, each `option` METHOD.key=value (of the first method
+        of that name: N:METHOD.key=value of the method in place N), and each `group` the number of a group.
+
+        Raises:
+            Refused: there are no such steps, methods or groups.
+        """
+        source = self._source(query)
+        names = query.get("method", [STORED if source.kind == TRAINING else self._any_method()])
+        if not 0 < len(names) <= MOST_METHODS:
+            raise Refused(400, f"{len(names)} methods: ask for 1 to {MOST_METHODS}")
+        methods: list[dict[str, Any]] = [{"name": name, "options": []} for name in names]
+        for option in query.get("option", ()):
+            place, _, word = option.partition(":")
+            if not (place.isascii() and place.isdecimal() and len(place) < 3 and int(place) < len(methods)):
+                raise Refused(400, f"option={option!r:.80} names no method: write PLACE:key=value, PLACE from 0")
+            methods[int(place)]["options"].append(word)
+        where = f"iteration {source.name}" if source.kind == TRAINING else f"evaluation {source.name}"
+        return {
+            "do": "page",
+            "file": str(source.path),
+            "run": str(self.path),
+            "methods": methods,
+            "groups": [_number(one, "group") for one in query.get("group", ())],
+            "title": self.path.resolve().name,
+            "subtitle": where,
+            "branch": self._branch(source),
+        }
+
+    def episodes(self, query: Query) -> dict[str, Any]:
+        """The request for a search: `source`, and as wanted `task`, `ending`, `success` (yes or no) and `text`."""
+        ending, success = _one(query, "ending"), _one(query, "success")
+        endings = [status.name.lower() for status in Status]
+        if ending and ending not in endings:
+            raise Refused(400, f"ending={ending!r:.40} is none{catalogue.nearest(ending, endings)}")
+        if success not in ("", "yes", "no"):
+            raise Refused(400, f"success={success!r:.40}: write yes or no")
+        succeeded = {"yes": True, "no": False}.get(success)
+        asked = Asked(task=_one(query, "task"), ending=ending, succeeded=succeeded, text=_one(query, "text"))
+        return {"do": "found", "file": str(self._source(query).path), "asked": asked._asdict()}
+
+    def _branch(self, source: Source) -> str:
+        """The command that branches from a step of an iteration, without the step; evaluations cannot be branched."""
+        if source.kind != TRAINING:
+            return ""
+        return f"agentrl branch {shlex.quote(str(self.path))} --iteration {source.name}"
+
+    def _source(self, query: Query) -> Source:
+        """The steps that a request names, by their key: no word of a request becomes a part of a path."""
+        key = _one(query, "source")
+        by_key = {source.key: source for source in sources(self.path)}
+        if key not in by_key:
+            raise Refused(404, f"source={key!r:.80}: the run has stored no such steps")
+        return by_key[key]
+
+    def _any_method(self) -> str:
+        own = self._own_method(read_config(self.path))
+        return str(own["name"]) if own["known"] else "grpo"
+
+    def _own_method(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The method of the run's [credit]; `known` says whether the catalogue has it, so that it is offered."""
+        table = dict(setting(config, "credit", {}))
+        name = str(table.pop("name", ""))
+        return {"name": scrubbed(name), "options": table, "known": name in catalogue.names("credit")}
+
+    def _read(self) -> Sequence[dict[str, Any]]:
+        """Every row of metrics.jsonl so far; --resume replaces the file, and then it is read anew."""
+        path = self.path / "metrics.jsonl"
+        with self._lock:
+            file = path.stat().st_ino if path.is_file() else 0
+            if file != self._file:
+                self._rows, self._bytes, self._file = [], 0, file
+            new, self._bytes = read_lines(path, self._bytes)
+            self._rows = [*self._rows, *new]
+            return self._rows
+
+
+def method_forms() -> list[dict[str, Any]]:
+    """Every credit method of the catalogue: name, paper, what it needs, and its options as fields of a form."""
+    forms = []
+    for name in catalogue.names("credit"):
+        method = catalogue.load(CreditMethod, name)
+        schema = method.config.model_json_schema().get("properties", {})
+        defaults = {key: one.get_default(call_default_factory=True) for key, one in method.config.model_fields.items()}
+        forms.append(
+            {
+                "name": name,
+                "paper": method.paper,
+                "needs": [*method.needs, *method.reads],
+                "options": [_field(key, schema.get(key, {}), defaults.get(key)) for key in method.config.model_fields],
+            }
+        )
+    return forms
+
+
+def _field(key: str, schema: Mapping[str, Any], default: Any) -> dict[str, Any]:
+    """One option: `kind` is choice, switch, number or text."""
+    choices = schema.get("enum")
+    kinds = {"boolean": "switch", "number": "number", "integer": "number"}
+    kind = "choice" if choices else kinds.get(str(schema.get("type")), "text")
+    text = "" if default is None else str(default).lower() if isinstance(default, bool) else _as_text(default)
+    return {"key": key, "kind": kind, "choices": choices or [], "default": text, "note": schema.get("description", "")}
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, Mapping):
+        return "" if not value else str(dict(value))
+    return str(value)
+
+
+def _one(query: Query, name: str) -> str:
+    values = query.get(name, [""])
+    if len(values) > 1:
+        raise Refused(400, f"{name} is given {len(values)} times: give it once")
+    return values[0]
+
+
+def _number(text: str, what: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+        raise Refused(400, f"{what}={text!r:.40} is no number")
+    return int(text)

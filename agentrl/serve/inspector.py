@@ -1,0 +1,176 @@
+"""The inspector: the credit page of every stored iteration of a run, over HTTP on this machine, read-only.
+
+Its routes, all GET and all below /TOKEN/, where TOKEN is random: the page itself; `run`, how the run stands and what it
+has stored; `methods`, the catalogue of credit methods as forms; `credit`, the data of the page; `episodes`, a search.
+A request names stored steps by a key out of `run`, never by a path.
+"""
+
+import hmac
+import json
+import secrets
+import threading
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from agentrl.report import inspector_page
+from agentrl.secret import scrubbed
+from agentrl.serve.credit_worker import CreditWorker, TookTooLong
+from agentrl.serve.inspected_run import InspectedRun, Refused, method_forms
+
+HOSTS = ("127.0.0.1", "localhost")  # names of this machine that a request may ask for
+AT_ONCE = 16  # requests in work; more are refused
+MOST_QUERY_CHARS = 20_000
+HEADERS = {
+    "cache-control": "no-store",  # the address holds the token, and the answers hold what models wrote
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+
+
+class Inspector(NamedTuple):
+    """A server that is bound and not yet running, and the address to open."""
+
+    server: ThreadingHTTPServer
+    address: str
+
+
+def serve_inspector(run: Path, *, host: str = "127.0.0.1", port: int = 0, seconds: float = 20.0) -> Inspector:
+    """An inspector of a run; `server.serve_forever()` runs it and `server.server_close()` ends it.
+
+    Args:
+        run: the run's folder.
+        host: address to bind.
+        port: port to bind; 0 for any free one.
+        seconds: longest time for one answer.
+
+    Raises:
+        ValueError: the folder holds no run, or no stored graph.
+        OSError: the port is in use.
+    """
+    inspected = InspectedRun(run)
+    inspected.check()
+    token = secrets.token_urlsafe(18)
+    worker = CreditWorker(seconds)
+    server = _Server((host, port), _handler(inspected, worker, token), worker)
+    return Inspector(server, f"http://{host}:{server.server_address[1]}/{token}/")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: Any, worker: CreditWorker) -> None:
+        self._worker = worker  # before the port is bound: if it is taken, `server_close` is called at once
+        self._places = threading.BoundedSemaphore(AT_ONCE)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, if there are not too many of them already."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """See ThreadingMixIn."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: the browser has closed its connection."""
+
+    def server_close(self) -> None:
+        """Free the port and end the process that computes credit."""
+        super().server_close()
+        self._worker.close()
+
+
+def _handler(inspected: InspectedRun, worker: CreditWorker, token: str) -> type[BaseHTTPRequestHandler]:
+    page = inspector_page(f"{inspected.path.name}: inspector")
+    policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 20.0  # seconds for a client to send its request
+        server_version, sys_version = "agentrl", ""
+
+        def do_GET(self) -> None:
+            try:
+                self._refuse_strangers()
+                route, query = self._route()
+                if not route:
+                    self._send(200, page.encode(), "text/html; charset=utf-8")
+                elif route == "methods":
+                    self._json(200, method_forms())
+                elif route == "run":
+                    self._json(200, inspected.state())
+                elif route in ("credit", "episodes"):
+                    request = inspected.credit(query) if route == "credit" else inspected.episodes(query)
+                    self._send(200, worker.ask(request), "application/json")
+                else:
+                    raise Refused(404, f"there is no {route!r} here")
+            except Refused as refusal:
+                self._json(refusal.status, {"error": str(refusal)})
+            except TookTooLong as error:
+                self._json(503, {"error": str(error)})
+            except (ValueError, OSError) as error:
+                self._json(400, {"error": " ".join(scrubbed(str(error)).split())})
+
+        def do_POST(self) -> None:
+            self.close_connection = True
+            self._json(405, {"error": "this server only answers GET"}, allow="GET")
+
+        do_HEAD = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_POST
+
+        def _refuse_strangers(self) -> None:
+            """Another site may have its name point to this machine, or let its pages send requests to it."""
+            if _name(self.headers.get("host", "")) not in HOSTS:
+                raise Refused(403, "open the address that agentrl inspect printed: this host name is not allowed")
+            origin = self.headers.get("origin")
+            if origin is not None and urlsplit(origin).netloc != self.headers["host"]:
+                raise Refused(403, "requests of other sites are not allowed")
+
+        def _route(self) -> tuple[str, Mapping[str, list[str]]]:
+            """What is asked for, below the token, and the query; Refused without the token."""
+            path, _, query = self.path.partition("?")
+            given, slash, route = path.removeprefix("/").partition("/")
+            if not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
+                raise Refused(403, "open the address that agentrl inspect printed: it has a token after the port")
+            if not slash:
+                raise Refused(404, "the address ends with a slash")
+            if len(query) > MOST_QUERY_CHARS:
+                raise Refused(400, f"the query has {len(query)} characters, at most {MOST_QUERY_CHARS}: ask for less")
+            try:
+                return route, parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=200)
+            except ValueError:
+                raise Refused(400, "the query is none: write name=value&name=value") from None
+
+        def _json(self, status: int, value: Any, **headers: str) -> None:
+            self._send(status, json.dumps(value).encode(), "application/json", **headers)
+
+        def _send(self, status: int, content: bytes, kind: str, **headers: str) -> None:
+            self.send_response(status)
+            for name, value in {**HEADERS, **headers, "content-type": kind}.items():
+                self.send_header(name, value)
+            self.send_header("content-security-policy", f"{policy}; frame-ancestors 'none'")
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Log nothing: a line of the log would hold the token."""
+
+    return Handler
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without its port."""
+    name, colon, port = host.partition(":")
+    return name if not colon or port.isdecimal() else ""

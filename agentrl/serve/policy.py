@@ -1,0 +1,89 @@
+"""Episodes of programs that nobody started: whoever asks the endpoint plays one under its API key."""
+
+import math
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentrl.env import Limits
+from agentrl.graph import write_graph
+from agentrl.rollout import Actor, EpisodeRecord, Recorder, Refusal, build_graph
+from agentrl.types import Status, Task
+
+MOST = 100_000  # episodes that one server keeps
+KEY_CHARS = 200
+
+
+class Guests:
+    """The episodes of a server, by API key. POST /v1/agentrl/end ends one, with `reward`, `success` and `task`.
+
+    Episodes with the same `task` are copies of one task and form a group of the graph.
+
+    Args:
+        actor: answers.
+        limits: of each episode.
+    """
+
+    def __init__(self, actor: Actor, limits: Limits) -> None:
+        self._actor, self._limits = actor, limits
+        self._lock = threading.Lock()
+        self._open: dict[str, Recorder] = {}
+        self._ended: list[EpisodeRecord] = []
+        self._sessions = 0
+
+    def admit(self, key: str) -> Recorder:
+        """The recorder of a key; a new one for a new key."""
+        with self._lock:
+            known = self._open.get(key)
+            if known is not None:
+                return known
+            if not key or len(key) > KEY_CHARS:
+                raise Refusal(401, f"send an API key of 1 to {KEY_CHARS} characters: it names the episode")
+            if self._sessions >= MOST:
+                raise Refusal(429, f"{MOST} episodes are kept: stop the server, which stores them")
+            self._sessions += 1
+            self._open[key] = Recorder(self._actor, None, self._limits, self._sessions, (self._sessions,))
+            return self._open[key]
+
+    def end(self, key: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """End an episode; the number of its steps."""
+        reward, task = body.get("reward", 0.0), body.get("task", key)
+        if not isinstance(reward, int | float) or isinstance(reward, bool) or not math.isfinite(reward):
+            raise Refusal(400, f"reward = {reward!r:.50} is no finite number")
+        if not isinstance(task, str) or not 0 < len(task) <= KEY_CHARS:
+            raise Refusal(400, f"task is no text of 1 to {KEY_CHARS} characters")
+        with self._lock:
+            recorder = self._open.pop(key, None)
+        if recorder is None:
+            raise Refusal(404, "no episode in progress has this API key", "not_found")
+        self._close(recorder, task, float(reward), bool(body.get("success", reward > 0)))
+        return {"task": task, "steps": len(recorder.steps)}
+
+    def _close(self, recorder: Recorder, task: str, reward: float, success: bool) -> None:
+        self._actor.release(recorder.session)
+        if not recorder.steps:
+            return
+        last = recorder.steps[-1]
+        last.reward, last.info, last.terminated = reward, {"success": success}, True
+        record = EpisodeRecord(task=Task(key=task, env="program"), group=0, copy=0, steps=recorder.steps)
+        record.ending = recorder.ending or Status.DONE
+        with self._lock:
+            self._ended.append(record)
+
+    def store(self, path: Path) -> int:
+        """Write the ended episodes as a step graph; how many there are. Episodes in progress are not in it."""
+        groups: dict[str, int] = {}
+        copies: dict[str, int] = {}
+        for record in self._ended:
+            record.group = groups.setdefault(record.task.key, len(groups))
+            record.copy = copies[record.task.key] = copies.get(record.task.key, -1) + 1
+        if self._ended:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_graph(build_graph(self._ended), path)
+        return len(self._ended)
+
+    @property
+    def open(self) -> int:
+        """The number of episodes in progress."""
+        return len(self._open)

@@ -1,0 +1,122 @@
+"""The trackers of a run. One that fails never harms the run: the first failure is told, and all of them are counted."""
+
+import json
+import math
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from agentrl.config import Entry
+from agentrl.files import write_atomically
+from agentrl.trackers.entry import Tracked, Tracker, TrackerFile
+
+FILE = "trackers.json"
+GIVE_UP = 20  # failures of one tracker in a row, after which it is left alone
+
+
+class Trackers:
+    """Every tracker of a run.
+
+    Args:
+        entries: from the recipe.
+        run: what to open; `resumed` and `id` come from `tracked_id`.
+        say: prints a sentence.
+
+    Attributes:
+        failures: name -> how often it failed.
+    """
+
+    def __init__(self, entries: Sequence[Entry[TrackerFile]], run: Tracked, say: Callable[[str], None]) -> None:
+        self.failures: Counter[str] = Counter()
+        self._run, self._say = run, say
+        self._in_a_row: Counter[str] = Counter()
+        self._open: dict[str, Tracker] = {}
+        for entry in entries:
+            opened = self._try(entry.name, "be opened", partial(entry.hooks.make, entry.config, run))
+            if opened is not None:
+                self._open[entry.name] = opened
+
+    def log(self, stage: str, step: int, values: Mapping[str, Any]) -> None:
+        """Give the numbers of one line of metrics to every tracker; infinities, which charts cannot show, as NaN."""
+        numbers = {
+            name: float(value) if math.isfinite(value) else math.nan
+            for name, value in values.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+        for name, tracker in self._open.items():
+            if self._in_a_row[name] < GIVE_UP:
+                self._try(name, "take a line of metrics", partial(tracker.log, stage, step, numbers))
+
+    def close(self) -> None:
+        """Close every tracker, and store how often each failed."""
+        for name, tracker in self._open.items():
+            self._try(name, "be closed", tracker.close)
+        self._open = {}
+        if self.failures:
+            counts = ", ".join(f"{name} {count}" for name, count in self.failures.items())
+            self._say(f"trackers failed: {counts} times; the run is not concerned, metrics.jsonl has every number")
+            with suppress(ValueError):  # a full disk has been told already, by what the run itself writes
+                _write(self._run.folder, {"id": self._run.id, "failures": dict(self.failures)})
+
+    def _try(self, name: str, what: str, call: Callable[[], Any]) -> Any:
+        """The result of a call; None if it raised, which is counted, and told the first time."""
+        try:
+            result = call()
+        except Exception as error:  # noqa: BLE001  a tool may raise anything, and the run must go on
+            self.failures[name] += 1
+            self._in_a_row[name] += 1
+            if self.failures[name] == 1:
+                why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                self._say(f"warning: the tracker {name} could not {what} ({why}); the run goes on without it")
+            return None
+        self._in_a_row[name] = 0
+        return result
+
+
+def check_packages(entries: Sequence[Entry[TrackerFile]]) -> None:
+    """Raises ValueError if a package is missing that a tracker needs; the sentence says how to install it."""
+    for entry in entries:
+        package, extra = entry.hooks.package, entry.hooks.extra
+        if package and find_spec(package) is None:
+            how = f"'agentrl-stepgraph[{extra}]'" if extra else package
+            raise ValueError(
+                f"log.to={entry.name} needs {package}: pip install {how}, or take {entry.name} out of log.to"
+            )
+
+
+def tracked_id(folder: Path, name: str) -> tuple[str, bool]:
+    """The id of a run in its trackers, and whether it is an old one; a new one is stored in the run's folder."""
+    try:
+        known = str(json.loads((folder / FILE).read_text("utf-8"))["id"])
+        if re.fullmatch(r"[\w.-]{1,120}", known, re.ASCII):
+            return known, True
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass  # none yet, or a damaged one: a new id harms nothing but the curve, which begins anew
+    made = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:80]}-{secrets.token_hex(4)}"
+    _write(folder, {"id": made})
+    return made, False
+
+
+def _write(folder: Path, value: Mapping[str, Any]) -> None:
+    write_atomically(folder / FILE, json.dumps(value, indent=1).encode())
+
+
+def options_of(to: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The section of each tracker.
+
+    Raises:
+        ValueError: a tracker is named twice, or options are for one that is not used.
+    """
+    for name in to:
+        if list(to).count(name) > 1:
+            raise ValueError(f"log.to names {name} {list(to).count(name)} times: name it once")
+    for name in options:
+        if name not in to:
+            raise ValueError(f"log.options.{name}: log.to names {', '.join(to) or 'no tracker'}: add {name} to log.to")
+    return [{**options.get(name, {}), "name": name} for name in to]

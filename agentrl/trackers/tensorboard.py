@@ -1,0 +1,40 @@
+"""TensorBoard: events in the run's folder `tensorboard`, for `tensorboard --logdir runs`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from agentrl.trackers.entry import Tracked
+
+PACKAGE, EXTRA = "tensorboardX", "tensorboard"
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """There is nothing to choose."""
+
+
+class TensorBoard:
+    """Writes events; `tag` is STAGE/NAME."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def log(self, stage: str, step: int, values: Mapping[str, float]) -> None:
+        """See `agentrl.trackers.Tracker`."""
+        for name, value in values.items():
+            self._writer.add_scalar(f"{stage}/{name}", value, step)
+
+    def close(self) -> None:
+        """See `agentrl.trackers.Tracker`."""
+        self._writer.close()
+
+
+def make(config: Config, run: Tracked) -> TensorBoard:
+    """A writer that goes on in the same folder after --resume."""
+    from tensorboardX import SummaryWriter
+
+    folder = run.folder / "tensorboard"
+    # tensorboardX names files by the second: without a suffix a run that is resumed at once would overwrite one.
+    files = len(list(folder.glob("*tfevents*")))
+    return TensorBoard(SummaryWriter(str(folder), filename_suffix=f".{files}"))

@@ -1,0 +1,65 @@
+"""Trackio: a local database, shown by `trackio show`; with `space_id` a Space of the Hugging Face hub.
+
+Without `space_id` nothing leaves the machine. The environment variable TRACKIO_DIR chooses where the database lies.
+"""
+
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from agentrl.trackers.entry import Tracked
+
+PACKAGE, EXTRA = "trackio", "trackio"
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """Options of the tracker.
+
+    Attributes:
+        project: the project that runs are shown in.
+        group: runs with the same group are shown together; empty: none.
+        space_id: USER/SPACE of the Hugging Face hub; empty: local only.
+    """
+
+    project: str = Field("agentrl", min_length=1)
+    group: str = ""
+    space_id: str = ""
+
+
+class Trackio:
+    """Sends lines to trackio, which writes them in a thread of its own."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+
+    def log(self, stage: str, step: int, values: Mapping[str, float]) -> None:
+        """See `agentrl.trackers.Tracker`."""
+        with redirect_stdout(sys.stderr):
+            self._run.log({f"{stage}/{name}": value for name, value in values.items()}, step=step)
+
+    def close(self) -> None:
+        """See `agentrl.trackers.Tracker`."""
+        with redirect_stdout(sys.stderr):
+            self._run.finish()
+
+
+def make(config: Config, run: Tracked) -> Trackio:
+    """The run of this id; trackio knows runs by their name, so the id is the name."""
+    import trackio
+
+    with redirect_stdout(sys.stderr):  # trackio prints how to show the project; standard output stays the program's own
+        opened = trackio.init(
+            project=config.project,
+            name=run.id,
+            group=config.group or None,
+            space_id=config.space_id or None,
+            config=dict(run.config),
+            resume="allow",
+            embed=False,
+            auto_log_gpu=False,
+            auto_log_cpu=False,
+        )
+    return Trackio(opened)

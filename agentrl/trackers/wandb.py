@@ -1,0 +1,93 @@
+"""Weights & Biases. `mode` auto sends to the server if there is a key for it, and else stores offline in RUN/wandb.
+
+The key comes from WANDB_API_KEY or from `wandb login`, never from a recipe. `wandb sync RUN/wandb/offline-*` sends an
+offline run later. The environment variable WANDB_MODE decides where it is set.
+"""
+
+import netrc
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.trackers.entry import Tracked
+
+PACKAGE, EXTRA = "wandb", "wandb"
+HOST = "api.wandb.ai"
+START_S = 30.0  # to reach the server before the run goes on without it
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """Options of the tracker.
+
+    Attributes:
+        project: the project that runs are shown in.
+        entity: the user or team; empty: the account's own.
+        group: runs with the same group are shown together; empty: none.
+        mode: auto, online or offline.
+    """
+
+    project: str = Field("agentrl", min_length=1)
+    entity: str = ""
+    group: str = ""
+    mode: Literal["auto", "online", "offline"] = "auto"
+
+
+class WeightsAndBiases:
+    """Sends lines; every stage has an axis of its own, STAGE/step, because stages count their steps anew."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self._stages: set[str] = set()
+
+    def log(self, stage: str, step: int, values: Mapping[str, float]) -> None:
+        """See `agentrl.trackers.Tracker`."""
+        if stage not in self._stages:
+            self._run.define_metric(f"{stage}/step", hidden=True)
+            self._run.define_metric(f"{stage}/*", step_metric=f"{stage}/step")
+            self._stages.add(stage)
+        self._run.log({f"{stage}/step": step, **{f"{stage}/{name}": value for name, value in values.items()}})
+
+    def close(self) -> None:
+        """See `agentrl.trackers.Tracker`."""
+        with redirect_stdout(sys.stderr):
+            self._run.finish()
+
+
+def make(config: Config, run: Tracked) -> WeightsAndBiases:
+    """The run of this id, which goes on where it was."""
+    import wandb
+
+    with redirect_stdout(sys.stderr):
+        opened = wandb.init(
+            project=config.project,
+            entity=config.entity or None,
+            group=config.group or None,
+            id=run.id,
+            name=run.name,
+            resume="allow",
+            dir=str(run.folder),
+            config=dict(run.config),
+            mode=chosen_mode(config),
+            settings=wandb.Settings(silent=True, init_timeout=START_S, disable_git=True, save_code=False),
+        )
+    return WeightsAndBiases(opened)
+
+
+def chosen_mode(config: Config) -> Any:
+    """online, offline, or what WANDB_MODE says."""
+    if os.environ.get("WANDB_MODE"):
+        return os.environ["WANDB_MODE"]
+    return config.mode if config.mode != "auto" else "online" if _has_key() else "offline"
+
+
+def _has_key() -> bool:
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc().authenticators(HOST) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

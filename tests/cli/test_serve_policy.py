@@ -1,0 +1,74 @@
+"""`agentrl serve policy`: a real server process, asked by the real SDK."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import openai
+import pytest
+
+from agentrl.cli import main
+from agentrl.graph import read_graph
+from tests.toys.language_model import model_folder
+
+ROOT = Path(__file__).parents[2]
+
+
+def end(url: str, key: str, **body: object) -> dict:
+    request = urllib.request.Request(f"{url}/agentrl/end", json.dumps(body).encode())
+    request.add_header("authorization", f"Bearer {key}")
+    with urllib.request.urlopen(request) as answer:
+        return json.loads(answer.read())
+
+
+def test_two_programs_become_two_copies_of_a_task(tmp_path):
+    model, out = model_folder(tmp_path / "model"), tmp_path / "episodes.safetensors"
+    words = [sys.executable, "-m", "agentrl", "serve", "policy", str(model), "--port", "0", "--out", str(out)]
+    with subprocess.Popen(
+        [*words, "--turn-tokens", "6"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as server:
+        try:
+            assert server.stdout and server.stderr
+            url = server.stdout.readline().split(" at ")[1].strip()
+            for key, reward in (("a", 1.0), ("b", 0.0), ("c", 0.0)):
+                client = openai.OpenAI(base_url=url, api_key=key, max_retries=0)
+                messages = [{"role": "user", "content": "2 + 2?"}]
+                for _ in range(2):
+                    said = client.chat.completions.create(model="any", messages=messages).choices[0].message
+                    messages += [said.model_dump(exclude_none=True), {"role": "user", "content": "sure?"}]
+                if key != "c":
+                    assert end(url, key, task="sum", reward=reward) == {"task": "sum", "steps": 2}
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                end(url, "a", reward=1.0)
+            server.send_signal(signal.SIGTERM)
+            _, words_of_end = server.communicate(timeout=60)
+        finally:
+            server.kill()
+    assert f"2 episodes are in {out}, 1 in progress are not" in words_of_end and "Traceback" not in words_of_end
+    graph = read_graph(out)
+    assert graph.names["group"] == ("sum",) and graph.rollout.tolist() == [0, 0, 1, 1]
+    assert graph.tokens.context.tolist() == [-1, 0, -1, 2] and graph.reward.tolist() == [0, 1, 0, 0]
+    assert main(["credit", "grpo", "--steps", str(out), "std=none"]) == 0
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (["nowhere"], "'nowhere' is no run folder (config.toml) and no model folder (config.json)"),
+        (["nowhere", "--port", "70000"], "--port 70000 is no port"),
+        (["nowhere", "--out", "x.json"], "name a file that ends with .safetensors"),
+        (["nowhere", "--out", "/proc/x.safetensors"], "cannot write /proc/x.safetensors"),
+    ],
+)
+def test_a_mistake_is_one_sentence(words, sentence, capsys):
+    assert main(["serve", "policy", *words]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said and said.count("\n") == 1

@@ -1,0 +1,171 @@
+"""Runs whose tasks are played by programs: from the sampled tokens to the update."""
+
+import json
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+
+from agentrl.graph import read_graph
+from agentrl.run import train
+from agentrl.settings import Settings
+from agentrl.types import Status
+from tests.toys import programs
+from tests.toys.language_model import model_folder
+
+TOYS = "tests.toys.programs"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    import torch
+
+    return model_folder(tmp_path_factory.mktemp("model") / "toy", dtype=torch.float32, num_hidden_layers=1)
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    )
+
+
+def settings(folder: Path, model: Path, main: dict[str, Any], **sections: Any) -> Settings:
+    tables: dict[str, Any] = {
+        "run": {"name": "run", "folder": str(folder), "iterations": 1},
+        "env": {"name": "tests.toys.sums", "split": "train"},
+        "eval": {"tasks": 2, "every": 0, "env": {"split": "test"}},
+        "model": {"path": str(model), "dtype": "float32"},
+        "engine": {"max_context": 512, "max_slots": 8},
+        "limits": {"turns": 8, "turn_tokens": 6, "fault_share": 1.0, "retries": 0},
+        "batch": {"tasks": 2, "copies": 2},
+        "credit": {"name": "grpo"},
+        "optim": {"lr": 1e-3},
+        "agents": {"main": main},
+    }
+    return Settings({**tables, **{name: {**tables.get(name, {}), **more} for name, more in sections.items()}})
+
+
+def trained(folder: Path, model: Path, main: dict[str, Any], **sections: Any):
+    train(settings(folder, model, main, **sections))
+    run = folder / "run"
+    (graph,) = (read_graph(file) for file in (run / "graphs").glob("*.safetensors"))
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return graph, next(line for line in lines if line["stage"] == "train")
+
+
+def command(how: str = "") -> dict[str, Any]:
+    return {"command": shlex.join([sys.executable, programs.__file__, *([how] if how else [])])}
+
+
+def check_graph(graph) -> None:
+    """Each episode: two turns of one conversation with one of another between them."""
+    tokens = graph.tokens
+    for rollout in np.unique(graph.rollout):
+        first, beside, second = np.flatnonzero(graph.rollout == rollout)
+        assert tokens.context[[first, beside, second]].tolist() == [-1, -1, first]
+        assert graph.parent[[first, beside, second]].tolist() == [-1, first, beside]
+        assert "Is it hard?" in graph.texts["observation"][beside]
+
+
+def test_a_command_plays_and_its_sampled_tokens_are_trained(tmp_path, model):
+    graph, metrics = trained(tmp_path, model, command())
+    check_graph(graph)
+    assert len(graph) == 12 and metrics["mismatch_max"] < 1e-3  # engine and trainer read the same contexts
+    assert (graph.ending[graph.ending > 0] == Status.DONE).all() and metrics["grad_norm"] >= 0
+
+
+def test_a_function_plays_and_its_own_reward_counts_and_repeats(tmp_path, model):
+    graph, metrics = trained(tmp_path / "a", model, {"agent": f"{TOYS}:judged"})
+    check_graph(graph)
+    paid = graph.reward[graph.ending > 0]
+    assert len(set(paid.tolist())) > 1 and metrics["grad_norm"] > 0
+    answers = [text for text, ending in zip(graph.texts["answer"], graph.ending, strict=True) if ending]
+    assert paid.tolist() == [1 / (1 + len(text)) for text in answers]
+    assert graph.columns["signal/chars"][graph.ending > 0].tolist() == [len(text) for text in answers]
+    again, _ = trained(tmp_path / "b", model, {"agent": f"{TOYS}:judged"})
+    assert again.tokens.ids.tolist() == graph.tokens.ids.tolist()
+
+
+def test_the_function_of_the_documentation_plays_by_the_openai_sdk(tmp_path, model, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text("utf-8")
+    (tmp_path / "solve_doc.py").write_text(page.split("```python\n")[1].split("```")[0])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    graph, _ = trained(tmp_path, model, {"agent": "solve_doc:solve"})
+    assert len(graph) == 4 and (graph.status[graph.ending > 0] != Status.ENV_ERROR).all()
+
+
+@pytest.mark.parametrize(
+    "main, ending, status, reward",
+    [
+        (command("late"), Status.DONE, Status.TOOL_ERROR, 0.0),
+        (command("garbage"), Status.DONE, Status.TOOL_ERROR, 0.0),
+        (command("file"), Status.DONE, Status.OK, 0.25),
+        ({"agent": f"{TOYS}:breaks"}, Status.DONE, Status.TOOL_ERROR, 0.0),
+    ],
+    ids=["fails late", "writes garbage", "writes a file", "raises"],
+)
+def test_how_a_program_ends_is_data(tmp_path, model, main, ending, status, reward):
+    graph, _ = trained(tmp_path, model, main, batch={"tasks": 1, "copies": 2}, eval={"tasks": 1})
+    last = graph.ending > 0
+    assert (graph.ending[last] == ending).all() and (graph.status[last] == status).all()
+    assert graph.reward.sum() == reward * last.sum()
+    failed = graph.columns["signal/program_failed"][last]
+    assert (failed == float(status == Status.TOOL_ERROR)).all()
+
+
+def test_a_program_that_hangs_is_ended_at_its_limit_with_all_it_started(tmp_path, model):
+    began = time.monotonic()
+    few = {"batch": {"tasks": 1, "copies": 2}, "eval": {"tasks": 1, "modes": ["greedy"]}}
+    graph, _ = trained(tmp_path, model, command("hangs"), limits={"seconds": 6.0}, **few)
+    assert (graph.ending[graph.ending > 0] == Status.TIME_LIMIT).all() and graph.truncated.any()
+    assert time.monotonic() - began < 120
+    here = [p for p in Path("/proc").glob("[0-9]*/cmdline") if programs.__file__.encode() in _read(p)]
+    assert not here
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_program_that_fails_before_it_asks_is_a_fault_with_its_last_words(tmp_path, model):
+    main = command("early")
+    with pytest.raises(Exception, match=r"(?s)no such library"):
+        train(settings(tmp_path, model, main, limits={"fault_share": 0.5}))
+
+
+@pytest.mark.parametrize(
+    "main, sections, sentence",
+    [
+        ({"command": "no-such-program x"}, {}, "there is no program 'no-such-program'"),
+        ({"command": "python nowhere.py"}, {}, "no such file: nowhere.py"),
+        ({"command": '"'}, {}, "is no command"),
+        ({"agent": "nowhere"}, {}, "write it as package.module:function"),
+        ({"agent": "nowhere:x"}, {}, "cannot be imported"),
+        ({"agent": f"{TOYS}:nothing"}, {}, "has no function nothing"),
+        ({"agent": f"{TOYS}:plain", "command": "python"}, {}, "name one of them"),
+        ({"agent": f"{TOYS}:plain"}, {"warmup": {"updates": 1}}, "set warmup.updates=0"),
+        ({"agent": f"{TOYS}:plain"}, {"rollout": {"name": "tree"}}, "set rollout.name=chain"),
+        ({"agent": f"{TOYS}:plain"}, {"context": {"name": "last_k"}}, "set context.name=full"),
+        ({"agent": f"{TOYS}:plain"}, {"engine": {"actions": "admissible"}}, "set engine.actions=free"),
+    ],
+)
+def test_what_cannot_work_is_told_before_anything_is_played(tmp_path, model, main, sections, sentence):
+    with pytest.raises(ValueError, match=sentence.replace("(", r"\(")):
+        settings(tmp_path, model, main, **sections)
+
+
+def test_the_recipe_is_plain_toml(tmp_path, model):
+    dumped = settings(tmp_path, model, command()).dump()
+    assert dumped["agents"]["main"]["command"] and tomli_w.dumps(
+        {"main": {"command": dumped["agents"]["main"]["command"]}}
+    )
