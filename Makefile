@@ -18,16 +18,21 @@ PINS := $(if $(GPU),,-r requirements-cpu.txt)
 EXTRAS := dev,lora,gguf,openai,tensorboard,webshop,search,faiss,data,mcp,e2b,vllm
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test slow pretrained check browser browser-ready vllm bench bench-credit gpu install sandbox clean
+.PHONY: demo test slow pretrained ray check browser browser-ready vllm bench bench-credit gpu install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
 
 test: check .venv/reference
-	$(PYTEST) -n 2 -m "not gpu and not slow and not browser and not pretrained and not vllm"
+	$(PYTEST) -n 2 -m "not gpu and not slow and not browser and not pretrained and not vllm and not ray"
 
 slow: install .venv/reference
-	$(PYTEST) -n 2 -m "slow and not gpu and not vllm"
+	$(PYTEST) -n 2 -m "slow and not gpu and not vllm and not ray"
+
+# Rollouts on a local Ray cluster; workers are killed while they play.
+ray: install
+	$(SET) 'ray==2.60.0'
+	$(PYTEST) -m ray
 
 # Tests with a real language model (SmolLM2-135M-Instruct), which is fetched first.
 pretrained: models/smollm2

@@ -17,7 +17,7 @@ from agentrl.env.hooks import (
 from agentrl.env.limits import Limits
 from agentrl.env.origin import raised_at
 from agentrl.env.panels import panel_hash, panel_tasks, read_panel
-from agentrl.env.places import make_pool, pool_within
+from agentrl.env.places import make_pool, place_of, pool_within
 from agentrl.env.players import random_share
 from agentrl.env.pool import Handle, Pool, Slot
 from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, action_line, continues, native, rewords, stops
@@ -72,6 +72,7 @@ __all__ = [
     "native",
     "panel_hash",
     "panel_tasks",
+    "place_of",
     "plays_at_random",
     "pool_within",
     "prompt_of",

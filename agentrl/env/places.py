@@ -31,6 +31,15 @@ def _expert(entry_name: str, env: Env, name: str, seed: int) -> Any:
     return make(env, name, seed)
 
 
+def place_of(entry: Entry[EnvironmentFile], where: str = "auto") -> str:
+    """Where instances of the environment run: inline, threads or processes; auto chooses by its `HEAVY` and `WAITS`."""
+    if where != "auto":
+        return where
+    if entry.hooks.heavy:
+        return "processes"
+    return "threads" if entry.hooks.waits_under(entry.config) else "inline"
+
+
 def make_pool(
     entry: Entry[EnvironmentFile],
     where: str = "auto",
@@ -44,16 +53,17 @@ def make_pool(
 
     Args:
         entry: which environment.
-        where: inline, threads or processes; auto chooses by the file's `HEAVY` and `WAITS`.
+        where: see `place_of`.
         workers: number of processes, 0 for one per core.
         timeout_s, start_s: seconds that a call, and the making of an instance, may take.
         output_chars, worker_memory_mb: see `Limits`.
     """
     make: Callable[[], Env] = functools.partial(_make, entry.name, entry.config)
     expert = functools.partial(_expert, entry.name) if entry.hooks.expert is not None else None
-    if where == "processes" or (where == "auto" and entry.hooks.heavy):
+    where = place_of(entry, where)
+    if where == "processes":
         return WorkerPool(make, expert, timeout_s, workers, start_s, output_chars, worker_memory_mb)
-    if where == "threads" or (where == "auto" and entry.hooks.waits_under(entry.config)):
+    if where == "threads":
         return ThreadPool(make, expert, timeout_s, start_s, output_chars)
     return InlinePool(make, expert, timeout_s, start_s, output_chars)
 

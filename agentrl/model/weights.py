@@ -1,12 +1,15 @@
 """The weights of every policy, as the trainer hands them to the engines."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentrl.model.loading import load_model
 from agentrl.model.sections import ModelConfig
+
+State = Mapping[str, Mapping[str, Any]]  # policy -> name of a tensor -> tensor
 
 
 class WeightFolder(NamedTuple):
@@ -30,6 +33,28 @@ class Weights:
     """
 
     models: Mapping[str, Any]
+
+    def copy(self) -> "Weights":
+        """The same weights in memory of their own, to generate with while the trainer changes its own."""
+        return Weights({name: deepcopy(model).eval() for name, model in self.models.items()})
+
+    def state(self) -> State:
+        """A copy of every tensor that training may change: trained parameters (of adapters alone, if there are any) and
+        buffers."""
+        return {
+            policy: {name: tensor.detach().clone() for name, tensor in _changing(model).items()}
+            for policy, model in self.models.items()
+        }
+
+    def take(self, state: State) -> None:
+        """Copy the tensors of `state` into these models, which must be of the same kind."""
+        import torch
+
+        with torch.no_grad():
+            for policy, tensors in state.items():
+                own = _changing(self.models[policy])
+                for name, tensor in tensors.items():
+                    own[name].copy_(tensor)
 
     @classmethod
     def read(cls, folder: Path, plans: Mapping[str, ModelConfig]) -> "Weights":
@@ -65,3 +90,9 @@ class Weights:
 
         models = self.models.items()
         return Weights({name: stored(name, one) if isinstance(one, WeightFolder) else one for name, one in models})
+
+
+def _changing(model: Any) -> dict[str, Any]:
+    """The tensors that training may change, by name; tied weights once."""
+    trained = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
+    return {**trained, **dict(model.named_buffers())}

@@ -10,13 +10,15 @@ from agentrl.rollout.baselines import ExpertActor, Random, Scripted, expert_acto
 from agentrl.rollout.batches import Budget, Collected, collect
 from agentrl.rollout.branch import Opening, OpeningTurn, Point, StateMismatch
 from agentrl.rollout.context import Ask, ContextPolicy, History, appended, continued, fresh
-from agentrl.rollout.episode import fault_counts, joined, play, play_starts, stop_on_faults
-from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, adopt, lost
+from agentrl.rollout.episode import play, play_starts
+from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, RolloutOptions, adopt, lost
+from agentrl.rollout.faults import fault_counts, stop_on_faults
 from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown, Teacher
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.program import AgentTask, Program
+from agentrl.rollout.provision import Provision, Wanted, groups_to_begin
 from agentrl.rollout.record_graph import build_graph
-from agentrl.rollout.records import EpisodeRecord, StepRecord, same_state
+from agentrl.rollout.records import EpisodeRecord, StepRecord, joined, same_state
 from agentrl.rollout.replay import Fresh, Joins, Replay, ReplayFile, ReplayOptions, Stored, fresh_part
 from agentrl.rollout.sampler import Allocator, Draw, Follower, Sampler, SamplerFile
 from agentrl.rollout.successes import Success, by_group, success_rate
@@ -55,6 +57,7 @@ __all__ = [
     "Point",
     "PolicyActor",
     "Program",
+    "Provision",
     "Random",
     "Recorder",
     "Refusal",
@@ -62,6 +65,7 @@ __all__ = [
     "ReplayFile",
     "ReplayOptions",
     "RolloutMethod",
+    "RolloutOptions",
     "Sampler",
     "SamplerFile",
     "Scripted",
@@ -73,6 +77,7 @@ __all__ = [
     "Success",
     "Teacher",
     "TooManyFaults",
+    "Wanted",
     "adopt",
     "appended",
     "build_graph",
@@ -83,6 +88,7 @@ __all__ = [
     "fault_counts",
     "fresh",
     "fresh_part",
+    "groups_to_begin",
     "joined",
     "lost",
     "play",

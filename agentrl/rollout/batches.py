@@ -157,17 +157,26 @@ async def collect(
             spent.add(batch)
         order, graph = leaf_episodes(groups, rewards, reported)
         sampler.observe(_alone(groups, graph, rewards, reported))
-        varied = groups if keep is None else _varied(groups, order, graph, keep(entry.config, graph))
+        varied = groups if keep is None else varied_groups(groups, order, graph, keep(entry.config, graph))
         passed += varied
         spare = [group for group in groups if not any(group is v for v in varied)]
         if len(passed) >= tasks or not spent.room(budget, 1):
             break
     final_groups = (passed + spare)[:tasks]
-    records = [_renumber(record, g) for g, group in enumerate(final_groups) for record in group]
-    metrics = batch_metrics(records) | spent.metrics(len(final_groups), len(passed))
-    metrics |= {} if scores is None else scores.metrics()
+    metrics = spent.metrics(len(final_groups), len(passed)) | ({} if scores is None else scores.metrics())
+    return collected(final_groups, metrics, rewards, reported)
+
+
+def collected(
+    groups: Sequence[Sequence[EpisodeRecord]],
+    metrics: dict[str, float],
+    rewards: Sequence[Entry[RewardTransform]],
+    reported: Sequence[str],
+) -> Collected:
+    """The batch of these groups, which are numbered anew, with further metrics of how it came about."""
+    records = [record for group in renumbered(groups) for record in group]
     graph = rescore(with_signals(build_graph(records), reported), rewards)
-    return Collected(graph=graph, records=records, metrics=metrics)
+    return Collected(graph=graph, records=records, metrics=batch_metrics(records) | metrics)
 
 
 def _first_wave(sampler: Sampler, size: int, copies: int) -> list[Draw]:
@@ -187,8 +196,13 @@ def _checked(copies: dict[int, int], left: int) -> dict[int, int]:
     return copies
 
 
-def _renumber(record: EpisodeRecord, group: int) -> EpisodeRecord:
-    return record if record.group == group else replace(record, group=group)
+def renumbered(groups: Sequence[Sequence[EpisodeRecord]]) -> list[list[EpisodeRecord]]:
+    """The groups with the numbers 0, 1, ... in their records."""
+
+    def renumber(record: EpisodeRecord, group: int) -> EpisodeRecord:
+        return record if record.group == group else replace(record, group=group)
+
+    return [[renumber(record, number) for record in group] for number, group in enumerate(groups)]
 
 
 class Leaves(NamedTuple):
@@ -226,7 +240,7 @@ def _alone(
     return leaf_episodes([[r for r in group if not r.guided] for group in groups], rewards, reported).graph
 
 
-def _varied(
+def varied_groups(
     groups: Sequence[list[EpisodeRecord]], order: Sequence[int], graph: StepGraph, rows: np.ndarray
 ) -> list[list[EpisodeRecord]]:
     """The groups that have one of `rows` [N] bool, the rows that the filter keeps."""

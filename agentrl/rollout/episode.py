@@ -8,8 +8,7 @@ holds it for reports, and no statistic counts it.
 import asyncio
 import math
 import time
-from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,9 @@ from agentrl.env import Handle, Parsed, Past, Prompt, continues, native
 from agentrl.rollout.agent_calls import reply_of, session_below
 from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.rollout.context import Ask, History
-from agentrl.rollout.player import Player, Start, TooManyFaults
-from agentrl.rollout.records import EpisodeRecord, StepRecord
+from agentrl.rollout.faults import stop_on_faults
+from agentrl.rollout.player import Player, Start
+from agentrl.rollout.records import EpisodeRecord, StepRecord, joined
 from agentrl.rollout.successes import check_start
 from agentrl.types import (
     NO_ANSWER,
@@ -66,14 +66,27 @@ async def play(
 
 
 async def play_starts(
-    player: Player, starts: Sequence[Start], *, iteration: int = 0, on_episode: Any = None
+    player: Player,
+    starts: Sequence[Start],
+    *,
+    iteration: int = 0,
+    on_episode: Any = None,
+    gate: asyncio.Semaphore | None = None,
+    live: dict[int, EpisodeRecord] | None = None,
 ) -> list[EpisodeRecord]:
-    """Play all chains at once; their records in the order of `starts`. See `play`."""
-    gate = asyncio.Semaphore(player.limits.concurrency or max(1, len(starts)))
+    """Play all chains at once; their records in the order of `starts`. See `play`.
+
+    Args:
+        player, iteration, on_episode: see `play`.
+        starts: the chains.
+        gate: limits how many are played at the same time; None: `limits.concurrency` of these chains.
+        live: gets the record of every chain when its play begins, by session.
+    """
+    gate = gate or asyncio.Semaphore(player.limits.concurrency or max(1, len(starts)))
 
     async def one(start: Start) -> EpisodeRecord:
         async with gate:
-            record = await _open_and_play(player, start, iteration)
+            record = await _open_and_play(player, start, iteration, live)
         if on_episode is not None:
             on_episode(record)
         return record
@@ -93,35 +106,22 @@ async def _together(chains: Sequence[Coroutine[Any, Any, EpisodeRecord]]) -> lis
         raise
 
 
-async def _open_and_play(player: Player, start: Start, iteration: int) -> EpisodeRecord:
+async def _open_and_play(
+    player: Player, start: Start, iteration: int, live: dict[int, EpisodeRecord] | None = None
+) -> EpisodeRecord:
     """Play a chain in a session of its own."""
     player.actor.open(start.session)
     if start.point is not None and len(start.point.history.path):
         player.actor.fork(start.session, start.point.session, len(start.point.history.path))
     try:
-        return await _with_retries(player, start, iteration)
+        return await _with_retries(player, start, iteration, live)
     finally:
         player.actor.release(start.session)
 
 
-def fault_counts(records: Sequence[EpisodeRecord]) -> dict[str, int]:
-    """How many chains each fault of the environment ended, called agents' included, the most frequent first."""
-    ended = (chain for record in records for chain in record.chains() if chain.ending == Status.ENV_ERROR)
-    return dict(Counter(chain.fault for chain in ended).most_common())
-
-
-def stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
-    """Raises TooManyFaults if the environment failed in more than `share` of the chains, called agents' included."""
-    chains = [chain for record in records for chain in record.chains()]
-    lost = [r for r in chains if r.ending == Status.ENV_ERROR]
-    if len(lost) > share * len(chains):
-        raise TooManyFaults(
-            f"the environment failed in {len(lost)} of {len(chains)} rollouts, the limit is {share:.0%}: repair the "
-            f"environment, or raise limits.fault_share; the last fault, on task {lost[-1].task.key}: {lost[-1].fault}"
-        )
-
-
-async def _with_retries(player: Player, start: Start, iteration: int) -> EpisodeRecord:
+async def _with_retries(
+    player: Player, start: Start, iteration: int, live: dict[int, EpisodeRecord] | None = None
+) -> EpisodeRecord:
     """Play a chain; after an environment fault try again from its start, except after a StateMismatch."""
     started = time.monotonic()
     tokens = calls = replayed = 0
@@ -148,6 +148,8 @@ async def _with_retries(player: Player, start: Start, iteration: int) -> Episode
             words=start.words,
             opening=() if start.opening is None else start.opening.turns,
         )
+        if live is not None:
+            live[start.session] = record
         key = (player.seed, player.stage, iteration, start.group, start.copy, *start.key, attempt)
         handle = player.pool.acquire()
         broken, final = True, False
@@ -447,12 +449,6 @@ class _Episode:
             self.cut()
             return Status.TIME_LIMIT
         return None
-
-
-def joined(info: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """A step's info updated with the entries of `more`; the signals of both are merged."""
-    signals = {**info.get("signals", {}), **more.get("signals", {})}
-    return {**info, **more, **({"signals": signals} if signals else {})}
 
 
 async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Errand]) -> tuple[Reply, ...]:

@@ -1,6 +1,6 @@
 """What a rollout method is: it decides which chains of a batch are played, and from where.
 
-A file in `algorithms/rollout/` offers a frozen `Config` and
+A file in `algorithms/rollout/` offers a frozen `Config` (a `RolloutOptions`) and
 
     async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]
     def leaves(config: Config, copies: int) -> int    # scored episodes per task
@@ -9,19 +9,37 @@ A file in `algorithms/rollout/` offers a frozen `Config` and
 branch; `RolloutMethod` lists what else a file may offer.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from pydantic import BaseModel, Field
 
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.graph import PLAYED
-from agentrl.rollout.episode import play_starts, stop_on_faults
+from agentrl.rollout.episode import play_starts
+from agentrl.rollout.faults import stop_on_faults
 from agentrl.rollout.player import Player, Start
 from agentrl.rollout.records import EpisodeRecord
 from agentrl.rollout.sampler import Draw
 from agentrl.types import Status
+
+
+class RolloutOptions(BaseModel, frozen=True, extra="forbid"):
+    """Options that every rollout method has.
+
+    Attributes:
+        provision: groups begun for each group that a batch takes, from 1 to 2. Above 1 a batch takes the groups that
+            finish first, which favours short episodes; see docs/overlap.md.
+        leftover: what becomes of the groups that were not finished: `cancel`, or `keep`, so that they go on in the next
+            iteration under its weights (partial rollouts).
+    """
+
+    provision: float = Field(1.0, ge=1, le=2)
+    leftover: Literal["cancel", "keep"] = "cancel"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,25 +84,40 @@ class Expansion:
         iteration: part of the noise keys.
         first: number of the first draw's group.
         on_episode: called with each finished record (progress).
+        sessions: numbers of the engine's sessions, for several batches at once; None counts from 0.
+        gate: limits the episodes of several batches at once; None limits those of each call (`limits.concurrency`).
 
     Attributes:
         groups: numbers of the groups.
+        tasks: the task of each group, by its number.
+        iteration: see above.
         played: all records so far.
+        live: the latest try of every chain that was begun, by its session; it may still be played.
     """
 
     def __init__(
-        self, player: Player, draws: Sequence[Draw], *, iteration: int = 0, first: int = 0, on_episode: Any = None
+        self,
+        player: Player,
+        draws: Sequence[Draw],
+        *,
+        iteration: int = 0,
+        first: int = 0,
+        on_episode: Any = None,
+        sessions: Iterator[int] | None = None,
+        gate: asyncio.Semaphore | None = None,
     ) -> None:
         self.groups = range(first, first + len(draws))
         self.played: list[EpisodeRecord] = []
-        self._player, self._iteration, self._on_episode = player, iteration, on_episode
-        self._draws = dict(zip(self.groups, draws, strict=True))
+        self.live: dict[int, EpisodeRecord] = {}
+        self._sessions, self._gate = itertools.count() if sessions is None else sessions, gate
+        self._player, self.iteration, self._on_episode = player, iteration, on_episode
+        self.draws = dict(zip(self.groups, draws, strict=True))
         self._copies = dict.fromkeys(self.groups, 0)
-        self._wave = {group: draw.copies for group, draw in self._draws.items()}
+        self._wave = {group: draw.copies for group, draw in self.draws.items()}
 
     def rng(self, *key: int) -> np.random.Generator:
         """A random generator for a key of integers, such as a group, a tree and a round."""
-        return np.random.default_rng((self._player.seed, self._player.stage, self._iteration, *key))
+        return np.random.default_rng((self._player.seed, self._player.stage, self.iteration, *key))
 
     def spread(self, copies: int) -> list[int]:
         """The group of each chain that this wave begins; `copies` where the sampler leaves the number open."""
@@ -112,15 +145,15 @@ class Expansion:
         """
         group_per_chain = [group for group in (self.groups if groups is None else groups) for _ in range(copies)]
         starts = []
-        for number, group in enumerate(group_per_chain, len(self.played)):
+        for group in group_per_chain:
             copy = self._next_copy(group)
-            draw = self._draws[group]
+            draw = self.draws[group]
             starts.append(
                 Start(
                     task=draw.task,
                     group=group,
                     copy=copy,
-                    session=number,
+                    session=next(self._sessions),
                     tree=copy,
                     turns=turns,
                     remember=remember,
@@ -140,7 +173,7 @@ class Expansion:
             turns, remember: see `begin`; `turns` counts new steps.
         """
         starts = []
-        for number, (record, turn) in enumerate(branches, len(self.played)):
+        for record, turn in branches:
             points = {t: point for t, point in record.points.items() if t <= turn}
             assert turn in points or turn == 0, "a chain is branched only at points that `remember` stored"
             starts.append(
@@ -148,7 +181,7 @@ class Expansion:
                     task=record.task,
                     group=record.group,
                     copy=self._next_copy(record.group),
-                    session=number,
+                    session=next(self._sessions),
                     tree=record.tree,
                     kind=kind,
                     point=points.get(turn),
@@ -156,7 +189,7 @@ class Expansion:
                     points=points if remember else {},
                     turns=turns,
                     remember=remember,
-                    **_options(self._draws[record.group]),
+                    **_options(self.draws[record.group]),
                 )
             )
         return await self._play(starts)
@@ -166,7 +199,14 @@ class Expansion:
         return self._copies[group] - 1
 
     async def _play(self, starts: Sequence[Start]) -> list[EpisodeRecord]:
-        records = await play_starts(self._player, starts, iteration=self._iteration, on_episode=self._on_episode)
+        records = await play_starts(
+            self._player,
+            starts,
+            iteration=self.iteration,
+            on_episode=self._on_episode,
+            gate=self._gate,
+            live=self.live,
+        )
         self.played += records
         return records
 

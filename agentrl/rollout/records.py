@@ -168,3 +168,9 @@ def as_number(value: object) -> float:
 def same_state(observation: Observation) -> str:
     """The string that is equal for two observations of the same state."""
     return observation.state_key or observation.text
+
+
+def joined(info: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """A step's info updated with the entries of `more`; the signals of both are merged."""
+    signals = {**info.get("signals", {}), **more.get("signals", {})}
+    return {**info, **more, **({"signals": signals} if signals else {})}

@@ -12,7 +12,7 @@ chosen rollouts to the group, behind the fresh rows. Four columns [N] then tell 
     in_statistics  bool, its rollout counts in the statistics of credit methods
     in_gradient    bool, it is trained
 
-A replayed row keeps the log-probs of the policy that sampled it, so that `update.importance_cap` corrects it as it
+A replayed row keeps the log-probs of the policy that sampled it, so that `update.importance` corrects it as it
 corrects any difference between engine and trainer.
 """
 

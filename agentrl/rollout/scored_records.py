@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from agentrl.credit import SIGNAL
-from agentrl.rollout.episode import stop_on_faults
+from agentrl.rollout.faults import stop_on_faults
 from agentrl.rollout.record_graph import build_graph, rows_of_graph
 from agentrl.rollout.records import EpisodeRecord
 from agentrl.scoring import ScoreStage

@@ -6,7 +6,7 @@ batch of rollouts.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
@@ -33,6 +33,10 @@ class Loop:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end; its result."""
         return self._loop.run_until_complete(work)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Have `call` run by the loop when it runs next; any thread may ask for it."""
+        self._loop.call_soon_threadsafe(call)
 
     def close(self) -> None:
         """Cancel the tasks that still run, wait at most PATIENCE_S in each of ROUNDS rounds, and close the loop.

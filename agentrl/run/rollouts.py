@@ -29,12 +29,16 @@ from agentrl.rollout import (
     EpisodeRecord,
     ExpertActor,
     Follower,
+    Player,
     PolicyActor,
+    Provision,
     Replay,
     Teacher,
+    Wanted,
     build_graph,
     collect,
     expert_actor,
+    groups_to_begin,
     play,
 )
 from agentrl.run.checks import check_disjoint
@@ -101,11 +105,7 @@ class Rollouts:
         self.speak(tokenizers or {})
         make = settings.sampler.hooks.make
         self.sampler = make(settings.sampler.config, self.tasks, tables.run.seed)
-        if settings.score and isinstance(self.sampler, Allocator):
-            raise ValueError(
-                f"sampler.name={settings.sampler.name} looks at a first wave before its rollouts are scored: choose "
-                "another sampler, or drop [[score]]"
-            )
+        self._check_sampler()
         guide = settings.guide
         self.guide = None if guide is None else guide.hooks.make(guide.config, tables.run.seed)
         self.replay = None if settings.replay is None else Replay(settings.replay, tables.run.seed)
@@ -116,8 +116,30 @@ class Rollouts:
         self.on_episode: Callable[[EpisodeRecord], None] = lambda record: None  # called when an episode ends
         self.signals: list[str] = []  # names of the rewards' signals that some step has reported
         self.engines: dict[str, Any] = {}
+        self.method = settings.rollout  # plays the groups of a batch
+        self.provision = Provision(self.main.limits.concurrency)
         self._weights = Weights({})
         self._version = 0
+
+    def _check_sampler(self) -> None:
+        """Raises ValueError if the sampler looks at rollouts at a moment at which this run cannot show them."""
+        settings, sampler = self.settings, self.sampler
+        which = f"sampler.name={settings.sampler.name}"
+        if settings.score and isinstance(sampler, Allocator):
+            raise ValueError(
+                f"{which} looks at a first wave before its rollouts are scored: choose another sampler, or drop "
+                "[[score]]"
+            )
+        if settings.provision > 1 and isinstance(sampler, Allocator):
+            raise ValueError(
+                f"{which} begins a second wave after all groups of the first, and rollout.provision above 1 waits for "
+                "the first groups alone: choose another sampler, or rollout.provision=1"
+            )
+        if settings.tables.run.staleness and isinstance(sampler, Follower):
+            raise ValueError(
+                f"{which} reads what the policy says of the last batch, and run.staleness plays on before: choose "
+                "another sampler, or run.staleness=0"
+            )
 
     def speak(self, tokenizers: Mapping[str, Any]) -> None:
         """Use these tokenizers, by policy; ValueError if a chat template does not fit."""
@@ -152,27 +174,17 @@ class Rollouts:
             for agent in self.agents.values()
         }
 
-    def batch(self, iteration: int, on_episode: OnEpisode = None) -> Collected:
-        """A batch of training rollouts of the current policies; `on_episode` gets each episode when it ends."""
-        settings, batch = self.settings, self.settings.tables.batch
-        collected = self.loop.run(
-            collect(
-                self.crews["train"].player(self._actors(self.engines), TRAIN),
-                self.sampler,
-                settings.sampler,
-                tasks=batch.tasks,
-                copies=batch.copies,
-                iteration=iteration,
-                rollout=settings.rollout,
-                budget=Budget(batch.tokens, batch.calls),
-                rewards=settings.reward,
-                reported=self.signals,
-                guide=self.guide,
-                demonstrate=self._demonstrate(iteration),
-                scores=self.scores if settings.score else None,
-                on_episode=self._each(on_episode),
-            )
-        )
+    def batch(self, iteration: int, on_episode: OnEpisode = None, *, pauses: bool = False) -> Collected:
+        """A batch of training rollouts of the current policies.
+
+        Args:
+            iteration: part of the noise keys.
+            on_episode: gets each episode when it ends.
+            pauses: an evaluation or a checkpoint follows, so that no group may go on in the next batch.
+        """
+        settings, each = self.settings, self._each(on_episode)
+        played = self._first(iteration, pauses, each) if settings.provision > 1 else self._all(iteration, each)
+        collected = self.loop.run(played)
         if self.disagreement is not None:
             collected.metrics.update(self.disagreement.observe(collected.graph))
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
@@ -192,6 +204,14 @@ class Rollouts:
     def lesson(self) -> StepGraph | None:
         """Demonstrations that the guide wants imitated now; None if there is no guide, or no lesson is due."""
         return self.guide.lesson() if isinstance(self.guide, Teacher) else None
+
+    def player(self) -> Player:
+        """Plays training episodes with the policies as they were last loaded."""
+        return self.crews["train"].player(self._actors(self.engines), TRAIN)
+
+    def stop_playing(self) -> None:
+        """Cancel the groups that earlier batches have left in flight."""
+        self.loop.run(self.provision.cancel())
 
     def unknown(self, graph: StepGraph) -> dict[str, float]:
         """Share of unknown tokens in what the model reads, `unknown_share` for the rules of health; empty below 1%."""
@@ -297,6 +317,47 @@ class Rollouts:
             if agent.program is not None:
                 agent.program.close()
         self.loop.close()
+
+    async def _all(self, iteration: int, on_episode: OnEpisode) -> Collected:
+        """Every group of a batch."""
+        settings, batch = self.settings, self.settings.tables.batch
+        return await collect(
+            self.player(),
+            self.sampler,
+            settings.sampler,
+            tasks=batch.tasks,
+            copies=batch.copies,
+            iteration=iteration,
+            rollout=self.method,
+            budget=Budget(batch.tokens, batch.calls),
+            rewards=settings.reward,
+            reported=self.signals,
+            scores=self.scores if settings.score else None,
+            on_episode=on_episode,
+            guide=self.guide,
+            demonstrate=self._demonstrate(iteration),
+        )
+
+    async def _first(self, iteration: int, pauses: bool, on_episode: OnEpisode) -> Collected:
+        """The groups of a batch that finish first; before a pause, with nothing left to be kept."""
+        settings, batch = self.settings, self.settings.tables.batch
+        drains = pauses and settings.keeps_leftover
+        wanted = Wanted(
+            tasks=batch.tasks,
+            copies=batch.copies,
+            begin=batch.tasks if drains else groups_to_begin(batch.tasks, settings.provision),
+            iteration=iteration,
+            version=self._version,
+            staleness=settings.tables.run.staleness,
+            keep=settings.keeps_leftover,
+            rollout=self.method,
+            rewards=settings.reward,
+            reported=self.signals,
+            on_episode=on_episode,
+        )
+        collected = await self.provision.batch(self.player(), self.sampler, settings.sampler, wanted)
+        assert not (pauses and self.provision.flying), "a checkpoint cannot hold groups in flight"
+        return collected
 
     async def _try_expert(self, expert: ExpertActor) -> None:
         handle = self.pools[0].acquire()

@@ -123,13 +123,18 @@ class Run:
             write_graph(stored, self.folder.graph_path(iteration))
             self._tell(self.health.note(self.decisions.add(iteration, stored)))
 
+    def pauses_after(self, iteration: int) -> bool:
+        """Is it the last iteration, or is an evaluation or a checkpoint due after it?"""
+        tables, done = self.settings.tables, iteration + 1
+        return done == tables.run.iterations or _due(tables.eval.every, done) or _due(tables.run.checkpoint_every, done)
+
     def finish(self, iteration: int) -> None:
         """The iteration is done: evaluations and checkpoints that are due."""
         tables = self.settings.tables
         self.state.step = done = iteration + 1
-        if tables.eval.every and done % tables.eval.every == 0 and done < tables.run.iterations:
+        if _due(tables.eval.every, done) and done < tables.run.iterations:
             self.evaluate(f"iteration {done}", tables.eval.during)
-        if tables.run.checkpoint_every and done % tables.run.checkpoint_every == 0:
+        if _due(tables.run.checkpoint_every, done):
             self.save()
 
     def evaluate(self, name: str, tasks: int | None = None) -> None:
@@ -184,6 +189,11 @@ class Run:
         self.rollouts.close()
 
 
+def _due(every: int, done: int) -> bool:
+    """Is something that happens every so many iterations due now? `every` 0 is never."""
+    return bool(every) and done % every == 0
+
+
 def open_run(settings: Settings, *, resume: bool, progress: Progress, group: LearnerGroup | None = None) -> Run:
     """A new run, or one that goes on from its last checkpoint.
 
@@ -206,7 +216,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
     if tables.run.threads:
         torch.set_num_threads(tables.run.threads)
     torch.manual_seed(tables.run.seed)
-    rollouts = Rollouts(settings)
+    rollouts = _rollouts(settings)
     folder = RunFolder(settings.folder, complete=lambda old: completed(old, settings))
     state = checkpoint.RunState()
     try:
@@ -258,6 +268,15 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         rollouts=rollouts,
         policies=policies,
     )
+
+
+def _rollouts(settings: Settings) -> Rollouts:
+    """What rolls out: in this process, or on the workers of [cluster]."""
+    if not settings.tables.cluster.address:
+        return Rollouts(settings)
+    from agentrl.run.ray_driver import RayRollouts  # imports Ray, which most runs do not have
+
+    return RayRollouts(settings)
 
 
 def _trackers(settings: Settings, folder: Path, progress: Progress) -> Trackers | None:

@@ -1,12 +1,11 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
-from agentrl.credit import assign, reward_metrics, rewards_after_annotation
-from agentrl.rollout import fault_counts, fresh_part
+from agentrl.run.iteration import Played, learn, settle
 from agentrl.run.learner_group import LearnerGroup
-from agentrl.run.progress import Progress, in_words
+from agentrl.run.overlap import reinforce_ahead
+from agentrl.run.progress import Progress
 from agentrl.run.run import Run, open_run
 from agentrl.settings import Settings
-from agentrl.trainer import charge_kl
 
 
 def train(settings: Settings, *, resume: bool = False, progress: Progress | None = None) -> Run:
@@ -25,7 +24,7 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
             if run.state.stage == "warmup":
                 run.evaluate("start")
                 warm_up(run)
-            reinforce(run)
+            reinforce_ahead(run) if settings.tables.run.lead else reinforce(run)
             run.evaluate("end")
             run.conclude()
             run.save()
@@ -63,15 +62,6 @@ def warm_up(run: Run) -> None:
     run.save()
 
 
-def lesson(run: Run, iteration: int) -> dict[str, float]:
-    """Imitate the demonstrations that the guide has collected, if a lesson is due; its metrics begin with `lesson_`."""
-    graph = run.rollouts.lesson()
-    if graph is None:
-        return {}
-    shown = {"episodes": float(graph.first.sum())}
-    return {f"lesson_{name}": value for name, value in {**shown, **run.policies.imitate(graph, iteration)}.items()}
-
-
 def reinforce(run: Run) -> None:
     """One update per batch of rollouts."""
     settings = run.settings
@@ -80,29 +70,13 @@ def reinforce(run: Run) -> None:
         watch = run.stopwatch("training", iteration, settings.tables.run.iterations, settings.episodes)
         spent = run.spent
         with watch.phase("rollout"):
-            batch = run.rollouts.batch(iteration, bar.episodes(_due(settings)))
+            episodes, pauses = bar.episodes(_due(settings)), run.pauses_after(iteration)
+            batch = run.rollouts.batch(iteration, episodes, pauses=pauses)
         run.state.count(batch.metrics)
-        with watch.phase("annotate"):
-            annotated = run.policies.annotate(batch.graph)
-            annotated = annotated._replace(graph=rewards_after_annotation(annotated.graph, settings.reward))
-            run.rollouts.annotated(fresh_part(annotated.graph))
-        with watch.phase("credit"):
-            graph, charged = charge_kl(annotated, settings.tables.update)
-            charged |= reward_metrics(fresh_part(annotated.graph))
-            credit = assign(settings.credit, graph)
-        with watch.phase("update"):
-            learned = run.policies.improve(graph, credit, iteration, spent)
-            learned |= lesson(run, iteration)
+        learned = learn(run, Played(iteration, batch, spent, watch))
         run.sync(iteration + 1)
-        run.store(iteration, graph, credit)
-        faults = fault_counts(batch.records)
-        unknown = run.rollouts.unknown(batch.graph)
-        failed = {"faults": faults} if faults else {}
-        run.log("train", iteration, {**batch.metrics, **charged, **credit.metrics, **learned, **failed}, watch, unknown)
-        alone = "success" in batch.metrics  # not if a guide helped every chain
-        bar.step(in_words(batch.metrics["success"], batch.metrics["reward"]) if alone else "all chains had help")
-        run.finish(iteration)
-        run.stop_if_judges_disagree()
+        settle(run, learned, bar)
+    run.rollouts.stop_playing()
     bar.close()
 
 

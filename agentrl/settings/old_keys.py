@@ -30,10 +30,23 @@ def _graft_lam(credit: dict[str, Any], lam: Any) -> str:
     return ""
 
 
+def _importance(update: dict[str, Any], cap: Any) -> str:
+    """`update.importance_cap` (0 for off) becomes `importance` with `importance_high`; 2 is still the default."""
+    if cap == 0:
+        update["importance"] = "none"
+        return 'update.importance = "none"'
+    if cap == 2:
+        return ""
+    update.setdefault("importance", "truncate")
+    update["importance_high"] = cap
+    return f"update.importance_high = {cap}"
+
+
 # old key -> what replaces it: changes the table the key stood in, and returns how to write it now (empty: it was off)
 TABLE: Mapping[str, Callable[[dict[str, Any], Any], str]] = {
     "update.epo": _as_regularizer("entropy_band", {"coef": 0.0}),
     "credit.lam": _graft_lam,
+    "update.importance_cap": _importance,
     "update.llds": _as_regularizer("likelihood_guard", {"coef": 0.0}),
 }
 

@@ -14,7 +14,7 @@ from agentrl.loss import Loss
 from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod, SamplerFile
 from agentrl.scoring import ScoreFile, resolve_scores
 from agentrl.secret import redacted, restored
-from agentrl.settings import agents, defaults, old_keys, requirements
+from agentrl.settings import agents, defaults, old_keys, overlap, requirements
 from agentrl.settings.scores import check_scores
 from agentrl.settings.sections import MANY, Tables
 from agentrl.trackers import TrackerFile, options_of
@@ -75,7 +75,18 @@ class Settings:
         )
         self.policies = agents.policy_plans(self.sections, self.tables.model, self.tables.optim, self.clone_optim)
         self.trackers = self._trackers()
+        self.notes += filter(None, [overlap.note(self.tables)])
         self._check_stages()
+
+    @property
+    def provision(self) -> float:
+        """Groups begun for each group that a batch takes."""
+        return overlap.provision_of(self.rollout)
+
+    @property
+    def keeps_leftover(self) -> bool:
+        """Do groups that a batch did not take go on in the next one?"""
+        return overlap.keeps_leftover(self.rollout)
 
     def _trackers(self) -> tuple[Entry[TrackerFile], ...]:
         """The entries of [log]; `log.tensorboard` is an older way to name one."""
@@ -147,6 +158,7 @@ class Settings:
     def _check_rollout(self) -> None:
         """What the rollout method and other sections must agree on."""
         tables, fills, name = self.tables, self.rollout.hooks.fills, self.rollout.name
+        overlap.check(tables, self.rollout, [agent.env for agent in self.agents.values()])
         if self.episodes > MANY:
             raise ValueError(f"rollout.name={name} makes {self.episodes} episodes per iteration, at most {MANY}")
         if self.sampler.hooks.uneven and not self.rollout.hooks.uneven:

@@ -33,6 +33,9 @@ class RunSection(Section):
         graphs_every: iterations between two stored step graphs, 0 for never.
         tokens: training ends after the iteration in which the total of sampled tokens reaches this number.
         calls: training ends after the iteration in which the total of carried-out actions reaches this number.
+        staleness: how many updates older the weights that began a group may be than the weights that it trains; 0 plays
+            and updates in turn. See docs/overlap.md.
+        ahead: batches that are played ahead of the updates, at most `staleness`; left out, that number.
     """
 
     name: str = Field("run", max_length=200)
@@ -46,6 +49,22 @@ class RunSection(Section):
     graphs_every: int = Field(1, ge=0)
     tokens: int | None = Field(None, ge=1)
     calls: int | None = Field(None, ge=1)
+    staleness: int = Field(0, ge=0, le=64)
+    ahead: int | None = Field(None, ge=0)
+
+    @property
+    def lead(self) -> int:
+        """Batches that are played ahead of the updates."""
+        return self.staleness if self.ahead is None else self.ahead
+
+    @model_validator(mode="after")
+    def _ahead_is_bounded(self) -> "RunSection":
+        if self.lead > self.staleness:
+            raise ValueError(
+                f"ahead is {self.ahead}, and rollouts may be {self.staleness} updates old: raise staleness, or lower "
+                "ahead"
+            )
+        return self
 
     @field_validator("name")
     @classmethod
@@ -159,6 +178,19 @@ class PoolSection(Section):
     workers: int = Field(0, ge=0)
 
 
+class ClusterSection(Section):
+    """Section [cluster]: rollouts on a Ray cluster (extra `ray`); see docs/overlap.md.
+
+    Attributes:
+        address: empty for no cluster; `local` starts one on this machine; `auto`, or the address of a head node, joins
+            one.
+        workers: processes that play, each with its own environments and engine.
+    """
+
+    address: str = ""
+    workers: int = Field(2, ge=1, le=4096)
+
+
 class Tables(Section):
     """Every section of the file. Those that name a catalogue entry hold its options too, checked by the entry."""
 
@@ -188,3 +220,4 @@ class Tables(Section):
     learner: LearnerConfig = LearnerConfig()
     agents: dict[str, dict[str, Any]] = Field(default_factory=dict)
     log: LogSection = LogSection()
+    cluster: ClusterSection = ClusterSection()

@@ -1,7 +1,7 @@
 """The only stage between rollout and update that calls a model: log-probs of trainer and reference, critic values.
 
-This stage also compares the log-probs of engine and trainer. Where they differ, it adds a truncated importance
-correction of the policy-gradient terms (Espeholt et al., arXiv:1802.01561, cap c of Eq. 1, per token).
+This stage also compares the log-probs of engine and trainer. Where they differ, it adds importance weights of the
+policy-gradient terms (`agentrl.trainer.importance`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ import torch
 from agentrl.chat import Chat
 from agentrl.graph import PROBE, Columns, Filler, StepGraph, Tokens, decisions, token_rows
 from agentrl.model import Network, microbatches, pack, token_stats
+from agentrl.trainer.importance import importance_weights
 from agentrl.trainer.learner import Learner
 from agentrl.trainer.ranks import ranks_of
 from agentrl.trainer.sections import UpdateConfig
@@ -95,10 +96,12 @@ def annotate(
             stale = graph.column("replayed").astype(bool)[token_rows(graph.tokens)]
         metrics = mismatch(behaviour[counted & ~stale], old[counted & ~stale])
         tolerance = config.tolerance(half=learner.half)
-        if config.importance_cap and (stale.any() or metrics["mismatch_max"] > tolerance):
-            columns["importance"] = np.where(counted, np.minimum(np.exp(old - behaviour), config.importance_cap), 1.0)
-            metrics["importance_mean"] = float(columns["importance"][counted].mean())
-            metrics["importance_capped"] = float((columns["importance"][counted] == config.importance_cap).mean())
+        if stale.any() or metrics["mismatch_max"] > tolerance:
+            sequence = _sequences(graph, config)[token_rows(graph.tokens)[counted]]  # [K]
+            band = config.importance_low, config.importance_high
+            weighed = importance_weights((old - behaviour)[counted], sequence, config.importance, *band)
+            columns["importance"][counted] = weighed.weight
+            metrics |= weighed.metrics
     if config.kl_coef > 0:
         if not learner.has_reference:
             raise ValueError("update.kl_coef > 0 needs a reference model: make the learner with reference=True")
@@ -130,6 +133,11 @@ def _mine(graph: StepGraph, mine: np.ndarray, columns: Columns) -> Columns:
         steps=merged(mine, columns.steps, graph.columns),
         tokens=merged(mine_tokens, columns.tokens, graph.tokens.columns),
     )
+
+
+def _sequences(graph: StepGraph, config: UpdateConfig) -> np.ndarray:
+    """[N] int, the sequence of each row: its answer, or with `sequence="episode"` its episode."""
+    return graph.episode if config.sequence == "episode" else np.arange(len(graph))
 
 
 def trained_rows(graph: StepGraph) -> np.ndarray:

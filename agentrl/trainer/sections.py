@@ -107,6 +107,7 @@ class LearnerConfig(BaseModel, frozen=True, extra="forbid"):
 
 
 KlForm = Literal["k1", "abs", "k2", "k3"]
+Importance = Literal["none", "truncate", "mask", "sequence_mask"]
 
 
 class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
@@ -128,8 +129,13 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         train_invalid: also train steps whose answer was not in the right format.
         train_unfinished: also train rollouts that a limit ended (SUPO does not; they stay in the statistics).
         old_logprob: `trainer` recomputes the log-probs before the update, `engine` takes the engine's.
-        importance_cap: cap of the importance correction where engine and trainer disagree on a token's log-prob; 0 for
-            no correction.
+        importance: how tokens are weighted whose log-probs differ between the engine that sampled them and the trainer
+            before the update, because the rollouts are older (run.staleness) or the two compute differently: `none`;
+            `truncate` takes min(ratio, importance_high) per token (TIS); `mask` takes the ratio inside
+            [importance_low, importance_high] and 0 outside (IcePop); `sequence_mask` leaves out every sequence whose
+            geometric mean of ratios is outside. Formulas: `agentrl.trainer.importance`. It needs old_logprob=trainer.
+        importance_low, importance_high: bounds of the ratio; left out: none and 2 (truncate), 0.5 and 5 (mask), 0.5
+            and 2 (sequence_mask).
         mismatch_tolerance: nats; if engine and trainer differ by no more than this on any token, nothing is corrected.
         mismatch_tolerance_half: the same for weights in bfloat16 or float16, whose rounding alone moves the log-probs
             of a pretrained model (SmolLM2-135M in bfloat16: 0.04 nats in the mean; see docs/models.md).
@@ -150,10 +156,31 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     train_invalid: bool = True
     train_unfinished: bool = True
     old_logprob: Literal["trainer", "engine"] = "trainer"
-    importance_cap: float = Field(2.0, ge=0)
+    importance: Importance = "truncate"
+    importance_low: float | None = Field(None, ge=0)
+    importance_high: float | None = Field(None, gt=0)
     mismatch_tolerance: float = Field(1e-3, ge=0)
     mismatch_tolerance_half: float = Field(0.5, ge=0)
     regularizers: tuple[dict[str, Any], ...] = ()
+
+    @model_validator(mode="after")
+    def _importance_is_possible(self) -> "UpdateConfig":
+        masks = self.importance in ("mask", "sequence_mask")
+        if self.importance_low is not None and not masks:
+            raise ValueError(
+                f"importance_low is for importance=mask or sequence_mask, importance is {self.importance!r}: drop one"
+            )
+        if self.importance_high is not None and self.importance == "none":
+            raise ValueError("importance_high has no effect with importance='none': drop one of them")
+        low, high = self.importance_low or 0.0, self.importance_high
+        if high is not None and low > high:
+            raise ValueError(f"importance_low is {low:g}, above importance_high = {high:g}: exchange them")
+        if masks and self.old_logprob == "engine":
+            raise ValueError(
+                f"importance={self.importance!r} compares the trainer's log-probs with the engine's, and "
+                "old_logprob='engine' computes none: set old_logprob='trainer', or drop importance"
+            )
+        return self
 
     @property
     def kl_loss_coef(self) -> float:

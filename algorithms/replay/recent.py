@@ -4,7 +4,7 @@ Source: RePO, arXiv:2506.09340, its recency-based retrieval from a buffer per pr
 advantages of replayed rollouts within the replayed ones and adds a second objective for them; here they are compared
 with the fresh group (`statistics = false`: its mean and standard deviation are those of the fresh rollouts alone), and
 all rows share one objective. Older data need `loss.name = "m2po"`, or the capped importance weights of
-`update.importance_cap`.
+`update.importance`.
 """
 
 from collections.abc import Sequence

@@ -13,17 +13,17 @@ there.
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentrl.graph import CANDIDATE
-from agentrl.rollout import Branch, EpisodeRecord, Expansion, adopt, lost
+from agentrl.rollout import Branch, EpisodeRecord, Expansion, RolloutOptions, adopt, lost
 from agentrl.types import Status
 
 FILLS = ("candidate",)
 UNEVEN = True
 
 
-class Config(BaseModel, frozen=True, extra="forbid"):
+class Config(RolloutOptions, frozen=True):
     """actions: K candidates a state. choose: which one is executed."""
 
     actions: int = Field(4, ge=2, le=1000)

@@ -1,14 +1,12 @@
 """Independent chains: `batch.copies` episodes of each task."""
 
-from pydantic import BaseModel
-
-from agentrl.rollout import EpisodeRecord, Expansion
+from agentrl.rollout import EpisodeRecord, Expansion, RolloutOptions
 
 UNEVEN = True
 
 
-class Config(BaseModel, frozen=True, extra="forbid"):
-    """No options."""
+class Config(RolloutOptions, frozen=True):
+    """No options of its own."""
 
 
 def leaves(config: Config, copies: int) -> int:

@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from agentrl.rollout import Branch, EpisodeRecord, Expansion, StepRecord, lost
+from agentrl.rollout import Branch, EpisodeRecord, Expansion, RolloutOptions, StepRecord, lost
 
 FILLS = ("tree",)
 ENTROPY = True
 
 
-class Config(BaseModel, frozen=True, extra="forbid"):
+class Config(RolloutOptions, frozen=True):
     """initial: m, chains begun at once; 0 takes half of batch.copies. tokens: of an answer that its entropy is summed
     over. weight: of the rise of entropy. threshold: of a copy. beam: 1 + copies a turn."""
 

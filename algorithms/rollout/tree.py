@@ -16,14 +16,14 @@ Cost: M + M N L f chains a task, f = (T + 1) / (2 T) for chains of T steps at L 
 from itertools import groupby
 
 import numpy as np
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from agentrl.rollout import Branch, EpisodeRecord, Expansion, adopt, lost
+from agentrl.rollout import Branch, EpisodeRecord, Expansion, RolloutOptions, adopt, lost
 
 FILLS = ("tree",)
 
 
-class Config(BaseModel, frozen=True, extra="forbid"):
+class Config(RolloutOptions, frozen=True):
     """trees: M roots a task (`batch.copies` is not used). nodes: N drawn a tree and round. rounds: L. leaves: k kept a
     tree. The defaults are the published setting: six episodes a task for the cost of about four chains."""
 

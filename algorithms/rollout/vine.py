@@ -9,17 +9,17 @@ whose probes all failed is lost.
 """
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentrl.graph import PROBE
-from agentrl.rollout import Branch, EpisodeRecord, Expansion, lost
+from agentrl.rollout import Branch, EpisodeRecord, Expansion, RolloutOptions, lost
 from agentrl.types import Status
 
 FILLS = ("value",)
 UNEVEN = True
 
 
-class Config(BaseModel, frozen=True, extra="forbid"):
+class Config(RolloutOptions, frozen=True):
     """probes: continuations a state. every: turns between probed states. unfinished: return of a probe that a limit
     ended; None takes the rewards it got."""
 

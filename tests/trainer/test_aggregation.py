@@ -27,7 +27,7 @@ PUBLISHED = {
 def on_policy():
     """An answer of one token and an answer of three, at ratio 1."""
     graph = build([Row([1], [2]), Row([1], [3, 4, 5], episode=1, turn=0)])
-    return annotate(graph, Learner(loaded(tiny_model()), OptimConfig()), UpdateConfig(importance_cap=0), 1.0).graph
+    return annotate(graph, Learner(loaded(tiny_model()), OptimConfig()), UpdateConfig(importance="none"), 1.0).graph
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_the_band_by_hand():
     entropy = np.mean([h.item() for _, _, h in plain_tokens(tiny_model(), graph, 0)])
     learner = still()
     terms = Regularizers([regularizer("entropy_band", coef=0.5, weight=2.0, low=1.5, high=2.0, mode="step")])
-    config = UpdateConfig(importance_cap=0)
+    config = UpdateConfig(importance="none")
     first = run(learner, graph, np.ones(1), terms, config)
     assert first["epo_band"] == 0 and first["loss"] == pytest.approx(-1 - 0.5 * entropy)
     second = run(learner, graph, np.ones(1), terms, config)
@@ -80,7 +80,7 @@ def test_the_guard_by_hand():
     # Token losses: -e^-0.3 + 0.5 * 0.3, -e^0.1, then max(u, 0.8) = 0.8 at u = e^-0.3.
     graph = build([Row([1], [2, 3]), Row([4], [5], episode=1)])
     learner = still()
-    graph, _ = annotate(graph, learner, UpdateConfig(importance_cap=0), 1.0)
+    graph, _ = annotate(graph, learner, UpdateConfig(importance="none"), 1.0)
     graph = graph.with_token_columns(old_logprob=graph.tokens.columns["old_logprob"] + np.array([0, 0.3, -0.1, 0, 0.3]))
     credit = Credit.of(np.array([1.0, -1.0]))
     terms = Regularizers([regularizer("likelihood_guard", coef=0.5)])

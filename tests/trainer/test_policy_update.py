@@ -244,7 +244,7 @@ def test_the_gate_and_its_correction_by_hand():
     annotated, metrics = annotate(type(graph)(columns=graph.columns, tokens=off), learner, UpdateConfig(), 1.0)
     np.testing.assert_allclose(annotated.tokens.columns["importance"], [1.0, math.exp(0.5), 2.0])
     assert metrics["mismatch_max"] == pytest.approx(2.0) and metrics["mismatch_mean"] == pytest.approx(1.25)
-    assert metrics["importance_capped"] == 0.5
+    assert metrics["importance_truncated"] == 0.5
     near = type(tokens)(**{**tokens.__dict__, "logprobs": old + 1e-6})
     annotated, metrics = annotate(type(graph)(columns=graph.columns, tokens=near), learner, UpdateConfig(), 1.0)
     assert (annotated.tokens.columns["importance"] == 1).all() and metrics["mismatch_max"] == pytest.approx(1e-6)

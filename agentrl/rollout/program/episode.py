@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.env import Handle
-from agentrl.rollout.episode import joined
 from agentrl.rollout.player import Player, Start
 from agentrl.rollout.program.definition import AgentTask
 from agentrl.rollout.program.recorder import Recorder
-from agentrl.rollout.records import EpisodeRecord, StepRecord
+from agentrl.rollout.records import EpisodeRecord, StepRecord, joined
 from agentrl.types import EnvFault, Observation, Status
 
 LOG_CHARS = 2000  # of what a failed program printed last, kept for reports

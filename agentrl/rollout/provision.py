@@ -1,0 +1,272 @@
+"""Batches of the groups that finish first: more groups are begun than a batch takes, and the others are left over.
+
+Long episodes do not hold up a batch, and that is its bias: with `leftover="cancel"` tasks whose episodes are long are
+trained less than they are drawn. With `leftover="keep"` the groups that were left go on in the next batch, under its
+weights; they are lost only if they become older than the bound on staleness. Then they are cancelled, and their tasks
+are drawn again, once. Metrics count all of it.
+
+Which groups finish first depends on the order of the event loop alone if the environments run in this process and the
+engine is deterministic; then the same seed gives the same batches.
+"""
+
+import asyncio
+import itertools
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from agentrl.config import Entry
+from agentrl.credit import RewardTransform
+from agentrl.rollout.batches import Collected, collected, leaf_episodes, renumbered, varied_groups
+from agentrl.rollout.expansion import Expansion, RolloutMethod
+from agentrl.rollout.faults import stop_on_faults
+from agentrl.rollout.player import Player
+from agentrl.rollout.records import EpisodeRecord
+from agentrl.rollout.sampler import Draw, Sampler, SamplerFile
+
+
+@dataclass(kw_only=True, eq=False)
+class Flight:
+    """A group that is being played, or that is finished and not yet taken.
+
+    Attributes:
+        begun: the iteration that began it, and its number among that iteration's groups.
+        version: version of the weights at its beginning.
+        draw: what is played.
+        again: its task was dropped once before.
+        batch: the group as a rollout method sees it.
+        job: plays it.
+        counted: its costs that earlier batches have counted.
+    """
+
+    begun: tuple[int, int]
+    version: int
+    draw: Draw
+    again: bool
+    batch: Expansion
+    job: "asyncio.Task[list[EpisodeRecord]]"
+    counted: "Cost" = field(default_factory=lambda: Cost())
+
+    def cost(self) -> "Cost":
+        """Its costs so far."""
+        chains = self.batch.live.values()
+        return Cost(sum(c.tokens for c in chains), sum(c.calls for c in chains), sum(c.replayed for c in chains))
+
+
+class Cost(NamedTuple):
+    """Sampled tokens, carried-out actions, and actions carried out again to reach a branch point."""
+
+    tokens: int = 0
+    calls: int = 0
+    replayed: int = 0
+
+    def __sub__(self, other: "Cost") -> "Cost":
+        return Cost(*(a - b for a, b in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Wanted:
+    """What a batch is to be; see `agentrl.rollout.collect`.
+
+    Attributes:
+        tasks: groups that it takes.
+        copies: `batch.copies` of the recipe.
+        begin: groups in flight from its beginning on, at least `tasks`.
+        iteration: part of the noise keys.
+        version: version of the weights.
+        staleness: most updates that the weights of a group's beginning may be old.
+        keep: the groups that are left go on in the next batch.
+        rollout: the rollout method.
+        rewards, reported: see `collect`.
+        on_episode: called with each finished record.
+    """
+
+    tasks: int
+    copies: int
+    begin: int
+    iteration: int
+    version: int
+    staleness: int
+    keep: bool
+    rollout: Entry[RolloutMethod]
+    rewards: Sequence[Entry[RewardTransform]] = ()
+    reported: Sequence[str] = ()
+    on_episode: Any = None
+
+
+class Provision:
+    """The groups in flight, from one batch to the next.
+
+    Args:
+        concurrency: most episodes at the same time, 0 for no limit.
+    """
+
+    def __init__(self, concurrency: int = 0) -> None:
+        self._flights: dict[tuple[int, int], Flight] = {}  # by `begun`
+        self._news = asyncio.Event()  # a group has ended
+        self._sessions: Iterator[int] = itertools.count()
+        self._gate = asyncio.Semaphore(concurrency or 2**31)
+
+    @property
+    def flying(self) -> int:
+        """Number of groups in flight."""
+        return len(self._flights)
+
+    async def batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
+        """The `wanted.tasks` groups that finish first, in the order in which they were begun.
+
+        If the sampler filters (`keep`), a group that does not pass is replaced by a new one, until `max_tries` batches
+        were begun; then the batch is filled up with groups that did not pass.
+
+        Raises:
+            TooManyFaults: see `Limits.fault_share`.
+        """
+        try:
+            return await self._batch(player, sampler, entry, wanted)
+        except BaseException:
+            await self.cancel()
+            raise
+
+    async def cancel(self) -> None:
+        """Cancel what is in flight."""
+        await self._drop([*self._flights.values()])
+
+    async def _batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
+        if not self._flights:
+            self._sessions = itertools.count()  # a resumed run, which has none in flight, counts the same numbers
+        stale = [f for f in self._flights.values() if wanted.iteration - f.version > wanted.staleness]
+        lost = await self._drop(stale)
+        again = [flight.draw for flight in stale if not flight.again]
+        begin = _Begin(self, player, wanted, _rounds(entry))
+        new = max(0, wanted.begin - self.flying - len(again))
+        begin(again, again=True)
+        begin(sampler.draw(new))
+        taken, spare = await self._first(sampler, entry, wanted, begin)
+        done = sorted([*taken, *spare], key=lambda flight: flight.begun)
+        played = [record for flight in done for record in flight.batch.played]
+        for record in played:
+            record.points.clear()
+        stop_on_faults(played, player.limits.fault_share)
+        seen = renumbered([flight.job.result() for flight in done])
+        sampler.observe(leaf_episodes(seen, wanted.rewards, wanted.reported).graph)
+        left = [*self._flights.values()]
+        metrics = {
+            "groups_played": len(done),
+            "groups_dropped": max(0, len(done) - wanted.tasks),
+            "groups_filled": max(0, wanted.tasks - len(taken)),
+            "groups_left": len(left),
+            "left_steps": _mean_steps(left),
+            "groups_stale": len(stale),
+            "groups_given_up": len(stale) - len(again),
+        }
+        cancelled = await self._drop([] if wanted.keep else left)
+        final = sorted((taken + spare)[: wanted.tasks], key=lambda flight: flight.begun)
+        metrics |= self._costs([*done, *left, *stale]) | {"cancelled_tokens": float(lost.tokens + cancelled.tokens)}
+        return collected([flight.job.result() for flight in final], metrics, wanted.rewards, wanted.reported)
+
+    async def _first(
+        self, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted, begin: "_Begin"
+    ) -> tuple[list[Flight], list[Flight]]:
+        """The groups that finish first and pass the sampler's filter, and those that do not pass."""
+        taken: list[Flight] = []
+        spare: list[Flight] = []
+        while len(taken) < wanted.tasks and self._flights:
+            self._news.clear()
+            done = sorted((f for f in self._flights.values() if f.job.done()), key=lambda flight: flight.begun)
+            if not done:
+                await self._news.wait()
+            for flight in done[: wanted.tasks - len(taken)]:
+                del self._flights[flight.begun]
+                if _passes(flight.job.result(), entry, wanted):
+                    taken.append(flight)
+                    continue
+                spare.append(flight)
+                if begin.allowed:
+                    begin(sampler.draw(1))
+        return taken, spare
+
+    async def _drop(self, flights: Sequence[Flight]) -> Cost:
+        """Cancel these groups; what they have cost."""
+        if not flights:
+            return Cost()
+        for flight in flights:
+            del self._flights[flight.begun]
+            flight.job.cancel()
+        await asyncio.gather(*(flight.job for flight in flights), return_exceptions=True)
+        return Cost(*map(sum, zip(*(flight.cost() for flight in flights), strict=True)))
+
+    def add(self, flight: Flight) -> None:
+        """Take a group in."""
+        self._flights[flight.begun] = flight
+        flight.job.add_done_callback(lambda _: self._news.set())
+
+    def _costs(self, flights: Sequence[Flight]) -> dict[str, float]:
+        """What these groups have cost since the batch before."""
+        spent = [flight.cost() - flight.counted for flight in flights]
+        for flight in flights:
+            flight.counted = flight.cost()
+        return {
+            "generated_tokens": sum(cost.tokens for cost in spent),
+            "calls": sum(cost.calls for cost in spent),
+            "replayed_calls": sum(cost.replayed for cost in spent),
+        }
+
+
+class _Begin:
+    """Begins groups of one iteration, each with a number of its own."""
+
+    def __init__(self, provision: Provision, player: Player, wanted: Wanted, rounds: int) -> None:
+        self._provision, self._player, self._wanted, self._number = provision, player, wanted, 0
+        self._iteration, self._most = wanted.iteration * rounds, wanted.begin + (rounds - 1) * wanted.tasks
+
+    @property
+    def allowed(self) -> bool:
+        """May another group be begun?"""
+        return self._number < self._most
+
+    def __call__(self, draws: Sequence[Draw], *, again: bool = False) -> None:
+        """One group per draw."""
+        for draw in draws:
+            self._provision.add(self._one(draw, again))
+
+    def _one(self, draw: Draw, again: bool) -> Flight:
+        wanted = self._wanted
+        batch = Expansion(
+            self._player,
+            [draw],
+            iteration=self._iteration,
+            first=self._number,
+            on_episode=wanted.on_episode,
+            sessions=self._provision._sessions,
+            gate=self._provision._gate,
+        )
+        play: Callable[[Any, Expansion, int], Awaitable[list[EpisodeRecord]]] = wanted.rollout.hooks.rollout
+        job = asyncio.ensure_future(play(wanted.rollout.config, batch, wanted.copies))
+        self._number += 1
+        begun = (wanted.iteration, self._number)
+        return Flight(begun=begun, version=wanted.version, draw=draw, again=again, batch=batch, job=job)
+
+
+def groups_to_begin(tasks: int, provision: float) -> int:
+    """Groups in flight at the beginning of a batch of `tasks` groups."""
+    return math.ceil(tasks * provision)
+
+
+def _rounds(entry: Entry[SamplerFile]) -> int:
+    return entry.config.max_tries if entry.hooks.keep else 1
+
+
+def _passes(group: list[EpisodeRecord], entry: Entry[SamplerFile], wanted: Wanted) -> bool:
+    """Does the group pass the sampler's filter?"""
+    if entry.hooks.keep is None:
+        return True
+    groups = renumbered([group])
+    order, graph = leaf_episodes(groups, wanted.rewards, wanted.reported)
+    return bool(varied_groups(groups, order, graph, entry.hooks.keep(entry.config, graph)))
+
+
+def _mean_steps(flights: Sequence[Flight]) -> float:
+    """Mean number of steps so far of the episodes in these groups."""
+    lengths = [len(record.steps) for flight in flights for record in flight.batch.live.values()]
+    return sum(lengths) / max(1, len(lengths))

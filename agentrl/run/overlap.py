@@ -1,0 +1,124 @@
+"""Rollouts ahead of the updates: batches are played in the main thread while a second thread trains on earlier ones.
+
+The engines generate with a copy of the weights. The batch of iteration i is played with the weights of version
+max(i - ahead, p), where p counts the iterations before the last pause: a checkpoint, an evaluation or the beginning.
+Nothing is in flight at a pause, so a checkpoint needs no queue, and a resumed run plays what the uninterrupted one did.
+This schedule counts iterations and no time; with `run.deterministic` it is followed exactly, and the same seed gives
+the same bytes. Without, the engines get newer weights as soon as an update is done, also in the middle of answers, and
+`version_oldest` and `version_newest` of each step say what it saw.
+
+No batch is older than the bound (`run.staleness`), because `ahead` is at most that; groups that go on from one batch to
+the next are dropped when they are (`agentrl.rollout.Provision`).
+"""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from agentrl.run.iteration import Learned, Played, learn, settle
+from agentrl.run.metrics import Stopwatch
+from agentrl.run.progress import Bar
+from agentrl.run.run import Run
+
+State = Mapping[str, Mapping[str, Any]]  # of `agentrl.model.Weights`
+
+
+def reinforce_ahead(run: Run) -> None:
+    """One update per batch of rollouts, which is played up to `run.ahead` updates earlier."""
+    bar = run.progress.bar("training", run.settings.tables.run.iterations, run.state.step)
+    lead, pause = run.settings.tables.run.lead, run.state.step
+    with Updates(run, bar) as updates:
+        for iteration in run.iterations():
+            watch, spent = Stopwatch(clock=time.thread_time), run.spent
+            with watch.phase("wait"):
+                updates.reach(max(iteration - lead, pause))
+            with watch.phase("rollout"):
+                batch = run.rollouts.batch(iteration, pauses=run.pauses_after(iteration))
+            run.state.count(batch.metrics)
+            updates.begin(Played(iteration, batch, spent, watch))
+            pause = iteration + 1 if run.pauses_after(iteration) else pause
+        run.rollouts.stop_playing()
+        updates.reach(None)
+    run.sync(run.state.step)
+    bar.close()
+
+
+class Trained(NamedTuple):
+    """A batch after its update, and a copy of the weights that it made."""
+
+    learned: Learned
+    state: State
+
+
+class Updates:
+    """The updates of a run, in a thread of their own, and the weights that rollouts use meanwhile.
+
+    Args:
+        run: whose policies learn.
+        bar: shows the iterations that are done.
+    """
+
+    def __init__(self, run: Run, bar: Bar) -> None:
+        self._run, self._bar = run, bar
+        self._exactly = run.settings.tables.run.deterministic
+        self._jobs: deque[Future[Trained]] = deque()
+        self._states: dict[int, State] = {}  # of versions that rollouts have not used yet
+        self._weights, self._version = run.policies.weights().copy(), run.state.step
+        self._idle_since = time.perf_counter()
+        self._thread = ThreadPoolExecutor(1, "agentrl update")
+        run.rollouts.load(self._weights, self._version)
+
+    def __enter__(self) -> "Updates":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)  # an update that runs is waited for
+
+    def begin(self, played: Played) -> None:
+        """Train on a batch, after those that were begun before."""
+        job = self._thread.submit(self._train, played)
+        if not self._exactly:
+            job.add_done_callback(lambda _: self._run.rollouts.loop.soon(self._load_newest))
+        self._jobs.append(job)
+
+    def reach(self, version: int | None) -> None:
+        """Wait for the updates up to this version, None for all, and let rollouts use its weights, or newer ones.
+
+        Raises what an update raised.
+        """
+        while self._jobs and (version is None or self._run.state.step < version or self._jobs[0].done()):
+            trained = self._jobs.popleft().result()
+            made = trained.learned.played.iteration + 1
+            self._states[made] = trained.state
+            if self._run.pauses_after(made - 1):
+                self._load(made)  # an evaluation may follow, of these weights
+            settle(self._run, trained.learned, self._bar)
+        if version is not None:
+            self._load(version if self._exactly else max([version, *self._states]))
+
+    def _train(self, played: Played) -> Trained:
+        idle = time.perf_counter() - self._idle_since
+        learned = learn(self._run, played)
+        played.watch.seconds["idle_s"] = idle
+        state = self._run.policies.weights().state()
+        self._idle_since = time.perf_counter()
+        return Trained(learned, state)
+
+    def _load_newest(self) -> None:
+        """Give rollouts the weights of the last update that is done, while they go on."""
+        done = [job.result() for job in self._jobs if job.done() and job.exception() is None]
+        for trained in done:
+            self._states[trained.learned.played.iteration + 1] = trained.state
+        self._load(max([self._version, *self._states]))
+
+    def _load(self, version: int) -> None:
+        if version in self._states and version != self._version:
+            self._weights.take(self._states[version])
+            self._run.rollouts.load(self._weights, version)
+            self._version = version
+        self._states = {made: state for made, state in self._states.items() if made > version}

@@ -1,0 +1,81 @@
+"""What run.staleness, run.ahead, rollout.provision and rollout.leftover must agree on."""
+
+from collections.abc import Iterable
+
+from agentrl.config import Entry
+from agentrl.env import EnvironmentFile, place_of
+from agentrl.rollout import RolloutMethod
+from agentrl.settings.sections import Tables
+
+
+def provision_of(rollout: Entry[RolloutMethod]) -> float:
+    """`rollout.provision`; 1 for a rollout method without `RolloutOptions`."""
+    return float(getattr(rollout.config, "provision", 1.0))
+
+
+def keeps_leftover(rollout: Entry[RolloutMethod]) -> bool:
+    """Do groups that a batch did not take go on in the next one?"""
+    return provision_of(rollout) > 1 and getattr(rollout.config, "leftover", "cancel") == "keep"
+
+
+def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[Entry[EnvironmentFile]]) -> None:
+    """Raises ValueError if groups could not be played ahead, provided or kept as the recipe asks."""
+    run, provision = tables.run, provision_of(rollout)
+    if getattr(rollout.config, "leftover", "cancel") == "keep" and provision == 1:
+        raise ValueError(
+            "rollout.leftover = 'keep' has no effect with rollout.provision = 1, which waits for every group: raise "
+            "rollout.provision, such as to 1.5"
+        )
+    if keeps_leftover(rollout) and run.staleness <= run.lead:
+        raise ValueError(
+            f"rollout.leftover = 'keep' lets groups go on for an update or more, and run.staleness = {run.staleness} "
+            f"allows the {run.lead} of run.ahead alone: raise run.staleness to {run.lead + 1} or more, or lower "
+            "run.ahead"
+        )
+    if provision > 1 and (tables.batch.tokens or tables.batch.calls):
+        raise ValueError(
+            f"rollout.provision = {provision:g} begins more groups than a batch takes, and batch.tokens and "
+            "batch.calls limit what is played: drop one of them"
+        )
+    if provision > 1 and tables.cluster.address:
+        raise ValueError(
+            f"rollout.provision = {provision:g} chooses among groups in this process, and cluster.address has workers "
+            "play them: drop one of them"
+        )
+    _check_stages(tables, provision)
+    for env in environments if provision > 1 and run.deterministic else ():
+        place = place_of(env, tables.pool.kind)
+        if place != "inline":
+            raise ValueError(
+                f"rollout.provision = {provision:g} takes the groups that finish first, and with environments in "
+                f"{place} ({env.name}) that depends on timing: set run.deterministic=false, or pool.kind=inline"
+            )
+
+
+def _check_stages(tables: Tables, provision: float) -> None:
+    """Raises ValueError if a stage needs each batch to be played after the update before it, and as a whole."""
+    ahead = f"run.staleness = {tables.run.staleness}" if tables.run.staleness else ""
+    first = f"rollout.provision = {provision:g}" if provision > 1 else ""
+    for name, used, by in (
+        ("guide", tables.guide, ahead or first),
+        ("replay", tables.replay, ahead),
+        ("score", tables.score, first),
+        ("scoring.second", tables.scoring.second, ahead),
+    ):
+        if used and by:
+            raise ValueError(f"{by} does not go together with [{name}], which follows each batch: drop one of them")
+    if ahead and tables.learner.processes > 1:
+        raise ValueError(
+            f"{ahead} updates in a thread beside the rollouts, and learner.processes = {tables.learner.processes} "
+            "leads other processes from there: set one of them to its default"
+        )
+
+
+def note(tables: Tables) -> str:
+    """What a user should know of stale rollouts; empty if there is nothing."""
+    if tables.run.staleness and tables.update.old_logprob == "engine":
+        return (
+            "run.staleness is above 0 and update.old_logprob is engine: the loss measures its ratio to the stale "
+            "policy, and update.importance corrects nothing; old_logprob=trainer corrects it"
+        )
+    return ""

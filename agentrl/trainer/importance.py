@@ -1,0 +1,79 @@
+"""Weights of tokens that other weights, or another implementation of the same weights, have sampled.
+
+The ratio of a token is r = pi_old / pi_behaviour = exp(old - behaviour): the trainer's probability before the update
+over the probability that the engine sampled with. It differs from 1 if rollouts are older than the update
+(`run.staleness`) or if engine and trainer compute differently. The weight w(r) multiplies the policy-gradient terms of
+the token; it is a constant of the gradient, and PPO's own ratio stays pi_new / pi_old. Together this is decoupled PPO
+(Hilton et al., arXiv:2110.00641, section 3; AReaL, arXiv:2505.24298, section 5.2).
+
+- `truncate`: w = min(r, high). Truncated importance sampling per token; V-trace, Espeholt et al., arXiv:1802.01561,
+  c_i of Eq. 1 with c-bar = high, lambda = 1.
+- `mask`: w = r if low <= r <= high, else 0. IcePop (Ring-1T, arXiv:2510.18855, the function M; also Eq. 1 of
+  INTELLECT-3, arXiv:2512.16144); defaults 0.5 and 5, as in Ring-1T.
+- `sequence_mask`: w = 1 on all tokens of a sequence if low <= g <= high, else 0, where g is the geometric mean of r
+  over the decisions of the sequence. Rejection by the geometric mean, verl, docs/algo/rollout_corr_math.md, section
+  3.3.3 and A_geo of 3.4; defaults 0.5 and 2. verl's 1.001 is meant for engine and trainer of equal weights. A sequence
+  is an answer or an episode, as in `update.sequence`.
+
+Masked tokens stay in the denominators of the aggregation, as in IcePop's objective.
+
+Letters: S tokens of the graph, K decisions, Q sequences.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from agentrl.trainer.sections import Importance
+
+BANDS: dict[Importance, tuple[float, float]] = {
+    "none": (0.0, np.inf),
+    "truncate": (0.0, 2.0),
+    "mask": (0.5, 5.0),
+    "sequence_mask": (0.5, 2.0),
+}
+
+
+class Weighed(NamedTuple):
+    """Weights [K] float64 >= 0, and metrics of them."""
+
+    weight: np.ndarray
+    metrics: dict[str, float]
+
+
+def importance_weights(
+    log_ratio: np.ndarray, sequence: np.ndarray, kind: Importance, low: float | None = None, high: float | None = None
+) -> Weighed:
+    """The weight of each decision; see the module.
+
+    Args:
+        log_ratio: [K] float64 nats, old - behaviour.
+        sequence: [K] int, the sequence of each decision.
+        kind: how ratios become weights.
+        low, high: bounds of the ratio, or of a sequence's geometric mean; None for the kind's own.
+
+    Returns:
+        The weights, with the metrics `importance_mean` and `importance_truncated` (share of decisions above `high`) or
+        `importance_masked` (share of decisions with weight 0). Without decisions, and for `none`, there are no metrics.
+    """
+    own_low, own_high = BANDS[kind]
+    low, high = own_low if low is None else low, own_high if high is None else high
+    if kind == "none" or not len(log_ratio):
+        return Weighed(np.ones(len(log_ratio)), {})
+    with np.errstate(over="ignore"):  # exp of a large ratio is inf, which every kind bounds
+        ratio = np.exp(log_ratio)  # [K]
+    if kind == "truncate":
+        weight = np.minimum(ratio, high)  # [K]
+        lost = {"importance_truncated": float((ratio > high).mean())}
+    else:
+        if kind == "sequence_mask":
+            _, of, size = np.unique(sequence, return_inverse=True, return_counts=True)  # [K], [Q]
+            with np.errstate(over="ignore"):
+                mean = np.exp(np.bincount(of, log_ratio) / size)[of]  # [K] geometric mean of the decision's sequence
+            kept = (low <= mean) & (mean <= high)  # [K]
+            weight = kept.astype(np.float64)  # [K]
+        else:
+            kept = (low <= ratio) & (ratio <= high)  # [K]
+            weight = np.where(kept, ratio, 0.0)  # [K]
+        lost = {"importance_masked": float((~kept).mean())}
+    return Weighed(weight, {"importance_mean": float(weight.mean()), **lost})

@@ -1,0 +1,54 @@
+"""New weights in the middle of answers: they go on, and every log-prob kept is that of the weights that sampled it."""
+
+import asyncio
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from agentrl.model import Weights
+from tests.engines.engines import engine_of, make, plain_logprobs, request
+
+TOKENS, PROMPT = 12, np.arange(3, 23)
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "mamba"])
+def test_an_answer_goes_on_under_new_weights_and_keeps_its_log_probs(kind):
+    old, new = make(kind, 0, std=0.1), make(kind, 1, std=0.1)
+    engine = engine_of(old, sampling={"temperature": 1.0, "max_tokens": TOKENS}, end_ids=[96], version=5)
+
+    async def play():
+        async def load_soon():
+            while engine.stats.forwards < 4:
+                await asyncio.sleep(0)
+            engine.load(new, 7)
+            return engine.stats.forwards
+
+        answers = (engine.generate(request(session, PROMPT, noise_key=(session,))) for session in range(3))
+        return await asyncio.gather(load_soon(), *answers)
+
+    before, *generations = asyncio.run(play())
+    later = asyncio.run(engine.generate(request(9, PROMPT, noise_key=(9,))))
+    assert later.policy_version == (7, 7) and 4 <= before < TOKENS
+    for generation in generations:
+        assert generation.policy_version == (5, 7)
+        ids = np.concatenate([PROMPT, generation.token_ids])
+        expected = []
+        for t, token in enumerate(generation.token_ids):
+            weights = old if t < before else new
+            expected.append(plain_logprobs(weights, ids[: len(PROMPT) + t])[-1, token])
+        np.testing.assert_allclose(generation.logprobs, expected, atol=2e-5)
+
+
+def test_a_copy_of_the_weights_takes_every_change_and_shares_none():
+    trained = Weights({"policy": make("qwen3", 0)})
+    copy, state = trained.copy(), trained.state()
+    before = deepcopy(trained.models["policy"].state_dict())
+    for weight in trained.models["policy"].parameters():
+        weight.data += 1.0
+    assert all((x == before[name]).all() for name, x in copy.models["policy"].state_dict().items())
+    copy.take(trained.state())
+    wanted = trained.models["policy"].state_dict()
+    assert all((x == wanted[name]).all() for name, x in copy.models["policy"].state_dict().items())
+    trained.take(state)
+    assert all((x == before[name]).all() for name, x in trained.models["policy"].state_dict().items())
