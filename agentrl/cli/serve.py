@@ -1,4 +1,4 @@
-"""`agentrl serve SERVICE ...`: run a search server (retriever), or an environment's tools to MCP clients (mcp)."""
+"""`agentrl serve SERVICE ...`: serve a policy (policy), a search corpus (retriever), or tools to MCP clients (mcp)."""
 
 import importlib
 import pkgutil
