@@ -1,4 +1,4 @@
-"""`agentrl train RECIPE [section.key=value ...] [--resume] [--dry-run [--memory]] [--explain KEY] [--json]`: run it.
+"""`agentrl train RECIPE [section.key=value ...] [--resume] [--dry-run [--memory]] [--explain KEY]`: train a policy.
 
 RECIPE is a TOML file, or the name of a recipe that comes with the program (`agentrl recipes` lists them).
 

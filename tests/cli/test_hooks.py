@@ -22,6 +22,7 @@ def test_the_hooks_of_regularizers(capsys):
         "  Config   mandatory  pydantic model of the options",
         "  make     mandatory  (config) -> Regularizer",
         "  ENTROPY  False      it reads the tokens' entropies and needs their gradient",
+        "  TOTALS   False      what it remembers is summed with Moment.total, so learner.processes may be above 1",
         "  PAPER    ''         one line for listings",
     ]
 
@@ -56,6 +57,12 @@ def test_json_says_the_same(capsys):
             "mandatory": False,
             "help": "default of update.sequence: step or episode",
             "default": "step",
+        },
+        {
+            "hook": "BEHAVIOUR",
+            "mandatory": False,
+            "help": "its ratio is to the policy that sampled the tokens",
+            "default": False,
         },
         {
             "hook": "ZERO_WITHOUT_CREDIT",

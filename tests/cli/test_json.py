@@ -43,6 +43,8 @@ KEYS: dict[str, tuple[list[str], set[str]]] = {
     "recipes": ([], {"name", "path", "about", "needs", "takes"}),
     "doctor": ([], {"versions", "accelerator", "cores", "extras"}),
     "doctor RECIPE": (["RECIPE"], {"part", "state", "text"}),
+    "report": (["RUN"], {"schema_version", "about"}),
+    "samples": (["RUN"], {"of"}),
     "watch": (["RUN"], {"name", "state", "sentence"}),
     "runs": (["RUNS"], {"name", "state", "env", "success"}),
     "model": (["fetch", "smollm2", "FOLDER"], {"folder", "origin"}),

@@ -18,6 +18,7 @@ NEEDED: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("reward", "weighted_sum"): {"weights": {"right": 1.0, "short": 0.5}},
     ("score", "judge"): {"model": "openai:some-model"},
     ("engine", "openai"): {"model": "some-model"},
+    ("engine", "vllm"): {"urls": ["http://127.0.0.1:9"]},
 }
 
 

@@ -189,6 +189,9 @@ SMALL = {"overlong": {"max_tokens": 3, "margin": 2}}
 @pytest.mark.parametrize("name", REWARD)
 def test_a_reward_transform_is_pure_and_finite(name):
     graph, chosen = signalled(), entry("reward", name, **SMALL.get(name, {}))
+    if "old_logprob" in chosen.hooks.needs:
+        assert graph.tokens is not None
+        graph = locked(graph.with_token_columns(old_logprob=np.where(graph.tokens.sampled, -graph.tokens.ids / 9, 0.0)))
     found = chosen.hooks.reward(graph, chosen.config)
     assert found.shape == (len(graph),) and np.isfinite(found).all() and np.ptp(found) > 0
     np.random.seed(3)  # noqa: NPY002  the global generator is what a transform must not read

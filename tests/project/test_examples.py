@@ -71,7 +71,7 @@ def test_the_agents_tool_answers_whatever_the_model_writes(name):
 @pytest.mark.parametrize("name", ["guess", "pantry"])
 def test_the_environments_keep_their_promises(name, capsys):
     assert main(["check", name]) == 0
-    assert capsys.readouterr().out == f"{name}: all holds\n"
+    assert capsys.readouterr().out.startswith(f"{name}: all holds")
 
 
 def test_the_pantry_is_cooked_by_its_expert_and_not_by_chance(capsys):

@@ -10,7 +10,7 @@ from agentrl.config import resolve
 from agentrl.engines import Wordless
 from agentrl.env import Limits
 from agentrl.env.inline import InlinePool
-from agentrl.rollout import Provision, Wanted, groups_to_begin
+from agentrl.rollout import Draw, Provision, Wanted, groups_to_begin
 from agentrl.types import Generation, Task
 from tests.rollout.playing import entry, player
 
@@ -48,7 +48,7 @@ class Listed:
             for i in range(self.drawn, self.drawn + count)
         ]
         self.drawn += count
-        return tasks
+        return [Draw(task=task) for task in tasks]
 
     def observe(self, graph):
         self.seen.append(list(graph.names["group"]))

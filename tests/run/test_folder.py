@@ -237,6 +237,7 @@ def test_a_checkpoint_and_the_metrics_that_it_counts_are_on_the_disk_before_it_h
         state=RunState(stage="train", step=1),
         metrics=metrics,
         health=Health(),
+        decisions=stateless,
         progress=SimpleNamespace(),
         rollouts=stateless,
         policies=stateless,

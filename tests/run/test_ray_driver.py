@@ -15,6 +15,7 @@ from agentrl.cli import main
 from agentrl.config import merge
 from agentrl.graph import StepGraph, read_graph
 from agentrl.model import Weights, load_model
+from agentrl.rollout import Draw
 from agentrl.run import Progress, Rollouts, Settings, train
 from agentrl.run.ray_driver import OtherWeights, Shard, Worker
 from tests.run.test_overlap import TABLES
@@ -37,7 +38,7 @@ def test_a_worker_plays_its_groups_as_the_whole_batch_is_played_and_refuses_othe
     worker = Worker(settings.dump(), tokenizers, weights.copy(), 0)
 
     async def ask():
-        shard = Shard(iteration=5, version=3, copies=3, tasks={g: tasks[g] for g in (2, 3)})
+        shard = Shard(iteration=5, version=3, copies=3, draws={g: Draw(task=tasks[g]) for g in (2, 3)})
         with pytest.raises(OtherWeights, match="has version 0, its groups are for 3"):
             await worker.play(shard)
         await worker.load(weights.state(), 3)

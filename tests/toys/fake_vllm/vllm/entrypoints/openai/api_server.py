@@ -1,12 +1,13 @@
 """Stands where vLLM's server stands: `python -m vllm.entrypoints.openai.api_server`, for tests that start servers.
 
 FAKE_VLLM says how it behaves: empty is a server that answers at random; `embedded` answers with the model; `dies` ends
-while it loads; `engine` has a child in a session of its own, as an engine core may be.
+while it loads; `loads` does so for ever; `engine` has a child in a session of its own, as an engine core may be.
 """
 
 import os
 import subprocess
 import sys
+import time
 
 from tests.toys.vllm_server import Embedded, FakeServer, Uniform
 
@@ -26,6 +27,8 @@ if MODE == "dies":
     sys.exit(1)
 if "--no-such-option" in sys.argv:
     sys.exit("api_server.py: error: unrecognized arguments: --no-such-option")
+if MODE == "loads":
+    time.sleep(600)
 if MODE == "engine":
     child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
     print(f"child {child.pid}", flush=True)
