@@ -185,11 +185,11 @@ def _story(data: CreditData) -> str:
     rows = [i for e in data.groups[widest].episodes for i in data.episodes[e].steps]
     given = [(a, i) for i in rows if (a := method.advantage[i]) is not None]
     if not given:
-        return f"{method.name} gave no credit in the group shown first."
+        return f"{method.name} gave no credit in the group that opens first."
     won = sum(data.episodes[e].succeeded for e in data.groups[widest].episodes)
     best, worst = max(given, key=lambda x: (x[0], -x[1])), min(given)
     if best[0] == worst[0]:
-        return f"{method.name} gave every step of the group shown first the same credit, {best[0]:+.2f}."
+        return f"{method.name} gave every step of the group that opens first the same credit, {best[0]:+.2f}."
 
     def said(step: tuple[float, int]) -> str:
         action = " ".join(data.actions[data.steps.action[step[1]]].split())
@@ -197,10 +197,14 @@ def _story(data: CreditData) -> str:
             action = action[:SINGLED_OUT_CHARS] + "…"
         parts = [f"{name} {x:+.2f}" for name, x in _terms(method.parts, step[1])]
         why = f": {', '.join(parts)}" if parts else ""
-        return f'"{action}" in turn {data.steps.turn[step[1]]} ({step[0]:+.2f}{why})'
+        copy = next(place for place, e in enumerate(data.groups[widest].episodes) if step[1] in data.episodes[e].steps)
+        return f'"{action}" in turn {data.steps.turn[step[1]]} of episode {copy + 1} from the top ({step[0]:+.2f}{why})'
 
-    copies = f"{won} of {len(data.groups[widest].episodes)} copies succeeded"
-    return f"In the group shown first {copies}; {method.name} credits {said(best)} most, and {said(worst)} least."
+    copies = f"{won} of the {len(data.groups[widest].episodes)} copies succeeded"
+    return (
+        f"Task {data.groups[widest].name}, which opens first: {copies}. {method.name} credits {said(best)} most, and "
+        f"blames {said(worst)} most."
+    )
 
 
 def _terms(parts: Mapping[str, Sequence[float | None]], step: int) -> list[tuple[str, float]]:

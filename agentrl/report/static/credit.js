@@ -254,9 +254,11 @@ function drawStep() {
   const seen = steps.observation[i] >= 0 ? data.texts[steps.observation[i]] : data.states[steps.state[i]];
   node(panel, "b", {}, steps.observation[i] >= 0 ? "It saw" : "State");
   node(panel, "pre", { id: "saw" }, seen);
-  node(panel, "b", {}, "It answered");
+  node(panel, "b", {}, "It wrote");
   if (steps.tokens[i].length) drawTokens(panel, steps.tokens[i]);
   if (!steps.tokens[i].length || steps.answer[i] >= 0) node(panel, "pre", { id: "answered" }, steps.answer[i] >= 0 ? data.texts[steps.answer[i]] : data.actions[steps.action[i]]);
+  const did = data.actions[steps.action[i]];
+  if (steps.answer[i] >= 0 && data.texts[steps.answer[i]].trim() !== did.trim()) node(panel, "p", { class: "soft" }, `carried out as: ${short(did, 200)}`);
   const said = [`reward ${plain(steps.reward[i])}`, `status ${steps.status[i]}`, steps.valid[i] ? "valid" : "invalid", steps.kind[i]];
   for (const name in steps.values) if (steps.values[name][i] !== null) said.push(`${name} ${plain(steps.values[name][i])}`);
   node(panel, "p", { class: "soft" }, said.join(", "));

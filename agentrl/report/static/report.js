@@ -210,7 +210,7 @@ function drawFailures() {
     }
     if (one.invalid.length) {
       table(node(box, "div"), [["invalid answer", true], ["status", true], ["times"], ["open", true]], one.invalid.map((a) => [short(a.text, 120), a.status, share(a.answers, one.answers), opening(a.examples)]));
-    } else if (one.last) node(box, "p", {}, `Every one of the ${one.answers} answers was a valid action.`);
+    } else if (one.last) node(box, "p", {}, `Every one of the ${one.answers} answers was a valid action. (Where answers are restricted to the listed actions, none can be invalid.)`);
   }
   if (!run.failures.length) node(place, "p", {}, "No episodes are stored.");
   if (run.situations.length) drawSituations();
