@@ -214,7 +214,9 @@ def test_a_part_shows_a_won_a_lost_and_the_widest_group_and_tells_what_is_credit
     rows = [i for e in part.data.groups[0].episodes for i in part.data.episodes[e].steps]
     best = max(rows, key=lambda i: gigpo.advantage[i])
     action = part.data.actions[part.data.steps.action[best]]
-    assert f'gigpo credits "{action}" in turn {part.data.steps.turn[best]} ({gigpo.advantage[best]:+.2f}' in part.story
+    copy = next(n for n, e in enumerate(part.data.groups[0].episodes) if best in part.data.episodes[e].steps)
+    place = f"in turn {part.data.steps.turn[best]} of episode {copy + 1} from the top"
+    assert f'gigpo credits "{action}" {place} ({gigpo.advantage[best]:+.2f}' in part.story
     assert "2 of the 3 copies succeeded" in part.story and "which opens first" in part.story
     assert f"step_advantage {gigpo.parts['step_advantage'][best]:+.2f}" in part.story
 

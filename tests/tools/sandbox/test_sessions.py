@@ -151,7 +151,8 @@ def test_a_reply_forged_without_the_nonce_is_skipped(session):
 
 def test_a_reply_forged_with_the_nonce_costs_its_own_cell_only(session):
     forged = session.run(FORGE.format(nonce="nonce") + "\n6 * 7")
-    assert forged.result_text == "forged"  # which is why no reply decides a reward
+    # It can succeed, which is why no reply decides a reward; it looks for the nonce in memory, and may not find it.
+    assert forged.result_text in ("forged", "42")
     assert [session.run(f"{i} * {i}").result_text for i in range(5)] == ["0", "1", "4", "9", "16"]
 
 
