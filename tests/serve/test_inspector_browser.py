@@ -7,7 +7,6 @@ import pytest
 from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign
 from agentrl.graph import read_graph, write_graph
-from tests.report.conftest import browser  # noqa: F401
 from tests.report.contrast import CONTRAST
 from tests.report.pages import graph_of, household
 from tests.report.test_browser import cells
@@ -25,7 +24,7 @@ def run(tmp_path):
 
 
 @pytest.fixture
-def open_page(browser, run):  # noqa: F811
+def open_page(browser, run):
     """Open the inspector; what the console says and every address that is asked for are kept."""
     served = serving(run)
     client = next(served)
@@ -125,7 +124,7 @@ def test_the_address_leads_back_to_the_step_of_another_iteration(open_page):
     assert [b.text_content() for b in again.query_selector_all("#methods button")] == ["gigpo"]
 
 
-def test_it_follows_a_run_and_says_when_the_server_is_gone(browser, run, open_page):  # noqa: F811
+def test_it_follows_a_run_and_says_when_the_server_is_gone(browser, run, open_page):
     page = open_page()
     page.check("#follow")
     store(run, 2)
