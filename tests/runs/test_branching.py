@@ -85,6 +85,7 @@ def test_replay_branches_as_snapshots_do(recipe, whole, monkeypatch):
         assert (whole / name).read_bytes() == (cut / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_the_middle_of_an_expansion_goes_on_as_if_it_had_not_been(recipe, whole):
     folder = recipe.parent / "runs"
     marker = recipe.parent / "expanding"

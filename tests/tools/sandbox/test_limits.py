@@ -77,6 +77,7 @@ flood(0.0001)
     assert result.error_name == "MemoryLimit" and result.wall_s < 15
 
 
+@pytest.mark.slow
 def test_many_short_cells_are_looked_at_as_one_long_cell_is(session):
     # Each cell ends before the next look of the watch; 30 cells make 30,000 files, the limit is 20,000.
     code = "for i in range(1000):\n    open(f'{N}-{i}', 'w').close()"
