@@ -40,9 +40,7 @@ def test_every_release_in_lock_step(form):
     assert not differences(kitchen(HOT_APPLE, form=form), walks=2)
 
 
-@pytest.mark.parametrize(
-    "goal", [bring(), pytest.param(LOOK_AT_MUG, marks=SLOW), pytest.param(TWO_APPLES, marks=SLOW)]
-)
+@pytest.mark.parametrize("goal", [bring(), pytest.param(LOOK_AT_MUG, marks=SLOW), pytest.param(TWO_APPLES, marks=SLOW)])
 def test_odd_kitchens_in_lock_step(goal):
     data = kitchen(goal, more=ODD, less="atLocation agent1 loc_bar_0") if goal != bring() else kitchen(more=ODD)
     data["pddl_problem"] = data["pddl_problem"].replace("ButterKnifeType", "KnifeType")
