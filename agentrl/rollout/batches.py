@@ -142,11 +142,9 @@ async def collect(
             batch = Expansion(player, draws, iteration=number, first=len(groups), on_episode=on_episode)
             records = await rollout.hooks.rollout(rollout.config, batch, copies)
             if isinstance(sampler, Allocator):
-                left = size * copies - batch.begun()
                 wave = leaf_episodes([records], rewards, reported).graph
-                batch.next_wave(
-                    _checked(dict(zip(batch.groups, sampler.further(draws, wave, left), strict=True)), left)
-                )
+                left = size * copies - batch.begun()
+                batch.next_wave(_checked(batch, sampler.further(draws, wave, left), left))
                 records += await rollout.hooks.rollout(rollout.config, batch, copies)
             batch.finish()
             if scores is not None:
@@ -187,13 +185,11 @@ def _first_wave(sampler: Sampler, size: int, copies: int) -> list[Draw]:
     return [draw if draw.copies is None else replace(draw, copies=min(draw.copies, copies)) for draw in draws]
 
 
-def _checked(copies: dict[int, int], left: int) -> dict[int, int]:
+def _checked(batch: Expansion, further: Sequence[int], left: int) -> dict[int, int]:
     """The further chains of an allocator, by group; ValueError if there are more than `left`."""
-    if sum(copies.values()) > left or min(copies.values(), default=0) < 0:
-        raise ValueError(
-            f"the sampler asked for {sorted(copies.values())} further chains, {left} are left in the batch"
-        )
-    return copies
+    if sum(further) > left or min(further, default=0) < 0:
+        raise ValueError(f"the sampler asked for {sorted(further)} further chains, {left} are left in the batch")
+    return dict(zip(batch.groups, further, strict=True))
 
 
 def renumbered(groups: Sequence[Sequence[EpisodeRecord]]) -> list[list[EpisodeRecord]]:

@@ -87,21 +87,7 @@ def annotate(
     metrics: dict[str, float] = {}
     hot = temperatures(graph, temperature)
     if config.old_logprob == "trainer":
-        old = logprobs(learner.network, graph, rows, temperature=hot, max_tokens=config.max_tokens)  # [S]
-        old = np.where(np.isnan(old), behaviour, old)
-        columns["old_logprob"] = old
-        counted = decisions(graph.tokens) & np.isin(token_rows(graph.tokens), rows)  # [S]
-        stale = np.zeros(len(counted), bool)  # [S]
-        if graph.has("replayed"):  # their policy was another one: no fault of the engine
-            stale = graph.column("replayed").astype(bool)[token_rows(graph.tokens)]
-        metrics = mismatch(behaviour[counted & ~stale], old[counted & ~stale])
-        tolerance = config.tolerance(half=learner.half)
-        if stale.any() or metrics["mismatch_max"] > tolerance:
-            sequence = _sequences(graph, config)[token_rows(graph.tokens)[counted]]  # [K]
-            band = config.importance_low, config.importance_high
-            weighed = importance_weights((old - behaviour)[counted], sequence, config.importance, *band)
-            columns["importance"][counted] = weighed.weight
-            metrics |= weighed.metrics
+        columns, metrics = _reread(graph, learner, config, rows, hot)
     if config.kl_coef > 0:
         if not learner.has_reference:
             raise ValueError("update.kl_coef > 0 needs a reference model: make the learner with reference=True")
@@ -119,6 +105,30 @@ def annotate(
     for filler in fillers:
         graph = graph.with_all(filler.columns(graph, Reader(learner, temperature, config.max_tokens)))
     return Annotated(graph, metrics)
+
+
+def _reread(
+    graph: StepGraph, learner: Learner, config: UpdateConfig, rows: np.ndarray, temperature: float | np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    """`old_logprob` and `importance` [S] by the trainer's own log-probs, and how far the engine's are from them."""
+    assert graph.tokens is not None
+    behaviour = graph.tokens.logprobs  # [S]
+    old = logprobs(learner.network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)  # [S]
+    old = np.where(np.isnan(old), behaviour, old)
+    columns = {"old_logprob": old, "importance": np.ones(len(old))}
+    counted = decisions(graph.tokens) & np.isin(token_rows(graph.tokens), rows)  # [S]
+    stale = np.zeros(len(counted), bool)  # [S]
+    if graph.has("replayed"):  # their policy was another one: no fault of the engine
+        stale = graph.column("replayed").astype(bool)[token_rows(graph.tokens)]
+    metrics = mismatch(behaviour[counted & ~stale], old[counted & ~stale])
+    tolerance = config.tolerance(half=learner.half)
+    if stale.any() or metrics["mismatch_max"] > tolerance:
+        sequence = _sequences(graph, config)[token_rows(graph.tokens)[counted]]  # [K]
+        band = config.importance_low, config.importance_high
+        weighed = importance_weights((old - behaviour)[counted], sequence, config.importance, *band)
+        columns["importance"][counted] = weighed.weight
+        metrics |= weighed.metrics
+    return columns, metrics
 
 
 def _mine(graph: StepGraph, mine: np.ndarray, columns: Columns) -> Columns:
