@@ -15,7 +15,7 @@ from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, RolloutO
 from agentrl.rollout.faults import fault_counts, stop_on_faults
 from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown, Teacher
 from agentrl.rollout.player import Player, Start, TooManyFaults
-from agentrl.rollout.program import AgentTask, Program
+from agentrl.rollout.program import AgentTask, Program, program_path
 from agentrl.rollout.provision import Provision, Wanted, groups_to_begin
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, joined, same_state
@@ -93,6 +93,7 @@ __all__ = [
     "lost",
     "play",
     "play_starts",
+    "program_path",
     "read_actions",
     "reply_from",
     "reply_of",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentrl.rollout import Program
+from agentrl.rollout import Program, program_path
 
 
 def program_of(command: str, agent: str, crash: str) -> Program | None:
@@ -37,7 +37,7 @@ def _check_command(command: str) -> None:
         words = shlex.split(command)
     except ValueError as error:
         raise ValueError(f"{where} is no command: {error}") from None
-    if not words or shutil.which(words[0]) is None:
+    if not words or shutil.which(words[0], path=program_path()) is None:
         name = words[0] if words else ""
         raise ValueError(f"{where}: there is no program {name!r}; name one on the PATH, or its path")
     scripts = [word for word in words[1:] if word.endswith(".py")]

@@ -170,3 +170,12 @@ def test_the_recipe_is_plain_toml(tmp_path, model):
     assert dumped["agents"]["main"]["command"] and tomli_w.dumps(
         {"main": {"command": dumped["agents"]["main"]["command"]}}
     )
+
+
+def test_python_is_the_one_that_runs_agentrl(tmp_path, model, monkeypatch):
+    """Its environment need not be activated; it has the packages that the program needs."""
+    monkeypatch.setenv("PATH", os.defpath)
+    code = "import os, sys; open(os.environ['AGENTRL_RESULT'], 'w').write('.'); sys.exit(sys.executable)"
+    with pytest.raises(RuntimeError) as error:
+        trained(tmp_path, model, {"command": shlex.join(["python", "-c", code])}, limits={"fault_share": 0.2})
+    assert f"the program ended with code 1: {sys.executable}" in str(error.value)

@@ -4,6 +4,6 @@ Everything the program asks the endpoint becomes a step of the episode: with the
 their log-probs, and the context that each prompt continues.
 """
 
-from agentrl.rollout.program.definition import AgentTask, Program
+from agentrl.rollout.program.definition import AgentTask, Program, program_path
 
-__all__ = ["AgentTask", "Program"]
+__all__ = ["AgentTask", "Program", "program_path"]

@@ -1,11 +1,19 @@
 """What a program is, and what an agent of this process gets."""
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentrl.rollout.program.endpoint import Endpoint
+
+
+def program_path() -> str:
+    """The PATH of programs: `python` is the one that runs agentrl, also where its environment was not activated."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import shlex
+import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from typing import Any
 
 from agentrl.env import Handle
 from agentrl.rollout.player import Player, Start
-from agentrl.rollout.program.definition import AgentTask
+from agentrl.rollout.program.definition import AgentTask, program_path
 from agentrl.rollout.program.recorder import Recorder
 from agentrl.rollout.records import EpisodeRecord, StepRecord, joined
 from agentrl.types import EnvFault, Observation, Status
@@ -153,11 +154,14 @@ async def _run(command: str, task: AgentTask, seconds: float | None) -> _Ended:
             "AGENTRL_TASK": task.instruction,
             "AGENTRL_SEED": str(task.seed),
             "AGENTRL_RESULT": str(result),
+            "PATH": program_path(),
         }
         with said.open("wb") as output, (Path(folder) / "errors.txt").open("w+b") as errors:
             try:
+                program, *arguments = shlex.split(command)
                 process = await asyncio.create_subprocess_exec(
-                    *shlex.split(command),
+                    shutil.which(program, path=given["PATH"]) or program,
+                    *arguments,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output,
                     stderr=errors,
