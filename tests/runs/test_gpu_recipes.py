@@ -1,4 +1,4 @@
-"""The recipes for GPUs: the commands in their comments resolve, their forecasts are those of `--memory`, and each recipe
+"""The recipes for GPUs: the commands in their comments resolve, their forecasts are those of `--memory`, and each
 runs in all its parts with a toy model: servers that agentrl starts, learners on two processes, adapters."""
 
 import json
