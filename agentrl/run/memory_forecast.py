@@ -244,7 +244,10 @@ class _Policy:
     def _share(self) -> float:
         """Share of each card of the learner that the engine's servers take."""
         hook = self.settings.engine.hooks.card_share
-        return 0.0 if hook is None else hook(self.settings.engine.config, self.settings.tables.learner.processes)
+        share: float = (
+            0.0 if hook is None else hook(self.settings.engine.config, self.settings.tables.learner.processes)
+        )
+        return share
 
     def _cache_bytes(self) -> int:
         """Of the embedded engine's cache."""
@@ -264,8 +267,8 @@ class _Policy:
 
     def _room(self, card: str, need: Any) -> float:
         """Bytes of the card of process 0 that are left to the update."""
-        usable: float = CARDS[card] * (USABLE - self._share()) * GIB
-        return usable - need.whole - self._cache_bytes()
+        usable = CARDS[card] * (USABLE - self._share()) * GIB
+        return float(usable - need.whole - self._cache_bytes())
 
     def _dtype(self) -> str:
         return "bfloat16" if self.model.dtype == "auto" else self.model.dtype
