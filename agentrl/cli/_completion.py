@@ -21,9 +21,10 @@ def asked() -> bool:
 def words_of(verbs: Iterable[str]) -> Sequence[str]:
     """The words before the cursor's: the verb, and what follows. While the verb is written, verbs are proposed."""
     import argcomplete
+    from argcomplete.lexers import split_line
 
     line, point = os.environ["COMP_LINE"], int(os.environ["COMP_POINT"])
-    *_, words, _ = argcomplete.split_line(line, point)
+    *_, words, _ = split_line(line, point)
     start = int(os.environ[ASKED])
     if len(words) <= start:
         parser = argparse.ArgumentParser(add_help=False)
