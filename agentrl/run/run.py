@@ -272,7 +272,8 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
 
 def _rollouts(settings: Settings) -> Rollouts:
     """What rolls out: in this process, or on the workers of [cluster]."""
-    if not settings.tables.cluster.address:
+    cluster = settings.tables.cluster
+    if not cluster.address or not cluster.workers:
         return Rollouts(settings)
     from agentrl.run.ray_driver import RayRollouts  # imports Ray, which most runs do not have
 
