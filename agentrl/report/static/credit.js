@@ -1,7 +1,7 @@
 "use strict";
 // The credit page. Every text of the data goes into the page by textContent: it comes from models and environments.
 const SVG = "http://www.w3.org/2000/svg";
-const CELL = 46, ROW = 36, LEFT = 124, FOLD = 80;
+const CELL = 46, ROW = 36, NARROW = 56, WIDE = 130, FOLD = 80;
 let data, steps, method, group, selected, filter, shownAs;
 // what a page that shows more than one set of steps adds: to the address, and to the panel of a step
 let address = () => ({});
@@ -128,15 +128,17 @@ function drawTimeline() {
   const svg = clear("timeline"), names = clear("names"), height = 8 + episodes.length * ROW;
   svg.setAttribute("width", widest * CELL + 130);
   svg.setAttribute("height", height);
-  names.setAttribute("width", LEFT);
   names.setAttribute("height", height);
+  const longest = Math.max(0, ...episodes.map((e) => short(episodeWords(e), 17).length + 2 * data.episodes[e].lane));
+  const left = Math.min(WIDE, Math.max(NARROW, 7 * longest + 26));
+  names.setAttribute("width", left);
   const place = {};
   episodes.forEach((e, line) => data.episodes[e].steps.forEach((i) => { place[i] = [4 + steps.column[i] * CELL, 4 + line * ROW]; }));
   episodes.forEach((e, line) => {
     const episode = data.episodes[e], y = 4 + line * ROW, first = episode.steps[0];
     const mark = episode.failed ? "!" : episode.succeeded ? "✓" : "✗";
     node(names, "text", { x: 4 + 10 * episode.lane, y: y + 20 }, short(episodeWords(e), 17 - 2 * episode.lane)).append(titled(episode.name));
-    node(names, "text", { x: LEFT - 6, y: y + 20, "text-anchor": "end" }, mark).append(titled(episode.failed ? "lost to the environment" : episode.succeeded ? "succeeded" : "failed"));
+    node(names, "text", { x: left - 6, y: y + 20, "text-anchor": "end" }, mark).append(titled(episode.failed ? "lost to the environment" : episode.succeeded ? "succeeded" : "failed"));
     const from = first === undefined ? -1 : steps.parent[first] >= 0 ? steps.parent[first] : steps.caller[first];
     if (from >= 0 && place[from]) {
       const [x, above] = place[from], [to, below] = place[first];

@@ -19,6 +19,16 @@ function drawGraph() {
   }
   const svg = clear("graph");
   byId("merged").textContent = now === "tree" ? drawTree(svg) : drawMerged(svg);
+  bringIntoView(svg);
+}
+
+// scroll the frame of the graph alone, so that the chosen state or box is seen
+function bringIntoView(svg) {
+  const chosenOne = svg.querySelector(".selected"), frame = svg.parentElement;
+  if (!chosenOne) return;
+  const box = chosenOne.getBBox();
+  if (box.x < frame.scrollLeft || box.x + box.width > frame.scrollLeft + frame.clientWidth) frame.scrollLeft = box.x + box.width / 2 - frame.clientWidth / 2;
+  if (box.y < frame.scrollTop || box.y + box.height > frame.scrollTop + frame.clientHeight) frame.scrollTop = box.y + box.height / 2 - frame.clientHeight / 2;
 }
 
 // places that are taken, so that texts do not lie on each other

@@ -241,14 +241,17 @@ function drawFailures() {
   if (run.situations.length) drawSituations();
 }
 
+// types of tasks by endings; the failed episodes of a cell open from it
 function drawEndings(place, one) {
   const kinds = [...new Set(one.cells.map((c) => c.kind))], endings = [...new Set(one.cells.map((c) => c.ending))];
-  const total = one.cells.reduce((sum, c) => sum + c.episodes, 0);
-  table(place, [["ending", true], ...kinds.map((k) => [k || "episodes"]), ["failed"], ["open", true]], endings.map((ending) => {
-    const cells = kinds.map((kind) => one.cells.find((c) => c.ending === ending && c.kind === kind));
-    const failed = cells.reduce((sum, c) => sum + (c ? c.episodes - c.succeeded : 0), 0);
-    return [ending, ...cells.map((c) => c ? share(c.episodes, total) : "–"), String(failed), opening(cells.flatMap((c) => c ? c.examples : []).slice(0, 3))];
-  }));
+  table(place, [["type of task", true], ...endings.map((ending) => [ending]), ["failed"]], kinds.map((kind) => {
+    const cells = endings.map((ending) => one.cells.find((c) => c.ending === ending && c.kind === kind)), own = cells.filter(Boolean);
+    const total = own.reduce((sum, c) => sum + c.episodes, 0), failed = own.reduce((sum, c) => sum + c.episodes - c.succeeded, 0);
+    return [kind || "not stored", ...cells.map((c) => c ? (box) => {
+      node(box, "span", {}, share(c.episodes, total) + (c.examples.length ? " " : ""));
+      opening(c.examples)(box);
+    } : "–"), `${failed} of ${total}`];
+  }), "endings");
 }
 
 function drawSituations() {
