@@ -12,13 +12,15 @@ import numpy as np
 import torch
 
 from agentrl.credit import Credit
+from agentrl.env import kind_of
 from agentrl.evaluate import Finding
 from agentrl.files import read_toml, write_atomically
 from agentrl.graph import StepGraph, write_graph
+from agentrl.rollout import EpisodeRecord
 from agentrl.run import checkpoint
 from agentrl.run.checks import leak_note, leaves_report
 from agentrl.run.decisions import Decisions
-from agentrl.run.folder import RunFolder
+from agentrl.run.folder import TASK_KINDS, RunFolder
 from agentrl.run.health import Health, decided_before
 from agentrl.run.learner_group import LearnerGroup
 from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
@@ -114,13 +116,17 @@ class Run:
                 f"health: {len(named)} findings: {', '.join(named)}; the sentences are in {self.folder.health}"
             )
 
-    def store(self, iteration: int, graph: StepGraph, credit: Credit) -> None:
-        """The iteration's graph with its credit, if the run stores it; `credit_weight` is how often a step counted."""
+    def store(self, iteration: int, graph: StepGraph, credit: Credit, records: Sequence[EpisodeRecord]) -> None:
+        """The iteration's graph with its credit and the types of its tasks, if the run stores it.
+
+        `credit_weight` is how often a step counted.
+        """
         every = self.settings.tables.run.graphs_every
         if every and iteration % every == 0:
             given = np.where(credit.assigned, credit.advantage, np.nan)  # [N]
             stored = graph.with_columns(advantage=given, credit_weight=credit.weight)
-            write_graph(stored, self.folder.graph_path(iteration))
+            kinds = {record.task.key: kind_of(self.settings.env, record.task) for record in records}
+            write_graph(stored, self.folder.graph_path(iteration), {TASK_KINDS: kinds})
             self._tell(self.health.note(self.decisions.add(iteration, stored)))
 
     def pauses_after(self, iteration: int) -> bool:
