@@ -10,6 +10,7 @@ from agentrl.rollout.baselines import ExpertActor, Random, Scripted, expert_acto
 from agentrl.rollout.batches import Budget, Collected, collect
 from agentrl.rollout.branch import Opening, OpeningTurn, Point, StateMismatch
 from agentrl.rollout.context import Ask, ContextPolicy, History, appended, continued, fresh
+from agentrl.rollout.demonstrations import Demonstrating, demonstration_of, with_demonstrations
 from agentrl.rollout.episode import play, play_starts
 from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, RolloutOptions, adopt, lost
 from agentrl.rollout.faults import fault_counts, stop_on_faults
@@ -40,6 +41,7 @@ __all__ = [
     "ContextPolicy",
     "Crew",
     "Demonstrate",
+    "Demonstrating",
     "Draw",
     "Endpoint",
     "EpisodeRecord",
@@ -84,6 +86,7 @@ __all__ = [
     "by_group",
     "collect",
     "continued",
+    "demonstration_of",
     "expert_actor",
     "fault_counts",
     "fresh",
@@ -101,6 +104,7 @@ __all__ = [
     "same_state",
     "stop_on_faults",
     "success_rate",
+    "with_demonstrations",
 ]
 
 _LATER = {  # most runs need no HTTP server

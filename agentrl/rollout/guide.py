@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.graph import StepGraph
 from agentrl.rollout.records import EpisodeRecord
+from agentrl.rollout.replay import Joins
 from agentrl.rollout.sampler import Draw
 from agentrl.types import Task
 
@@ -71,6 +72,8 @@ class GuideFile(CatalogueFile):
     Attributes:
         make: see the module.
         expert: does it ask for episodes of the agent's expert (`Shown`)?
+        joins: it puts demonstrations into groups (`agentrl.rollout.demonstrations.Demonstrating`): (config) -> what
+            they take part in.
         paper: one line for listings.
     """
 
@@ -78,6 +81,9 @@ class GuideFile(CatalogueFile):
 
     make: Callable[[Any, int], Guide] = hook(help="(config, seed) -> Guide")
     expert: Callable[[Any], bool] | None = hook("", "(config) -> does it ask for episodes of the agent's expert?", None)
+    joins: Callable[[Any], Joins] | None = hook(
+        "", "(config) -> Joins of the demonstrations that it puts in groups", None
+    )
     paper: str = hook("PAPER", "one line for listings", "")
 
 

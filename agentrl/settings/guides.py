@@ -1,0 +1,54 @@
+"""What a guide and the regularizers of its demonstrations demand of other sections of a recipe."""
+
+from collections.abc import Sequence
+
+from agentrl.catalogue import load, names
+from agentrl.config import Entry
+from agentrl.credit import CreditMethod
+from agentrl.rollout import GuideFile, RolloutMethod
+from agentrl.settings.sections import Tables
+from agentrl.trainer import RegularizerFile
+
+
+def check_guide(
+    tables: Tables,
+    guide: Entry[GuideFile] | None,
+    rollout: Entry[RolloutMethod],
+    credit: Entry[CreditMethod],
+    regularizers: Sequence[Entry[RegularizerFile]],
+) -> None:
+    """Raises ValueError if demonstrations would be neither seen nor trained, or if nobody puts them into groups."""
+    imitates = [entry for entry in regularizers if entry.hooks.demonstrations]
+    joins = None if guide is None or guide.hooks.joins is None else guide.hooks.joins(guide.config)
+    if guide is None or joins is None:
+        for entry in imitates:
+            raise ValueError(
+                f"update.regularizers has name={entry.name}, and no demonstration joins the groups of this recipe: set "
+                "guide.name=demonstration, or leave the regularizer out"
+            )
+        return
+    which = f"guide.name={guide.name}"
+    if rollout.hooks.fills:
+        raise ValueError(
+            f"{which} puts whole chains into groups, and those of rollout.name={rollout.name} share steps or hold "
+            "samples of their own: choose rollout.name=chain"
+        )
+    if not joins.in_gradient and not joins.in_statistics and not imitates:
+        raise ValueError(
+            f"{which} changes nothing with guide.statistics=false and no regularizer that imitates: set "
+            "update.regularizers=[{name='imitation'}], or guide.statistics=true"
+        )
+    by_advantage = any(getattr(entry.config, "by", "") == "advantage" for entry in imitates)
+    compared = joins.in_statistics or joins.in_gradient or by_advantage
+    if compared and not credit.hooks.demonstrations:
+        able = [one for one in names("credit") if load("credit", one).demonstrations]
+        raise ValueError(
+            f"{which} gives demonstrations an advantage, and credit.name={credit.name} does not compare them with a "
+            f"group: choose credit.name from {', '.join(able)}, or imitate alone: guide.train='imitation', "
+            "guide.statistics=false and by='one' of the regularizer"
+        )
+    if compared and tables.score:
+        raise ValueError(
+            f"{which} compares demonstrations with scored episodes, and [[score]] does not score demonstrations: set "
+            "guide.statistics=false, guide.train='imitation' and by='one' of the regularizer, or leave [[score]] out"
+        )
