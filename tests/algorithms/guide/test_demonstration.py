@@ -143,7 +143,7 @@ def trained(imitates: bool):
     from agentrl.trainer.annotation import logprobs
 
     loaded = tiny_model(["You are at 0, 1, 2, 3, the goal is 4.", "left", "right"])
-    on, records, _ = world()
+    on = world()[0]
     actor = ExpertActor("straight", player(on, make_pool(on, "inline")).prompt, Chat(loaded.tokenizer))
     by = replace(player(on, make_pool(on, "inline"), actor=actor), admissible=True)
     chosen = guide(source="expert")
