@@ -72,6 +72,9 @@ class GuideFile(CatalogueFile):
     Attributes:
         make: see the module.
         expert: does it ask for episodes of the agent's expert (`Shown`)?
+        words: texts whose words a new tokenizer must know.
+        plain: it gives groups further chains with words (`agentrl.rollout.hints.Hinting`): (config) -> are they trained
+            behind the prompt without them?
         joins: it puts demonstrations into groups (`agentrl.rollout.demonstrations.Demonstrating`): (config) -> what
             they take part in.
         paper: one line for listings.
@@ -81,6 +84,8 @@ class GuideFile(CatalogueFile):
 
     make: Callable[[Any, int], Guide] = hook(help="(config, seed) -> Guide")
     expert: Callable[[Any], bool] | None = hook("", "(config) -> does it ask for episodes of the agent's expert?", None)
+    words: Callable[[Any], Sequence[str]] | None = hook("", "(config) -> its own words, for a new tokenizer", None)
+    plain: Callable[[Any], bool] | None = hook("", "(config) -> are chains with words trained without them?", None)
     joins: Callable[[Any], Joins] | None = hook(
         "", "(config) -> Joins of the demonstrations that it puts in groups", None
     )

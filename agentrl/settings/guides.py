@@ -16,10 +16,16 @@ def check_guide(
     rollout: Entry[RolloutMethod],
     credit: Entry[CreditMethod],
     regularizers: Sequence[Entry[RegularizerFile]],
+    agents: int,
 ) -> None:
-    """Raises ValueError if demonstrations would be neither seen nor trained, or if nobody puts them into groups."""
+    """Raises ValueError if what a guide plays does not fit the recipe.
+
+    Demonstrations must be seen or trained, and a regularizer that imitates needs a guide that puts them into groups.
+    """
     imitates = [entry for entry in regularizers if entry.hooks.demonstrations]
     joins = None if guide is None or guide.hooks.joins is None else guide.hooks.joins(guide.config)
+    if guide is not None and guide.hooks.plain is not None:
+        _check_hints(guide, rollout, agents, plain=guide.hooks.plain(guide.config))
     if guide is None or joins is None:
         for entry in imitates:
             raise ValueError(
@@ -51,4 +57,18 @@ def check_guide(
         raise ValueError(
             f"{which} compares demonstrations with scored episodes, and [[score]] does not score demonstrations: set "
             "guide.statistics=false, guide.train='imitation' and by='one' of the regularizer, or leave [[score]] out"
+        )
+
+
+def _check_hints(guide: Entry[GuideFile], rollout: Entry[RolloutMethod], agents: int, *, plain: bool) -> None:
+    """Raises ValueError if further chains with words cannot be played, or not be trained without the words."""
+    if rollout.hooks.fills or not rollout.hooks.uneven:
+        raise ValueError(
+            f"guide.name={guide.name} gives groups further chains, and rollout.name={rollout.name} plays the same "
+            "number of chains or samples of its own for each: choose rollout.name=chain"
+        )
+    if plain and agents > 1:
+        raise ValueError(
+            f"guide.name={guide.name} trains chains behind other prompts, which is built for one agent, and this "
+            f"recipe has {agents}: set guide.train='with'"
         )

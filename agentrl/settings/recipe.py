@@ -106,7 +106,7 @@ class Settings:
         """What no section can tell of itself."""
         tables = self.tables
         check_scores(self.score, tables.scoring, self.reward, self.agents)
-        check_guide(tables, self.guide, self.rollout, self.credit, self.regularizers)
+        check_guide(tables, self.guide, self.rollout, self.credit, self.regularizers, len(self.agents))
         if tables.run.iterations and not tables.sampling.temperature:
             raise ValueError(
                 "sampling.temperature = 0: greedy rollouts of a task are all the same, so there is nothing to learn "
