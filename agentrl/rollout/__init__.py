@@ -14,7 +14,8 @@ from agentrl.rollout.demonstrations import Demonstrating, demonstration_of, with
 from agentrl.rollout.episode import play, play_starts
 from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, RolloutOptions, adopt, lost
 from agentrl.rollout.faults import fault_counts, stop_on_faults
-from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown, Teacher
+from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown, Teacher, Teaching
+from agentrl.rollout.hints import Hinting, Taught, Telling, taught
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.program import AgentTask, Program, program_path
 from agentrl.rollout.provision import Provision, Wanted, groups_to_begin
@@ -51,6 +52,7 @@ __all__ = [
     "Fresh",
     "Guide",
     "GuideFile",
+    "Hinting",
     "History",
     "Joins",
     "Opening",
@@ -77,7 +79,10 @@ __all__ = [
     "StepRecord",
     "Stored",
     "Success",
+    "Taught",
     "Teacher",
+    "Teaching",
+    "Telling",
     "TooManyFaults",
     "Wanted",
     "adopt",
@@ -104,6 +109,7 @@ __all__ = [
     "same_state",
     "stop_on_faults",
     "success_rate",
+    "taught",
     "with_demonstrations",
 ]
 

@@ -45,6 +45,8 @@ def learn(run: Run, played: Played) -> Learned:
     settings, watch = run.settings, played.watch
     with watch.phase("annotate"):
         annotated = run.policies.annotate(played.batch.graph)
+        if run.teacher is not None:
+            annotated = annotated._replace(graph=run.teacher.read(annotated.graph, played.batch.taught))
         annotated = annotated._replace(graph=rewards_after_annotation(annotated.graph, settings.reward))
         run.rollouts.annotated(fresh_part(annotated.graph))
     with watch.phase("credit"):

@@ -40,6 +40,7 @@ from agentrl.rollout import (
     expert_actor,
     groups_to_begin,
     play,
+    taught,
     with_demonstrations,
 )
 from agentrl.run.checks import check_disjoint
@@ -197,7 +198,8 @@ class Rollouts:
             self.replay.add(fresh, iteration)
             metrics |= self.replay.metrics(graph)
         graph, shown = self._with_demonstrations(graph, collected.records, iteration)
-        return replace(collected, graph=graph, metrics={**metrics, **shown})
+        read = taught(self.guide, collected.records, self.player())
+        return replace(collected, graph=graph, metrics={**metrics, **shown}, taught=read)
 
     def _with_demonstrations(
         self, graph: StepGraph, records: Sequence[EpisodeRecord], iteration: int

@@ -26,6 +26,7 @@ def check_guide(
     joins = None if guide is None or guide.hooks.joins is None else guide.hooks.joins(guide.config)
     if guide is not None and guide.hooks.plain is not None:
         _check_hints(guide, rollout, agents, plain=guide.hooks.plain(guide.config))
+    _check_teacher(tables, guide, rollout, regularizers, agents)
     if guide is None or joins is None:
         for entry in imitates:
             raise ValueError(
@@ -71,4 +72,41 @@ def _check_hints(guide: Entry[GuideFile], rollout: Entry[RolloutMethod], agents:
         raise ValueError(
             f"guide.name={guide.name} trains chains behind other prompts, which is built for one agent, and this "
             f"recipe has {agents}: set guide.train='with'"
+        )
+
+
+def _check_teacher(
+    tables: Tables,
+    guide: Entry[GuideFile] | None,
+    rollout: Entry[RolloutMethod],
+    regularizers: Sequence[Entry[RegularizerFile]],
+    agents: int,
+) -> None:
+    """Raises ValueError if a teacher has no regularizer or a regularizer no teacher, or if the teacher cannot read."""
+    learns = [entry.name for entry in regularizers if "teacher_logprob" in entry.hooks.reads]
+    who = None if guide is None or guide.hooks.teaches is None else guide.hooks.teaches(guide.config)
+    if who is None:
+        for name in learns:
+            raise ValueError(
+                f"update.regularizers has name={name}, which reads what a teacher says: set guide.name=teacher, or "
+                "leave the regularizer out"
+            )
+        return
+    which = f"guide.source={who.source}"
+    if not learns:
+        raise ValueError(
+            "guide.name=teacher changes nothing without a regularizer that reads it: set "
+            "update.regularizers=[{name='teacher'}]"
+        )
+    sampling = tables.sampling
+    plain = sampling.temperature == 1 and not sampling.truncates and tables.engine.get("actions", "free") == "free"
+    if who.source == "endpoint" and not plain:
+        raise ValueError(
+            f"{which} says log-probs over all tokens at temperature 1, and this recipe samples otherwise: set "
+            "engine.actions='free', sampling.temperature=1, top_k=0 and top_p=1, or take guide.source='folder'"
+        )
+    if who.source == "own" and (agents > 1 or rollout.hooks.fills or tables.learner.processes > 1):
+        raise ValueError(
+            f"{which} rebuilds the prompts of chains, for one agent and a learner in one process: set "
+            "rollout.name=chain and learner.processes=1, and leave other agents out, or take guide.source='folder'"
         )

@@ -18,7 +18,7 @@ from agentrl.trainer.importance import importance_weights
 from agentrl.trainer.learner import Learner
 from agentrl.trainer.ranks import ranks_of
 from agentrl.trainer.sections import UpdateConfig
-from agentrl.trainer.temperatures import temperatures
+from agentrl.trainer.temperatures import step_temperatures
 
 
 class Annotated(NamedTuple):
@@ -86,7 +86,7 @@ def annotate(
     behaviour = graph.tokens.logprobs  # [S]
     columns = {"old_logprob": behaviour, "importance": np.ones(len(behaviour))}
     metrics: dict[str, float] = {}
-    hot = temperatures(graph, temperature)
+    hot = step_temperatures(graph, temperature)
     if config.old_logprob == "trainer":
         columns, metrics = _reread(graph, learner, config, rows, hot)
     if config.kl_coef > 0:

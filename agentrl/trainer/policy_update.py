@@ -164,9 +164,13 @@ def _beside(graph: StepGraph, credit: Credit, names: Set[str]) -> Columns:
     Raises:
         ValueError: the graph has no column of a name.
     """
-    made = {"demonstrated": graph.weight * shown_only(graph), "advantage": credit.advantage}
+    made: dict[str, Callable[[], np.ndarray]] = {
+        "demonstrated": lambda: graph.weight * shown_only(graph),
+        "advantage": lambda: credit.advantage,
+        "succeeded": lambda: graph.succeeded,
+    }
     tokens = {name for name in names if graph.has_token_column(name)}
-    steps = {name: made[name] if name in made else graph.column(name, "a regularizer") for name in names - tokens}
+    steps = {name: made[name]() if name in made else graph.column(name, "a regularizer") for name in names - tokens}
     return Columns(steps=steps, tokens={name: graph.token_column(name) for name in tokens})
 
 

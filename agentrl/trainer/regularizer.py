@@ -68,8 +68,8 @@ class RegularizerFile(CatalogueFile):
         make: see the module.
         entropy: it reads `LossInputs.entropy` and needs its gradient.
         reads: what it reads in `LossInputs.columns`: columns of steps or tokens (NaN where they have no entry), and
-            `demonstrated`, the weight of a demonstration's token that has no policy gradient and 0 on the others, and
-            `advantage`, that of the token's step.
+            `demonstrated`, the weight of a demonstration's token that has no policy gradient and 0 on the others,
+            `advantage`, that of the token's step, and `succeeded`, 1 in episodes that succeeded and else 0.
         demonstrations: it trains demonstrations; without such a regularizer an update leaves out those that have no
             policy gradient.
         totals: what it remembers of an update is summed with `Moment.total`. A regularizer that remembers something and

@@ -13,7 +13,7 @@ from agentrl.config import resolve
 from agentrl.env import Limits, make_pool, tasks_of
 from agentrl.rollout import Draw, Expansion, build_graph, collect, play
 from agentrl.rollout.baselines import ExpertActor
-from agentrl.rollout.hints import without_words
+from agentrl.rollout.hints import reprompt
 from agentrl.types import Status
 from tests.rollout.playing import entry, player, right
 from tests.toys.runs import tiny_model
@@ -113,7 +113,7 @@ def test_without_the_words_a_chain_has_the_prompts_it_would_have_had(context):
     (hinted,) = asyncio.run(Expansion(by, [Draw(task=task, words="Hint:\nright")]).begin(1))
     longer = [len(step.added) for step in hinted.steps]
     assert longer[0] > len(plain.steps[0].added)
-    without_words(hinted, by)
+    reprompt(hinted, by)
     for ours, theirs in zip(hinted.steps, plain.steps, strict=True):
         np.testing.assert_array_equal(ours.added, theirs.added)
         assert ours.continues == theirs.continues
