@@ -29,6 +29,7 @@ from agentrl.run.policies import Policies
 from agentrl.run.progress import Progress
 from agentrl.run.ranks import LeadingPolicies
 from agentrl.run.rollouts import Rollouts
+from agentrl.run.teacher import Teacher, teacher_of
 from agentrl.run.vocabulary import Vocabulary, vocabularies
 from agentrl.secret import restored
 from agentrl.settings import Settings
@@ -52,6 +53,7 @@ class Run:
         health: what the rules found in the metrics and in the decisions.
         decisions: what the rule on decisions looks at.
         rollouts, policies: what rolls out, and what learns.
+        teacher: says the log-probs of what the policy sampled; None without one.
     """
 
     settings: Settings
@@ -64,6 +66,7 @@ class Run:
     now: Now
     rollouts: Rollouts
     policies: Policies
+    teacher: Teacher | None
 
     @property
     def spent(self) -> float:
@@ -240,6 +243,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         else:
             policies = Policies(settings, words, at)
         rollouts.speak(policies.tokenizers)
+        teacher = teacher_of(settings, policies)
         if tables.warmup.updates:
             rollouts.try_expert()
         if at is not None:  # before the folder is written to: a damaged checkpoint must change nothing
@@ -273,6 +277,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         now=now,
         rollouts=rollouts,
         policies=policies,
+        teacher=teacher,
     )
 
 

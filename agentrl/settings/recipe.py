@@ -15,6 +15,7 @@ from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod,
 from agentrl.scoring import ScoreFile, resolve_scores
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, old_keys, overlap, requirements
+from agentrl.settings.guides import check_guide
 from agentrl.settings.scores import check_scores
 from agentrl.settings.sections import MANY, Tables
 from agentrl.trackers import TrackerFile, options_of
@@ -88,6 +89,11 @@ class Settings:
         """Do groups that a batch did not take go on in the next one?"""
         return overlap.keeps_leftover(self.rollout)
 
+    @property
+    def imitates(self) -> bool:
+        """Does a regularizer train demonstrations?"""
+        return any(entry.hooks.demonstrations for entry in self.regularizers)
+
     def _trackers(self) -> tuple[Entry[TrackerFile], ...]:
         """The entries of [log]; `log.tensorboard` is an older way to name one."""
         log = self.tables.log
@@ -100,6 +106,7 @@ class Settings:
         """What no section can tell of itself."""
         tables = self.tables
         check_scores(self.score, tables.scoring, self.reward, self.agents)
+        check_guide(tables, self.guide, self.rollout, self.credit, self.regularizers, len(self.agents))
         if tables.run.iterations and not tables.sampling.temperature:
             raise ValueError(
                 "sampling.temperature = 0: greedy rollouts of a task are all the same, so there is nothing to learn "
