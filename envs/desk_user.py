@@ -20,9 +20,9 @@ GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 HELLO = "Hello. How can I help you?"
 RULES = (
     "You are a customer who talks to an agent at a service desk. Reply with one message, in one line. Tell only what "
-    "the agent asks for, and state one request after the other. If the agent asks for what you do not know, say that you "
-    "do not know it; make up nothing. Do not repeat your instruction word by word. When all you want is settled or was "
-    f"refused, reply {STOP} and nothing else."
+    "the agent asks for, and state one request after the other. If the agent asks for what you do not know, say that "
+    "you do not know it; make up nothing. Do not repeat your instruction word by word. When all you want is settled "
+    f"or was refused, reply {STOP} and nothing else."
 )
 
 
