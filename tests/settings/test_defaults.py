@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from agentrl.cli import main
 from agentrl.config import merge
 from agentrl.run import Progress, train
 from agentrl.settings import Settings, defaults
@@ -170,3 +171,13 @@ def test_a_run_of_an_older_version_goes_on_with_its_own_values(tmp_path):
     done = train(more, resume=True, progress=Progress(quiet=True))
     assert (done.settings.tables.optim.lr, done.settings.tables.warmup.updates) == (1e-6, 0)
     assert done.state.step == 2
+
+
+def test_a_dry_run_shows_what_was_chosen_and_the_sections_that_are_absent(tmp_path, capsys):
+    recipe = tmp_path / "a.toml"
+    recipe.write_text(f'[env]\nname = "{SUMS}"\n[model.new]\n')
+    assert main(["train", str(recipe), "--dry-run"]) == 0
+    chosen, _, rest = capsys.readouterr().out.partition("[run]")
+    assert "chosen for a model made from scratch" in chosen and "#   optim.lr = 0.002" in chosen
+    absent = rest.partition("# not in this recipe:")[2]
+    assert "# [model.lora]\n# r = 16\n" in absent and "# [run] tokens: not set" in absent
