@@ -32,7 +32,7 @@ from agentrl.run.rollouts import Rollouts
 from agentrl.run.teacher import Teacher, teacher_of
 from agentrl.run.vocabulary import Vocabulary, vocabularies
 from agentrl.secret import restored
-from agentrl.settings import Settings
+from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import template_fit
 from agentrl.trackers import Tracked, Trackers, check_packages, tracked_id
 
@@ -238,6 +238,11 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         else:
             folder.check_never_stored()
         words = _vocabularies(settings, at)
+        fitting = settings if at is not None else fitted(settings, words)
+        if fitting is not settings:
+            rollouts.close()
+            settings, rollouts = fitting, _rollouts(fitting)
+            rollouts.scores.prepare()
         if group is not None and group.config.divided:
             policies: Policies = LeadingPolicies(settings, words, at, group)
         else:
@@ -309,6 +314,16 @@ def _vocabularies(settings: Settings, at: Path | None) -> dict[str, Vocabulary]:
     """Those of new models; a checkpoint holds its own tokenizer, but adapters are laid over a model made anew."""
     adapted = any(plan.model.lora is not None for plan in settings.policies.values())
     return vocabularies(settings) if at is None or adapted else {}
+
+
+def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
+    """The settings with a limit of turns that follows the expert's episodes, if the recipe leaves it open."""
+    longest = max((one.turns for one in words.values()), default=0)
+    turns = turns_of(longest)
+    found = settings.fitted({"limits.turns": turns}) if longest else settings
+    if found is not settings:
+        found.notes = [*settings.notes, f"limits.turns = {turns}: the longest of the expert's episodes has {longest}"]
+    return found
 
 
 def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policies) -> checkpoint.RunState:

@@ -43,7 +43,7 @@ class Settings:
         """
         self._given, self.notes = old_keys.upgrade(tables)
         given = validate(Tables, self._given)
-        env = resolve(EnvironmentFile, given.env, "env").hooks
+        env = resolve(EnvironmentFile, given.env, "env")
         engine = resolve(EngineFile, {"name": "hf", **given.engine}).hooks
         self.chosen = {} if stored else defaults.choose(given, env, engine)
         self.notes += filter(None, [] if stored else [defaults.note(given)])
@@ -218,6 +218,15 @@ class Settings:
         resumed = type(self)(merge(self._given, defaults.nested(known)))
         resumed.recipe = self.recipe
         return resumed
+
+    def fitted(self, values: Mapping[str, Any]) -> "Settings":
+        """These settings with other values for keys that were chosen, by dotted key; keys of the recipe stay."""
+        fitting = {path: value for path, value in values.items() if path in self.chosen}
+        if all(self.chosen[path] == value for path, value in fitting.items()):
+            return self
+        fitted = type(self)(merge(self._given, defaults.nested({**self.chosen, **fitting})))
+        fitted.recipe, fitted.chosen, fitted.notes = self.recipe, {**self.chosen, **fitting}, self.notes
+        return fitted
 
     @classmethod
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":
