@@ -18,7 +18,7 @@ PINS := $(if $(GPU),,-r requirements-cpu.txt)
 EXTRAS := dev,lora,gguf,openai,tensorboard,webshop,search,faiss,data,mcp,e2b,vllm
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test slow pretrained ray check browser browser-ready vllm trl bench bench-credit gpu gpu-wheels install sandbox clean
+.PHONY: demo test slow foreign pretrained ray docs check browser browser-ready vllm trl bench bench-credit gpu gpu-wheels install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
@@ -27,12 +27,21 @@ test: check .venv/reference
 	$(PYTEST) -n 2 -m "not gpu and not slow and not browser and not pretrained and not vllm and not ray"
 
 slow: install .venv/reference
-	$(PYTEST) -n 2 -m "slow and not gpu and not vllm and not ray"
+	$(PYTEST) -n 2 -m "slow and not gpu and not vllm and not ray and not foreign"
+
+# Environments of other packages (docs/foreign.md), each installed by uv into .venv-foreign/NAME on the first run.
+foreign: install
+	$(PYTEST) -m foreign
 
 # Rollouts on a local Ray cluster; workers are killed while they play.
 ray: install
 	$(SET) 'ray==2.60.0'
 	$(PYTEST) -m ray
+
+# The pages of docs/ as a site, site/index.html; a page, link or anchor that is not there is an error.
+docs: install
+	$(SET) --no-build-isolation -e ".[docs]"
+	$(BIN)/mkdocs build --strict --quiet
 
 # Tests with a real language model (SmolLM2-135M-Instruct), which is fetched first.
 pretrained: models/smollm2

@@ -15,6 +15,7 @@ from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod,
 from agentrl.scoring import ScoreFile, resolve_scores
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, old_keys, overlap, requirements
+from agentrl.settings.guides import check_guide
 from agentrl.settings.scores import check_scores
 from agentrl.settings.sections import MANY, Tables
 from agentrl.trackers import TrackerFile, options_of
@@ -42,7 +43,7 @@ class Settings:
         """
         self._given, self.notes = old_keys.upgrade(tables)
         given = validate(Tables, self._given)
-        env = resolve(EnvironmentFile, given.env, "env").hooks
+        env = resolve(EnvironmentFile, given.env, "env")
         engine = resolve(EngineFile, {"name": "hf", **given.engine}).hooks
         self.chosen = {} if stored else defaults.choose(given, env, engine)
         self.notes += filter(None, [] if stored else [defaults.note(given)])
@@ -88,6 +89,11 @@ class Settings:
         """Do groups that a batch did not take go on in the next one?"""
         return overlap.keeps_leftover(self.rollout)
 
+    @property
+    def imitates(self) -> bool:
+        """Does a regularizer train demonstrations?"""
+        return any(entry.hooks.demonstrations for entry in self.regularizers)
+
     def _trackers(self) -> tuple[Entry[TrackerFile], ...]:
         """The entries of [log]; `log.tensorboard` is an older way to name one."""
         log = self.tables.log
@@ -100,6 +106,7 @@ class Settings:
         """What no section can tell of itself."""
         tables = self.tables
         check_scores(self.score, tables.scoring, self.reward, self.agents)
+        check_guide(tables, self.guide, self.rollout, self.credit, self.regularizers, len(self.agents))
         if tables.run.iterations and not tables.sampling.temperature:
             raise ValueError(
                 "sampling.temperature = 0: greedy rollouts of a task are all the same, so there is nothing to learn "
@@ -211,6 +218,15 @@ class Settings:
         resumed = type(self)(merge(self._given, defaults.nested(known)))
         resumed.recipe = self.recipe
         return resumed
+
+    def fitted(self, values: Mapping[str, Any]) -> "Settings":
+        """These settings with other values for keys that were chosen, by dotted key; keys of the recipe stay."""
+        fitting = {path: value for path, value in values.items() if path in self.chosen}
+        if all(self.chosen[path] == value for path, value in fitting.items()):
+            return self
+        fitted = type(self)(merge(self._given, defaults.nested({**self.chosen, **fitting})))
+        fitted.recipe, fitted.chosen, fitted.notes = self.recipe, {**self.chosen, **fitting}, self.notes
+        return fitted
 
     @classmethod
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":
