@@ -153,14 +153,13 @@ def test_a_learner_killed_in_mid_update_ends_the_run_and_resuming_gives_the_undi
     tell, killed = RayLearnerGroup.tell, list[int]()
 
     def disturbed(self, message):
+        last = message.call == "improve" and message.values["iteration"] == 1
+        victim = self.pids()[0] if last else 0  # before the call: an actor answers when it has done what was said
         tell(self, message)
-        if message.call == "improve" and message.values["iteration"] == 1:
-            killed.extend(pids)
-            os.kill(pids[0], signal.SIGKILL)
-        elif not pids:
-            pids.extend(self.pids())
+        if last:
+            killed.append(victim)
+            os.kill(victim, signal.SIGKILL)
 
-    pids: list[int] = []
     monkeypatch.setattr(RayLearnerGroup, "tell", disturbed)
     with pytest.raises(
         ValueError, match=r"process 1 of the learner was lost: .*; the other processes were ended, add --resume"
