@@ -1,6 +1,6 @@
 """A demonstration in the group: a chain of an expert, or a stored success of the policy, beside the fresh copies.
 
-Sources: LUFFY, arXiv:2504.14945 (an off-policy trace of a stronger model in each group, one advantage over both kinds:
+Source: LUFFY, arXiv:2504.14945 (an off-policy trace of a stronger model in each group, one advantage over both kinds:
 `source = "expert", when = "always"`, with `imitation` shaped and weighed by the advantage); GCPO, arXiv:2510.07790 (a
 reference answer enters a group whose copies all failed: `when = "failed"`).
 

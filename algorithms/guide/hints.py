@@ -1,6 +1,6 @@
 """Hints, in tiers, for groups whose copies all failed; hinted chains are trained behind the prompt without the hint.
 
-Sources: Guide, arXiv:2506.13923 (hints only where all rollouts of a problem failed; the hinted rollouts join the group,
+Source: Guide, arXiv:2506.13923 (hints only where all rollouts of a problem failed; the hinted rollouts join the group,
 and their importance ratio is that of the policy without the hint to the policy with it); Scaf-GRPO, arXiv:2510.19807
 (tiers from vague to concrete, the least that helps is taken; compared with the released code, `ray_trainer.py`).
 

@@ -8,7 +8,7 @@ The teacher of `guide.name = "teacher"` reads what the policy sampled, and says 
     ratio   r x_old: r = pi / pi_old, and x_old = log pi_old - log pi_teacher a constant; the policy gradient of the
             reward -x_old, whose gradient at pi = pi_old is that of k2
 
-Sources: KDRL, arXiv:2506.02208 (GRPO with the reverse KL to a teacher, k2 and k3 compared, a coefficient that falls,
+Source: KDRL, arXiv:2506.02208 (GRPO with the reverse KL to a teacher, k2 and k3 compared, a coefficient that falls,
 distillation where the reward is missing: `form`, `end`, `only`); Thinking Machines, "On-Policy Distillation" (2025):
 `ratio`. Their equations are recalled, not read beside this file; the gradients above are checked by exact sums in the
 tests. As in both, a token answers for itself alone: what it leads to has no share in its term.
