@@ -1,5 +1,6 @@
 """`agentrl credit METHOD --steps FILE [key=value ...] [--json]`: any credit method on steps from anywhere."""
 
+import importlib.util
 import json
 import os
 import sys
@@ -193,6 +194,15 @@ def methods() -> list[Mapping[str, Any]]:
     return entries
 
 
+def names_method(word: str) -> bool:
+    """Is the word a credit method: an entry's name, a dotted path, or a module such as a file in the working folder?"""
+    if word in catalogue.names("credit") or word.endswith(".py"):
+        return True
+    return all(part.isidentifier() for part in word.split(".")) and (
+        "." in word or importlib.util.find_spec(word) is not None
+    )
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run the verb, also as `python -m agentrl.cli.credit METHOD --steps FILE key=value --json`."""
     parser = Parser("agentrl credit", "Credit methods on stored steps.")
@@ -214,7 +224,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return run_list(arguments.json)
     if arguments.steps is None or (arguments.method is None and arguments.compare is None):
         return complain(ValueError("give a method and --steps FILE, or --compare a,b --steps FILE, or --list"))
-    named = [word for word in arguments.options if "=" not in word and word in catalogue.names("credit")]
+    named = [word for word in arguments.options if names_method(word)]
     if named and arguments.compare is None:  # several methods: agentrl credit grpo gigpo ...
         arguments.compare = ",".join([arguments.method, *named])
         arguments.method, *arguments.options = [w for w in arguments.options if w not in named] or [None]

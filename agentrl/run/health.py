@@ -19,7 +19,7 @@ SHORT = 5
 CONSTANT = 0.9  # share of constant groups from which on there is hardly anything to learn from
 CUT = 0.9  # share of episodes that one limit ends
 INVALID = 0.5  # share of answers without a valid action
-UNKNOWN = 0.01  # share of unknown tokens in what a model reads
+UNKNOWN = 0.01  # share of observations that look like another one, since they differ in unknown words
 UNLISTED = 0.1  # share of an expert's moves that the environment does not list
 FAULTS = 0.05  # share of episodes lost to the environment
 GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
@@ -158,8 +158,8 @@ def unknown_words(past: Past) -> str:
     if share < UNKNOWN:
         return ""
     return (
-        f"{share:.0%} of the tokens that the model reads are unknown words, so observations look alike to it: "
-        "name them in the environment's hook entities, or let an expert or listed actions show them"
+        f"{share:.0%} of the observations look to the model like another one, since they differ in words that it does "
+        "not know: leave model.new.vocabulary out (it then spells them), or let an expert or listed actions show them"
     )
 
 

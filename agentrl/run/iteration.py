@@ -80,7 +80,7 @@ def age_metrics(graph: StepGraph, version: int) -> dict[str, float]:
 def settle(run: Run, learned: Learned, bar: Bar) -> None:
     """Store and log an iteration, then the evaluation and the checkpoint that are due."""
     iteration, batch, _, watch = learned.played
-    run.store(iteration, learned.graph, learned.credit)
+    run.store(iteration, learned.graph, learned.credit, batch.records)
     faults = fault_counts(batch.records)
     failed = {"faults": faults} if faults else {}
     unknown = run.rollouts.unknown(batch.graph)

@@ -47,13 +47,14 @@ from agentrl.run.checks import check_disjoint
 from agentrl.run.event_loop import Loop
 from agentrl.run.speakers import EngineSpeaker
 from agentrl.run.stages import CLONE, EVALUATE, GUIDE, TRAIN
+from agentrl.run.vocabulary import look_alike
 from agentrl.scoring import Disagreement, ScoreStage
 from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
 OnEpisode = Callable[[EpisodeRecord], None] | None
 BEST = 10  # one episode of so many is cloned if none was won
-UNKNOWN = 0.01  # share of unknown tokens from which on the rules of health get it
+UNKNOWN = 0.01  # share of observations that look alike from which on the rules of health get it
 
 
 def held_out_tasks(settings: Settings) -> list[Task]:
@@ -228,12 +229,11 @@ class Rollouts:
         self.loop.run(self.provision.cancel())
 
     def unknown(self, graph: StepGraph) -> dict[str, float]:
-        """Share of unknown tokens in what the model reads, `unknown_share` for the rules of health; empty below 1%."""
+        """`unknown_share` for the rules of health, see `look_alike`; empty below 1%."""
         unknown = self.chats[self.main.policy].tokenizer.unk_token_id
-        if unknown is None or graph.tokens is None or len(self.chats) > 1:
+        if unknown is None or len(self.chats) > 1:
             return {}
-        read = graph.tokens.ids[~graph.tokens.sampled]
-        share = float((read == unknown).mean()) if len(read) else 0.0
+        share = look_alike(graph, unknown)
         return {"unknown_share": share} if share >= UNKNOWN else {}
 
     def demonstrations(self, step: int, on_episode: OnEpisode = None) -> tuple[StepGraph, dict[str, float]]:

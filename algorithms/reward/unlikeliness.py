@@ -1,8 +1,10 @@
-"""Pays a right answer more if the policy held it for unlikely.
+"""Rewards a right answer more if the policy gave it a low probability.
+
+Formula: `r_i = R_i (1 - beta (G - rank_i) / G)`.
 
 Source: He, Fried and Welleck, "Rewarding the Unlikely", arXiv:2506.02355, section 4:
 r_i = R_i (1 - beta (G - rank_i) / G), with G copies of a task and rank_i = 0 for the copy that the policy finds most
-likely. GRPO alone strengthens what is likely already, which lowers pass@k at large k. The likelihood is the trainer's
+likely. GRPO alone makes likely answers still likelier, which lowers pass@k at large k. The likelihood is the trainer's
 before the update (`old_logprob`), summed over the sampled tokens of the path, so this reward is computed after
 annotation. The rank is the number of copies that are strictly more likely: equally likely copies are paid alike.
 

@@ -1,5 +1,7 @@
 """Prefers tasks whose success is near a target, by a posterior per task that costs no rollouts.
 
+Formula: play the tasks of smallest `|p - target|`, p drawn from `Beta(alpha, beta)` of the task.
+
 Source: MoPPS, arXiv:2507.04632 (model predictive prompt selection). Each task has a Beta posterior of its success,
 updated from the batches that it was in (`_history.Posterior`). For a batch, `pool` times as many candidates are drawn;
 of each a success rate is drawn from its posterior (Thompson sampling), and the tasks whose draws lie nearest to
@@ -56,7 +58,7 @@ class Sampler:
         self.posterior = Posterior(config.prior, config.decay)
 
     def draw(self, count: int) -> list[Draw]:
-        """The `count` candidates whose success is nearest to the target; all again if there are not enough."""
+        """The `count` candidates whose success is nearest to the target; candidates repeat if there are not enough."""
         rng = np.random.default_rng((self._seed, self._batch))
         self._batch += 1
         candidates = pool(self._tasks, self._config.pool * count, rng)
@@ -72,11 +74,11 @@ class Sampler:
         self.posterior.observe(graph)
 
     def state_dict(self) -> Mapping[str, Any]:
-        """For a checkpoint."""
+        """The counts, as a checkpoint stores them."""
         return {"batch": self._batch, "counts": self.posterior.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the counts of a checkpoint."""
         self._batch = int(state["batch"])
         self.posterior.load_state_dict(state["counts"])
 

@@ -1,4 +1,6 @@
-"""What each search of a chain brought: new information, repetition, and key terms.
+"""Signals for each search of a chain: new information, repeated documents, and key terms.
+
+Formula: `gain = 1/n sum over i of max(c_i - m_i, 0)`; the other signals as below.
 
 Source: StepSearch, arXiv:2505.15107, section 3.3. With gold documents d_1 ... d_n and the documents r_j of search t:
 
@@ -45,7 +47,7 @@ class Config(ScoreOptions, frozen=True):
         documents: the entry of the task's `params` with the texts of the gold documents.
         keys: the entry with the key terms, a list of texts; empty leaves the signal out.
         tools: names of the tools that search, in tool environments.
-        prefix: of the signals' names, such as search_gain.
+        prefix: beginning of the signals' names, such as search in search_gain.
     """
 
     documents: str = Field("documents", min_length=1)
@@ -68,7 +70,7 @@ def signals(config: Config) -> Sequence[str]:
 
 
 class SearchSteps:
-    """Needs no model, and costs nothing."""
+    """Scores the searches of chains; it calls no model."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
