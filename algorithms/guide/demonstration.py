@@ -4,6 +4,10 @@ Source: LUFFY, arXiv:2504.14945 (an off-policy trace of a stronger model in each
 `source = "expert", when = "always"`, with `imitation` shaped and weighed by the advantage); GCPO, arXiv:2510.07790 (a
 reference answer enters a group whose copies all failed: `when = "failed"`).
 
+Formula: with LUFFY's setting the loss of a group is the sum over the policy's tokens of the clipped ratio times A, and
+over the demonstration's tokens of -A f(pi), f(x) = x / (x + 0.1), divided by the number of all tokens; A is the
+advantage among the scores of both.
+
 The chain has kind DEMO. It counts in the group's mean and standard deviation if `statistics` says so, in no success
 rate, and is trained in one of two ways: `imitation`, by a regularizer that imitates it (`update.regularizers`, entry
 `imitation`), which is the only way for an expert, whose log-probs nobody knows; or `ratio`, by the policy gradient with

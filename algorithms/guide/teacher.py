@@ -16,6 +16,8 @@ arXiv:2601.20802, for `own`: KL(pi(. | x) || stopgrad pi(. | x, f)), f a success
 SDPO: the KL is that of the sampled tokens and not of whole distributions, f is the shortest success so far, also of an
 earlier batch, and there is no textual feedback.
 
+Formula: teacher_logprob_t = log pi_teacher(y_t | x, y_<t), and for `own` log pi(y_t | x, f, y_<t).
+
 Limits: `own` rebuilds prompts, which is built for one agent, for chains and for a learner in one process.
 """
 

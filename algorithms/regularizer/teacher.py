@@ -1,7 +1,9 @@
 """Distillation on the policy's own samples: the reverse KL to a teacher, token by token, beside the policy loss.
 
 The teacher of `guide.name = "teacher"` reads what the policy sampled, and says the log-prob of each token: the column
-`teacher_logprob`. With x = log pi - log pi_teacher of a token that pi sampled, the term is one of
+`teacher_logprob`.
+
+Formula: with x = log pi - log pi_teacher of a token that pi sampled, the term is coef times one of
 
     k2      x^2 / 2: its gradient is x grad log pi, whose mean is the gradient of KL(pi || teacher) at that token
     k3      exp(-x) + x - 1: a KL estimate of low variance whose mean gradient is that of KL(teacher || pi)
