@@ -1,6 +1,7 @@
 """Environments: their protocol, their prompts, and the pools that run their instances."""
 
 from agentrl.env.checked import checked_observation, checked_result
+from agentrl.env.foreign import ForeignEnv, ForeignProgram
 from agentrl.env.hooks import (
     ENDLESS,
     RANDOM,
@@ -49,6 +50,8 @@ __all__ = [
     "EnvironmentFile",
     "Errand",
     "Expert",
+    "ForeignEnv",
+    "ForeignProgram",
     "Handle",
     "Judges",
     "Limits",

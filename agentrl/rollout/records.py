@@ -93,6 +93,7 @@ class EpisodeRecord:
         temperature: its sampling temperature; None for that of the recipe.
         words: what its prompts say beside the environment's words; see `agentrl.rollout.sampler.Draw`.
         opening: the turns of an earlier episode that it began with; they are no steps of it.
+        reprompted: its tokens stand behind other prompts than those that it was sampled behind.
     """
 
     task: Task
@@ -122,6 +123,7 @@ class EpisodeRecord:
     temperature: float | None = None
     words: str = ""
     opening: Sequence[OpeningTurn] = ()
+    reprompted: bool = False
 
     @property
     def guided(self) -> bool:

@@ -40,6 +40,8 @@ from agentrl.rollout import (
     expert_actor,
     groups_to_begin,
     play,
+    taught,
+    with_demonstrations,
 )
 from agentrl.run.checks import check_disjoint
 from agentrl.run.event_loop import Loop
@@ -190,12 +192,24 @@ class Rollouts:
             collected.metrics.update(self.disagreement.observe(collected.graph))
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
-        graph = self._with_gold(collected)
-        if self.replay is None:
-            return replace(collected, graph=graph)
-        joined = self.replay.join(graph, iteration)
-        self.replay.add(graph, iteration)
-        return replace(collected, graph=joined, metrics={**collected.metrics, **self.replay.metrics(joined)})
+        graph, metrics = self._with_gold(collected), dict(collected.metrics)
+        if self.replay is not None:
+            fresh = graph
+            graph = self.replay.join(fresh, iteration)
+            self.replay.add(fresh, iteration)
+            metrics |= self.replay.metrics(graph)
+        graph, shown = self._with_demonstrations(graph, collected.records, iteration)
+        read = taught(self.guide, collected.records, self.player())
+        return replace(collected, graph=graph, metrics={**metrics, **shown}, taught=read)
+
+    def _with_demonstrations(
+        self, graph: StepGraph, records: Sequence[EpisodeRecord], iteration: int
+    ) -> tuple[StepGraph, dict[str, float]]:
+        """The batch with the demonstrations that the guide puts into its groups, and metrics of them."""
+        tasks = {record.task.key: record.task for record in records}
+        show = self._demonstrate(iteration)
+        joined = with_demonstrations(self.guide, graph, tasks, show, self.settings.reward, self.signals)
+        return self.loop.run(joined)
 
     def annotated(self, graph: StepGraph) -> None:
         """Show the annotated graph of the batch to a sampler that reads it."""

@@ -137,6 +137,8 @@ def _vocabulary(settings: Settings, policy: str, records: list[EpisodeRecord]) -
             entities += agent.env.hooks.entities(agent.env.config)
         if agent.context.hooks.words is not None:
             texts |= {*agent.context.hooks.words(agent.context.config)}
+    if settings.guide is not None and settings.guide.hooks.words is not None:
+        texts |= {*settings.guide.hooks.words(settings.guide.config)}
     texts |= {f" {name}" for name in entities}
     new = settings.policies[policy].model.new
     kept = dict.fromkeys(entities) if new is not None and new.entity_pattern else ()
