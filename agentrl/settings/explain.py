@@ -66,7 +66,10 @@ def explained(path: str) -> str:
     sections = dict(models())
     if path in sections or path in CATALOGUE:
         return section(path)
-    above = path.rpartition(".")[0]
+    above, _, key = path.rpartition(".")
+    if key == "name" and above in CATALOGUE:
+        chosen = f"\n    chosen where the recipe leaves it open: {_chosen(path)}" if _chosen(path) else ""
+        return f"{section(above)}{chosen}"
     for found in _keys_below(above, sections):
         if found.path == path:
             return _told(found)

@@ -371,6 +371,8 @@ def test_episodes_lost_with_the_endpoint_are_reported_never_scored(serve):
     strict = player(on, make_pool(on, "inline"), policy=server.policy(max_retries=0), limits=Limits(fault_share=0.5))
     with pytest.raises(TooManyFaults, match=r"on task walk/.*openai:m gave no answer"):
         play_all(strict, tasks_of(on))
+    with pytest.raises(TooManyFaults, match=r"lost to the environment or to the policy's endpoint, .*gave no answer"):
+        asyncio.run(evaluate(strict, on, tasks_of(on), {}))
 
 
 @pytest.mark.fault

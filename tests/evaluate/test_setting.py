@@ -15,6 +15,22 @@ def chosen(name: str, base: dict | None = None, told: dict | None = None, *, ser
 
 
 @pytest.mark.parametrize(
+    ("name", "meant", "option"),
+    [
+        ("alfworld-gen", "alfworld", ("source", "generated")),
+        ("webshop-gen", "webshop", ("data", "")),
+        ("search-gen", "search_qa", ("data", "")),
+    ],
+)
+def test_the_generated_worlds_are_names(name, meant, option, capsys):
+    found = evaluated_entry(name, {}, {}, language_model=False)
+    assert type(found.config) is type(evaluated_entry(meant, {}, {}, language_model=False).config)
+    assert getattr(found.config, option[0]) == option[1]
+    assert main(["envs"]) == 0
+    assert any(line.split()[0] == name for line in capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.parametrize(
     ("name", "split"),
     [
         ("alfworld", "valid_unseen"),

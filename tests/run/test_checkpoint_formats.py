@@ -11,7 +11,7 @@ import torch
 
 from agentrl.graph import read_graph
 from agentrl.run import Progress, Settings, train
-from agentrl.run.checkpoint import ARRAY, read_progress
+from agentrl.run.checkpoint import ARRAY, _state, read_progress
 
 TABLES: dict[str, Any] = {
     "env": {"name": "tests.toys.walk", "goal": 2},
@@ -137,3 +137,13 @@ def test_state_of_other_shapes_is_one_sentence(tmp_path, capsys):
     state = file.with_name("state.pt")
     torch.save({"rollouts": {}, "policies": {}}, state)
     damaged(tmp_path / "run", capsys)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_cut_optimiser_file_is_named_with_the_way_on(share, tmp_path):
+    file = tmp_path / "policy.optimiser.pt"
+    torch.save({"step": torch.zeros(100)}, file)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match=r"policy\.optimiser\.pt is damaged: remove the checkpoint .* the one before"):
+        _state(tmp_path, file.name)

@@ -173,6 +173,14 @@ def test_a_run_of_an_older_version_goes_on_with_its_own_values(tmp_path):
     assert done.state.step == 2
 
 
+def test_the_name_of_an_entry_is_explained_with_what_is_chosen(capsys):
+    assert main(["train", "--explain", "context.name"]) == 0
+    told = capsys.readouterr().out
+    assert "name: one of full, last_k" in told and "chosen where the recipe leaves it open" in told and "MARKOV" in told
+    assert main(["train", "--explain", "credit.name"]) == 0
+    assert "gigpo" in (told := capsys.readouterr().out) and "chosen where" not in told
+
+
 def test_a_dry_run_shows_what_was_chosen_and_the_sections_that_are_absent(tmp_path, capsys):
     recipe = tmp_path / "a.toml"
     recipe.write_text(f'[env]\nname = "{SUMS}"\n[model.new]\n')
