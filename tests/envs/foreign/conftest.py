@@ -14,6 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PINS = {
     "reasoning_gym": ["reasoning-gym==0.1.25"],
+    "textarena": ["textarena==0.7.4"],
+    "verifiers": ["verifiers==0.4.0"],
 }
 
 
@@ -37,3 +39,15 @@ def built(name: str) -> str:
 def reasoning_gym() -> str:
     """A Python that has reasoning_gym."""
     return built("reasoning_gym")
+
+
+@pytest.fixture(scope="session")
+def verifiers() -> str:
+    """A Python that has verifiers."""
+    return built("verifiers")
+
+
+@pytest.fixture(scope="session")
+def textarena() -> str:
+    """A Python that has TextArena."""
+    return built("textarena")
