@@ -21,7 +21,20 @@ from agentrl.env.panels import panel_hash, panel_tasks, read_panel
 from agentrl.env.places import make_pool, place_of, pool_within
 from agentrl.env.players import random_share
 from agentrl.env.pool import Handle, Pool, Slot
-from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, action_line, continues, native, rewords, stops
+from agentrl.env.prompt import (
+    Bare,
+    Parsed,
+    Past,
+    Plain,
+    Prompt,
+    Shown,
+    action_line,
+    continues,
+    native,
+    rewords,
+    stops,
+    without_thought,
+)
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
 from agentrl.env.published import PublishedFile, published_report
 from agentrl.env.threads import ThreadPool
@@ -86,4 +99,5 @@ __all__ = [
     "rewords",
     "stops",
     "tasks_of",
+    "without_thought",
 ]
