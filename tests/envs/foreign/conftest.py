@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PINS = {
+    "inspect_ai": ["inspect-ai==0.3.285"],
     "reasoning_gym": ["reasoning-gym==0.1.25"],
     "textarena": ["textarena==0.7.4"],
     "verifiers": ["verifiers==0.4.0"],
@@ -51,3 +52,9 @@ def verifiers() -> str:
 def textarena() -> str:
     """A Python that has TextArena."""
     return built("textarena")
+
+
+@pytest.fixture(scope="session")
+def inspect_ai() -> str:
+    """A Python that has inspect_ai."""
+    return built("inspect_ai")
