@@ -298,7 +298,11 @@ class ForeignEnv:
 
     def carry_out(self, action: str) -> StepResult:
         """The adapter's result of an action."""
-        return result_of(self.ask("step", action))
+        return self.read(self.ask("step", action))
+
+    def read(self, value: Mapping[str, Any]) -> StepResult:
+        """What an adapter returned as the result of a step."""
+        return result_of(value)
 
     def record(self, told: str | Reply) -> None:
         """Remember an action, or the reply of a called agent, for a pickled copy."""

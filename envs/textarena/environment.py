@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentrl.env import ForeignEnv
-from agentrl.env.foreign import observation_of, result_of
 from agentrl.types import Errand, Observation, Reply, Status, StepResult, Task
 
 OPPONENT = "opponent"
@@ -33,7 +32,7 @@ class TextArena(ForeignEnv):
 
     def _result(self, value: Mapping[str, Any]) -> StepResult:
         called = value["called"]
-        result = result_of({name: one for name, one in value.items() if name != "called"})
+        result = self.read({name: one for name, one in value.items() if name != "called"})
         if called is None:
             return result
         assert self.task is not None
@@ -49,7 +48,9 @@ class Seat:
 
     def reset(self, task: Task) -> Observation:
         """What the player sees."""
-        return observation_of(task.params["shown"])
+        shown = task.params["shown"]
+        listed = tuple(shown.get("actions", ()))
+        return Observation(text=shown["text"], state_key=shown.get("state_key", ""), actions=listed)
 
     def step(self, action: str) -> StepResult:
         """The move, which the game judges."""
