@@ -70,7 +70,7 @@ class Episode:
         """(position, id) of every sample of the split."""
         found = [[i, str(sample.id)] for i, sample in enumerate(self.world["samples"])]
         wanted = self.world["split"]
-        return found if wanted == "all" else [[i, one] for i, one in found if is_test(one) == (wanted == "test")]
+        return found if wanted == "all" else [[i, one] for i, one in found if is_test(str(one)) == (wanted == "test")]
 
     def tools(self, index: int) -> list[Any]:
         """The schemas of the tools of a sample's first request."""

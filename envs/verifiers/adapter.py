@@ -74,7 +74,7 @@ def _loop() -> ModuleType:
     from verifiers.v1.harnesses.utils.mcp import call_mcp, connect_mcp
     from verifiers.v1.runtimes import ProgramResult
 
-    class Loop(Harness[HarnessConfig]):  # type: ignore[misc]  the package is not installed here
+    class Loop(Harness[HarnessConfig]):  # type: ignore[misc]  # the package is not installed here
         APPENDS_SYSTEM_PROMPT = SUPPORTS_MCP = SUPPORTS_RESUME = True
         EXECUTES_CODE = NEEDS_CONTAINER = False
 
