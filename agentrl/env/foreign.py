@@ -33,7 +33,7 @@ from typing import Any
 
 from agentrl.env.channel import read_frame, write_frame
 from agentrl.env.limits import START_S
-from agentrl.types import EnvFault, Observation, Status, StepResult, Task
+from agentrl.types import EnvFault, Observation, Reply, Status, StepResult, Task
 
 WORKER = Path(__file__).with_name("foreign_worker.py")
 LOOK_S = 0.5  # a wait in C lasts no longer, so that a pool's interrupt is noticed
@@ -268,35 +268,49 @@ class Process:
 class ForeignEnv:
     """An environment (`agentrl.env.Env`) whose episodes an adapter plays in processes of their own.
 
-    It is pickled as its task and actions, and branches carry out recorded actions again: every episode begins in a copy
-    of the same process, with Python's and NumPy's global generators seeded from the task.
+    It is pickled as its task and what it was told, and branches carry out recorded actions again: every episode begins
+    in a copy of the same process, with Python's and NumPy's global generators seeded from the task. A subclass for an
+    environment that calls agents has `returned`, which uses `record` and `concluded`.
     """
 
     def __init__(self, program: ForeignProgram) -> None:
         """Raises ValueError if the program cannot be loaded."""
         self.program = program
         _host(program)
+        self.task: Task | None = None
         self._process: Process | None = None
-        self._task: Task | None = None
-        self._sent: list[str] = []
-        self._last = Observation(text="")
+        self._told: list[str | Reply] = []
         self._over = False
 
     def reset(self, task: Task) -> Observation:
         """Start the task in a new process."""
         self.close()
-        self._task, self._sent, self._over = task, [], False
+        self.task, self._told, self._over = task, [], False
         self._process = Process(self.program)
-        self._last = observation_of(self.ask("reset", task.seed, dict(task.params)))
-        return self._last
+        return observation_of(self.ask("reset", task.seed, dict(task.params)))
 
     def step(self, action: str) -> StepResult:
         """Carry out an action."""
-        self._sent.append(action)
+        self.record(action)
         if self._over:
             return StepResult(Observation(text="The episode is over."), 0.0, True, False, {})
-        result = result_of(self.ask("step", action))
-        self._last, self._over = result.observation, result.terminated or result.truncated
+        return self.concluded(self.carry_out(action))
+
+    def carry_out(self, action: str) -> StepResult:
+        """The adapter's result of an action."""
+        return self.read(self.ask("step", action))
+
+    def read(self, value: Mapping[str, Any]) -> StepResult:
+        """What an adapter returned as the result of a step."""
+        return result_of(value)
+
+    def record(self, told: str | Reply) -> None:
+        """Remember an action, or the reply of a called agent, for a pickled copy."""
+        self._told.append(told)
+
+    def concluded(self, result: StepResult) -> StepResult:
+        """The result, after noting whether the episode is over."""
+        self._over = bool(result.terminated or result.truncated)
         return result
 
     def ask(self, method: str, *arguments: Any) -> Any:
@@ -312,22 +326,22 @@ class ForeignEnv:
             self._process = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _revive, (self.program, self._task, tuple(self._sent))
+        return _revive, (type(self), self.program, self.task, tuple(self._told))
 
 
-def _revive(program: ForeignProgram, task: Task | None, sent: Sequence[str]) -> ForeignEnv:
-    env = ForeignEnv(program)
+def _revive(kind: type[ForeignEnv], program: ForeignProgram, task: Task | None, told: Sequence[Any]) -> ForeignEnv:
+    env: Any = kind(program)
     if task is not None:
         env.reset(task)
-        for action in sent:
-            env.step(action)
-    return env
+        for one in told:
+            env.returned((one,)) if isinstance(one, Reply) else env.step(one)
+    return env  # type: ignore[no-any-return]
 
 
 def observation_of(value: Mapping[str, Any]) -> Observation:
     """An adapter's observation."""
     try:
-        listed = {"actions": tuple(value["actions"])} if "actions" in value else {}
+        listed = {name: tuple(value[name]) for name in ("actions", "tools") if name in value}
         return Observation(**{**value, **listed})
     except TypeError as error:
         raise EnvFault(f"the adapter returned no observation: {error}") from None

@@ -91,6 +91,8 @@ def _load(order: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]:
     """(adapter, what it has loaded, versions); Mistake if the options are wrong."""
     sys.path[:] = [place for place in sys.path if os.path.abspath(place) != HERE]
     sys.path.append(order["folder"])  # one's own modules lie in the folder one works in
+    inherited = os.environ.get("PYTHONPATH")  # of the processes that an environment starts
+    os.environ["PYTHONPATH"] = os.pathsep.join([order["folder"], *([inherited] if inherited else [])])
     adapter = _module("agentrl_adapter", order["adapter"])
     versions = _versions(adapter.PACKAGES)
     try:

@@ -3,6 +3,7 @@
 from agentrl.tool_env.definition import Hooks, environment
 from agentrl.tool_env.instance import Done, SnapshotToolEnv, ToolEnv
 from agentrl.tool_env.listed import Listed
+from agentrl.tool_env.prompt import ToolWords
 from agentrl.tool_env.rows import read_rows
 from agentrl.tool_env.setup import Setup, ToolConfig
 from agentrl.tool_env.tasks import RowTasks, share_of_key
@@ -17,6 +18,7 @@ __all__ = [
     "SnapshotToolEnv",
     "ToolConfig",
     "ToolEnv",
+    "ToolWords",
     "environment",
     "read_rows",
     "share_of_key",

@@ -40,7 +40,7 @@ def prompts(name: str) -> tuple[str, ...]:
     return get_args(field.annotation) if field else ("",)
 
 
-FOREIGN = ("reasoning_gym",)  # need a package: tests/envs/foreign
+FOREIGN = ("inspect_ai", "reasoning_gym", "textarena", "verifiers")  # need a package: tests/envs/foreign
 CASES = [(name, prompt) for name in catalogue.names("envs") if name not in FOREIGN for prompt in prompts(name)]
 
 

@@ -25,8 +25,11 @@ ELSEWHERE = {  # where the tries against the other environments are
     "deep_research": "test_answers.py",
     "search_qa": "test_answers.py",
     "gymnasium_text": "pays what a wrapped environment pays",
+    "inspect_ai": "pays what a task's scorers pay; see docs/foreign.md",
     "reasoning_gym": "pays what the package's verifiers pay; see docs/foreign.md",
+    "textarena": "tests/envs/foreign/test_textarena.py",
     "textworld": "test_textworld_pays_no",
+    "verifiers": "pays what a taskset's rewards pay; see docs/foreign.md",
 }
 
 

@@ -20,6 +20,7 @@ SERVERS = {
     "agentrl/serve/inspector.py": "127.0.0.1, which no option of `inspect` changes",
     "agentrl/serve/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",
     "agentrl/serve/retriever.py": "--host of `serve retriever`, 127.0.0.1",
+    "envs/verifiers/adapter.py": "127.0.0.1, for the requests of one episode",
     "tools/_sandbox/probe.py": "127.0.0.1, to see whether a sandbox can reach it",
 }
 

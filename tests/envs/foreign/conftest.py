@@ -13,7 +13,10 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PINS = {
+    "inspect_ai": ["inspect-ai==0.3.285"],
     "reasoning_gym": ["reasoning-gym==0.1.25"],
+    "textarena": ["textarena==0.7.4"],
+    "verifiers": ["verifiers==0.4.0"],
 }
 
 
@@ -37,3 +40,21 @@ def built(name: str) -> str:
 def reasoning_gym() -> str:
     """A Python that has reasoning_gym."""
     return built("reasoning_gym")
+
+
+@pytest.fixture(scope="session")
+def verifiers() -> str:
+    """A Python that has verifiers."""
+    return built("verifiers")
+
+
+@pytest.fixture(scope="session")
+def textarena() -> str:
+    """A Python that has TextArena."""
+    return built("textarena")
+
+
+@pytest.fixture(scope="session")
+def inspect_ai() -> str:
+    """A Python that has inspect_ai."""
+    return built("inspect_ai")

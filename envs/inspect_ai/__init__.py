@@ -1,0 +1,92 @@
+"""Tasks of the package inspect_ai, with their scorers as signals, for evaluations (docs/foreign.md).
+
+`task` is what `inspect eval` takes: FILE.py@TASK or PACKAGE/TASK; `options` are its arguments. A request to the model
+is a turn. The first scorer's value is the reward. `python` is the Python that has the package.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agentrl.env import Bare, ForeignEnv, ForeignProgram, Prompt
+from agentrl.envs._foreign import Options, program
+from agentrl.tool import load_format
+from agentrl.tool_env import ToolWords
+from agentrl.types import Task
+
+WAITS = True  # for the process that plays
+HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "all"})
+
+
+class Config(Options, frozen=True):
+    """Which task.
+
+    Attributes:
+        task: FILE.py@TASK, or PACKAGE/TASK of an installed package.
+        options: the task's arguments, such as env.options.count=10.
+        split: all samples, which evaluations play by default; or train and test: a sample's id decides, one in five
+            is a test sample.
+        solved: reward from which an episode counts as success.
+        form: the format in which a model writes tool calls.
+    """
+
+    task: str = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+    split: Literal["train", "test", "all"] = "train"
+    solved: float = 1.0
+    form: str = "hermes"
+
+
+def make(config: Config) -> ForeignEnv:
+    """An instance; ValueError if the package or the task is missing."""
+    return ForeignEnv(_program(config))
+
+
+def _program(config: Config) -> ForeignProgram:
+    if not config.task:
+        raise ValueError("env.task is empty: name a task of inspect_ai, such as env.task=my_tasks.py@arithmetic")
+    return program(__file__, config, config.model_dump(exclude={"python", "form"}))
+
+
+@functools.lru_cache(maxsize=64)
+def _listed(listing: ForeignProgram) -> tuple[tuple[int, str], ...]:
+    return tuple((index, key) for index, key in listing.ask("tasks"))
+
+
+@functools.lru_cache(maxsize=64)
+def _tools(listing: ForeignProgram) -> tuple[Any, ...]:
+    """The tools of the first sample."""
+    listed = _listed(listing)
+    return tuple(listing.ask("tools", listed[0][0])) if listed else ()
+
+
+def tasks(config: Config) -> Sequence[Task]:
+    """The samples of the split; ValueError if the task cannot be loaded."""
+    return [
+        Task(key=f"{config.task}/{key}", env="inspect_ai", seed=index, params={"index": index})
+        for index, key in _listed(_program(config))
+    ]
+
+
+def kind(task: Task) -> str:
+    """The task of inspect_ai."""
+    return task.key.rpartition("/")[0]
+
+
+def benchmark(config: Config) -> str:
+    """The name results are reported under."""
+    return f"inspect_ai {config.task}"
+
+
+def facts(config: Config) -> dict[str, str]:
+    """The versions that played."""
+    return _program(config).versions()
+
+
+def prompt(config: Config) -> Prompt:
+    """The messages of the task's solvers, with its tools if the first sample has any."""
+    schemas = _tools(_program(config))
+    return ToolWords(load_format(config.form, schemas), schemas) if schemas else Bare()

@@ -1,0 +1,97 @@
+"""Games of the package TextArena (docs/foreign.md): one player's puzzles, and games of several by self-play.
+
+The agent `main` is one player. Where it is another player's turn, the game calls the agent `opponent`, who sees what
+that player sees and writes its move: by default the same policy, untrained in that seat. Rewards are the game's: 1, 0
+or -1 in games of two, a share in puzzles. `python` is the Python that has the package.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agentrl.env import Bare, Env, ForeignProgram, Prompt
+from agentrl.envs._foreign import Options, program
+from agentrl.envs.textarena.environment import OPPONENT, Seat, TextArena
+from agentrl.types import Task
+
+WAITS = True  # for the process that plays
+HELD_OUT = 1 << 30  # first seed of the test split
+
+
+class Config(Options, frozen=True):
+    """Which game.
+
+    Attributes:
+        game: id of the package, such as TicTacToe-v0.
+        players: of the game; 0 tries two, then one.
+        seat: main is Player 0 (first), Player 1 (second), or one and the other from task to task (both).
+        count: tasks of a split.
+        split: train and test have different seeds.
+        called: what a called player plays, one turn of a game; set by the environment for its opponent.
+    """
+
+    game: str = "TicTacToe-v0"
+    players: int = Field(0, ge=0, le=20)
+    seat: Literal["first", "second", "both"] = "first"
+    count: int = Field(1000, ge=1, le=HELD_OUT)
+    split: Literal["train", "test"] = "train"
+    called: bool = False
+
+
+def _program(config: Config) -> ForeignProgram:
+    return program(__file__, config, config.model_dump(include={"game", "players"}))
+
+
+@functools.lru_cache(maxsize=64)
+def _players(examined: ForeignProgram) -> int:
+    return int(examined.ask("examine"))
+
+
+def make(config: Config) -> Env:
+    """An instance; ValueError if the package or the game is missing."""
+    return Seat() if config.called else TextArena(_program(config))
+
+
+def tasks(config: Config) -> Sequence[Task]:
+    """One task per seed; ValueError if the game cannot be started."""
+    if config.called:
+        return [Task(key="turn", env="textarena", params={"shown": {"text": "Your move."}})]
+    players = _players(_program(config))
+    if players == 1 and config.seat != "first":
+        raise ValueError(f"env.seat = {config.seat!r}: {config.game} has one player: leave seat out")
+    first = HELD_OUT if config.split == "test" else 0
+    seats = {"first": (0, 0), "second": (1, 1), "both": (0, 1)}[config.seat]
+    return [
+        Task(key=f"{config.game}/{seed}", env="textarena", seed=seed, params={"seat": seats[seed % 2]})
+        for seed in range(first, first + config.count)
+    ]
+
+
+def agents(config: Config) -> Mapping[str, Mapping[str, Any]]:
+    """The other players: the same policy, whose turns in their seats are in the graph and not trained."""
+    if config.called or _players(_program(config)) == 1:
+        return {}
+    turn = {"name": "textarena", "called": True}
+    return {OPPONENT: {"env": turn, "trained": False, "limits": {"turns": 1}}}
+
+
+def kind(task: Task) -> str:
+    """The game."""
+    return task.key.rpartition("/")[0]
+
+
+def benchmark(config: Config) -> str:
+    """The name results are reported under."""
+    return f"textarena {config.game}"
+
+
+def facts(config: Config) -> dict[str, str]:
+    """The versions that played."""
+    return {} if config.called else _program(config).versions()
+
+
+def prompt(config: Config) -> Prompt:
+    """The messages of the game."""
+    return Bare()

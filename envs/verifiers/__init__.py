@@ -1,0 +1,94 @@
+"""Environments of the package verifiers (0.4), with their rubrics as signals (docs/foreign.md).
+
+`taskset` names an installed taskset, or a module in the folder one works in; `options` are its own. A request to the
+model is a turn. The reward is the weighted sum of verifiers' rewards; each reward and metric is a signal. `python` is
+the Python that has the package.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agentrl.env import Bare, ForeignEnv, ForeignProgram, Prompt
+from agentrl.envs._foreign import Options, program
+from agentrl.tool import load_format
+from agentrl.tool_env import ToolWords
+from agentrl.types import Task
+
+WAITS = True  # for the process that plays
+
+
+class Config(Options, frozen=True):
+    """Which environment.
+
+    Attributes:
+        taskset: name of an installed taskset package, or of a module in the working folder.
+        id: of an environment to pair the taskset with; empty: the taskset's own.
+        options: of the taskset's configuration, such as env.options.difficulty=2.
+        limit: tasks that are read from the taskset, which may have no end.
+        split: a task's key decides: one in five is a test task; all: no split, for tasksets that have their own.
+        solved: reward from which an episode counts as success.
+        form: the format in which a model writes tool calls.
+    """
+
+    taskset: str = ""
+    id: str = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+    limit: int = Field(1000, ge=1)
+    split: Literal["train", "test", "all"] = "train"
+    solved: float = 1.0
+    form: str = "hermes"
+
+
+def make(config: Config) -> ForeignEnv:
+    """An instance; ValueError if the package or the taskset is missing."""
+    return ForeignEnv(_program(config))
+
+
+def _program(config: Config) -> ForeignProgram:
+    if not config.taskset:
+        raise ValueError("env.taskset is empty: name an installed taskset of verifiers, such as env.taskset=my-tasks")
+    return program(__file__, config, config.model_dump(exclude={"python", "form"}))
+
+
+@functools.lru_cache(maxsize=64)
+def _listed(listing: ForeignProgram) -> tuple[tuple[int, str], ...]:
+    return tuple((index, key) for index, key in listing.ask("tasks"))
+
+
+@functools.lru_cache(maxsize=64)
+def _tools(listing: ForeignProgram) -> tuple[Any, ...]:
+    """The tools of the first task."""
+    listed = _listed(listing)
+    return tuple(listing.ask("tools", listed[0][0])) if listed else ()
+
+
+def tasks(config: Config) -> Sequence[Task]:
+    """The tasks of the split; ValueError if the taskset cannot be loaded."""
+    return [
+        Task(key=f"{config.taskset}/{key[:16]}", env="verifiers", seed=index, params={"index": index})
+        for index, key in _listed(_program(config))
+    ]
+
+
+def kind(task: Task) -> str:
+    """The taskset."""
+    return task.key.rpartition("/")[0]
+
+
+def benchmark(config: Config) -> str:
+    """The name results are reported under."""
+    return f"verifiers {config.taskset}"
+
+
+def facts(config: Config) -> dict[str, str]:
+    """The versions that played."""
+    return _program(config).versions()
+
+
+def prompt(config: Config) -> Prompt:
+    """The messages of the environment, with its tools if the first task has any."""
+    schemas = _tools(_program(config))
+    return ToolWords(load_format(config.form, schemas), schemas) if schemas else Bare()

@@ -1,0 +1,281 @@
+"""Plays environments of verifiers 0.4 in the Python that has it; see `agentrl.env.foreign`. No import of agentrl here.
+
+verifiers drives the model: it runs an agent's program, which asks an OpenAI-compatible endpoint. Here the program is a
+chat loop in this process (`_loop`), and the endpoint is `Endpoint`: a request becomes an observation, and the action is
+its reply. Tasks, tools, stop conditions, rewards and metrics are verifiers' own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+import logging
+import queue
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
+from typing import Any
+
+PACKAGES = {"verifiers": "verifiers"}
+LOOP = "agentrl_chat_loop"  # the name under which verifiers finds the agent's program
+TEST_SHARE = 5  # one task in so many is a test task
+
+
+def load(options: dict[str, Any]) -> dict[str, Any]:
+    """The environment and the first tasks of its taskset."""
+    import importlib.util
+
+    if importlib.util.find_spec("verifiers.v1") is None:
+        raise ValueError("env.python has verifiers below 0.4, whose environments are other classes: install 0.4")
+    from pydantic import ValidationError
+    from verifiers.v1.utils.loaders import import_taskset, load_environment, resolve_env_config
+
+    logging.getLogger("verifiers").setLevel(logging.WARNING)
+    try:
+        import_taskset(options["taskset"])
+    except ModuleNotFoundError as error:
+        raise ValueError(f"env.taskset = {options['taskset']!r}: {' '.join(str(error).split())[:300]}") from None
+    sys.modules[LOOP] = _loop()
+    seat = {"harness": {"id": LOOP}, "runtime": {"type": "subprocess"}}
+    section = {"id": options["id"], "taskset": {**options["options"], "id": options["taskset"]}}
+    try:
+        roles = _roles(resolve_env_config(dict(section)))
+        if len(roles) != 1:
+            raise ValueError(
+                f"env.taskset = {options['taskset']!r} has the agents {', '.join(roles)}: only environments of one "
+                "agent are played"
+            )
+        environment = load_environment(
+            resolve_env_config({**section, roles[0]: seat, "interception": {"type": "server"}})
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"env.options of {options['taskset']}: {place}: {first['msg']}") from None
+    tasks = list(itertools.islice(environment.taskset, options["limit"]))
+    return {"environment": environment, "tasks": tasks, **options}
+
+
+def _roles(config: Any) -> list[str]:
+    from verifiers.v1.configs.agent import agent_config_fields
+
+    return list(agent_config_fields(config))
+
+
+def _loop() -> ModuleType:
+    """A module with a harness of verifiers: a chat with tools, in this process, until a reply calls none."""
+    from openai import AsyncOpenAI
+    from verifiers.v1.configs.harness import HarnessConfig
+    from verifiers.v1.dialects.chat import message_to_wire
+    from verifiers.v1.harness import Harness
+    from verifiers.v1.harnesses.utils.mcp import call_mcp, connect_mcp
+    from verifiers.v1.runtimes import ProgramResult
+
+    class Loop(Harness[HarnessConfig]):  # type: ignore[misc]  # the package is not installed here
+        APPENDS_SYSTEM_PROMPT = SUPPORTS_MCP = SUPPORTS_RESUME = True
+        EXECUTES_CODE = NEEDS_CONTAINER = False
+
+        async def launch(
+            self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: Any, data: Any, *_: Any
+        ) -> Any:
+            from contextlib import AsyncExitStack
+
+            system, prompt = self.resolve_prompt(data)
+            messages = [{"role": "system", "content": system}] if system else []
+            if isinstance(prompt, str):
+                messages.append({"role": "user", "content": prompt})
+            else:
+                messages += [message_to_wire(message) for message in prompt or []]
+            servers = {"mcpServers": {name: {"url": url} for name, url in mcp_urls.items()}}
+            async with AsyncExitStack() as stack:
+                tools, dispatch, connected = await connect_mcp(servers, stack)
+                client = AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0, timeout=None)
+                stack.push_async_callback(client.close)
+                given = {"tools": tools} if tools else {}
+                while True:
+                    said = await client.chat.completions.create(model=ctx.model, messages=messages, **given)
+                    reply = said.choices[0].message
+                    messages.append(reply.model_dump(exclude_none=True))
+                    if not reply.tool_calls:
+                        return ProgramResult(exit_code=0, stdout="", stderr="")
+                    for call in reply.tool_calls:
+                        content = await _called(call, call_mcp, connected, dispatch)
+                        messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
+
+    module = ModuleType(LOOP)
+    vars(module).update(Loop=Loop, __all__=["Loop"])
+    return module
+
+
+async def _called(call: Any, call_mcp: Any, servers: Any, dispatch: Any) -> Any:
+    """What a tool says; errors are what the model reads."""
+    if call.function.name not in dispatch:
+        return f"error: unknown tool {call.function.name!r}"
+    return await call_mcp(servers, dispatch, call.function.name, json.loads(call.function.arguments))
+
+
+class Endpoint:
+    """An OpenAI-compatible endpoint of this process: requests go to `events`, and each waits for its reply."""
+
+    def __init__(self, events: queue.Queue[Any]) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                reply: queue.Queue[Any] = queue.Queue()
+                events.put(("request", body, reply))
+                content = json.dumps(reply.get()).encode()
+                self.send_response(200)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *words: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/v1"
+
+
+def is_test(key: str) -> bool:
+    """Does the task with this key of verifiers belong to the test split?"""
+    return hashlib.sha256(key.encode()).digest()[0] % TEST_SHARE == 0
+
+
+class Episode:
+    """One episode of one task."""
+
+    def __init__(self, world: dict[str, Any]) -> None:
+        self.world = world
+        self.events: queue.Queue[Any] = queue.Queue()
+        self.reply: Any = None
+        self.seen = 0
+        self.shown: dict[str, Any] = {}
+
+    def tasks(self) -> list[list[Any]]:
+        """(position, key) of every task of the split."""
+        found = [[i, task.key] for i, task in enumerate(self.world["tasks"])]
+        if self.world["split"] != "all":
+            found = [[i, key] for i, key in found if is_test(key) == (self.world["split"] == "test")]
+        return found
+
+    def tools(self, index: int) -> list[Any]:
+        """The schemas of the tools of a task."""
+        return list(self.reset(0, {"index": index}).get("tools", []))
+
+    def reset(self, seed: int, params: dict[str, Any]) -> dict[str, Any]:
+        """Start the environment, up to its first request."""
+        task = self.world["tasks"][params["index"]]
+        endpoint = Endpoint(self.events)
+
+        def play() -> None:
+            try:
+                self.events.put(("done", asyncio.run(self._play(task, endpoint.url)), None))
+            except BaseException as error:  # noqa: BLE001  it is raised where the step waits
+                self.events.put(("failed", error, None))
+
+        threading.Thread(target=play, daemon=True).start()
+        kind, content, self.reply = self.events.get()
+        if kind == "done":
+            raise RuntimeError(f"the episode ended before it asked the model: {_failure(content) or 'no request'}")
+        if kind == "failed":
+            raise content
+        return self._observe(content)
+
+    async def _play(self, task: Any, url: str) -> Any:
+        from verifiers.v1.clients import EvalClientConfig, ModelContext
+
+        environment = self.world["environment"]
+        client = EvalClientConfig(base_url=url, api_key_var="AGENTRL_NO_KEY")
+        async with environment.serving():
+            return await environment.run_episode(task, ModelContext(model="agentrl", client=client))
+
+    def _observe(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The messages that are new since the last request."""
+        new, self.seen = body["messages"][self.seen :], len(body["messages"]) + 1  # and the reply to it
+        texts = [_text(message["content"]) for message in new if message["role"] != "assistant"]
+        self.shown = {"text": "\n".join(texts)}
+        if body.get("tools"):
+            self.shown["tools"] = body["tools"]
+        return self.shown
+
+    def step(self, action: str) -> dict[str, Any]:
+        """Reply to the request that waits."""
+        message, error = _message(action) if "tools" in self.shown else ({"content": action}, "")
+        if error:
+            return _result({**self.shown, "text": error}, 0.0, False, {"status": "parse_error"})
+        self.reply.put(_completion(message))
+        kind, content, self.reply = self.events.get()
+        if kind == "request":
+            return _result(self._observe(content), 0.0, False, {})
+        if kind == "failed":
+            raise content
+        if failure := _failure(content):
+            raise RuntimeError(failure)
+        (trace,) = content.traces
+        signals = {name: reward.score for name, reward in trace.rewards.items() if reward is not None}
+        signals.update((name, float(value)) for name, value in trace.metrics.items() if value is not None)
+        info = {"signals": signals, "success": trace.reward >= self.world["solved"]}
+        if trace.stop_condition:
+            info["stop"] = str(trace.stop_condition)
+        return _result({"text": "The episode is over."}, trace.reward, True, info)
+
+
+def _failure(episode: Any) -> str:
+    """Why an episode failed, in words; empty if it did not."""
+    errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
+    return (
+        "" if episode.ok else "; ".join(f"{e.type}: {' '.join(e.message.split())}" for e in errors[:2]) or "it failed"
+    )
+
+
+def _result(seen: dict[str, Any], reward: float, over: bool, info: dict[str, Any]) -> dict[str, Any]:
+    return {"observation": seen, "reward": reward, "terminated": over, "truncated": False, "info": info}
+
+
+def _text(content: Any) -> str:
+    """The words of a message's content."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.get("text", f"[{part.get('type')}]") for part in content or [])
+
+
+def _message(action: str) -> tuple[dict[str, Any], str]:
+    """The reply that an action of a tool environment means (`agentrl.tool.action`), or what is wrong with it."""
+    try:
+        turn = json.loads(action)
+    except ValueError:
+        turn = None
+    if not isinstance(turn, dict) or not ({"calls", "answer"} & set(turn)):
+        return {"content": action}, ""
+    if "answer" in turn:
+        return {"content": str(turn["answer"])}, ""
+    errors = [call["error"] for call in turn["calls"] if "error" in call]
+    if errors:
+        return {}, f"error: {errors[0]}"
+    calls = [
+        {
+            "id": f"call_{i}",
+            "type": "function",
+            "function": {"name": call["name"], "arguments": json.dumps(call["arguments"])},
+        }
+        for i, call in enumerate(turn["calls"])
+    ]
+    return {"content": None, "tool_calls": calls}, ""
+
+
+def _completion(message: dict[str, Any]) -> dict[str, Any]:
+    """A chat completion of the OpenAI API with this reply."""
+    finish = "tool_calls" if message.get("tool_calls") else "stop"
+    return {
+        "id": "reply",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "agentrl",
+        "choices": [{"index": 0, "finish_reason": finish, "message": {"role": "assistant", **message}}],
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    }

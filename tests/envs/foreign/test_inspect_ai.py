@@ -1,0 +1,94 @@
+"""The genuine package inspect_ai, with the small tasks of `tasksets/ia_sums.py`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentrl.cli import main
+from agentrl.config import resolve
+from agentrl.env import tasks_of
+from agentrl.gym import check_env
+from agentrl.tool import action as tool_action
+from agentrl.tool_env import ToolWords
+from agentrl.types import EnvFault, Status
+
+pytestmark = [pytest.mark.slow, pytest.mark.foreign]
+
+
+@pytest.fixture(autouse=True)
+def in_the_folder_of_the_tasks(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parent / "tasksets")
+
+
+def entry(python: str, which: str, /, **options):
+    chosen = {"name": "inspect_ai", "python": python, "task": f"ia_sums.py@{which}", "split": "all", **options}
+    return resolve("envs", chosen, "env")
+
+
+def started(found, index: int = 0):
+    env = found.hooks.make(found.config)
+    return env, env.reset(tasks_of(found)[index])
+
+
+def test_it_keeps_the_promises_of_an_environment(inspect_ai):
+    assert check_env(entry(inspect_ai, "plain"), tasks=1, steps=2) == []
+
+
+def test_scorers_are_signals(inspect_ai):
+    found = entry(inspect_ai, "plain")
+    env, seen = started(found, 2)
+    assert seen.text == "Say the sum.\n2 + 1 =" and tasks_of(found)[2].key == "ia_sums.py@plain/s2"
+    result = env.step("3 it is")
+    assert (result.reward, result.terminated, result.info["success"]) == (0.0, True, False)
+    assert result.info["signals"] == {"match": 0.0, "includes": 1.0}
+    env.reset(tasks_of(found)[2])
+    assert env.step("the sum is 3").info["signals"] == {"match": 1.0, "includes": 1.0}
+
+
+def test_tools_are_called_by_the_package(inspect_ai):
+    found = entry(inspect_ai, "tools")
+    env, seen = started(found, 1)
+    assert [tool["function"]["name"] for tool in seen.tools] == ["add"]
+    assert isinstance(found.hooks.prompt(found.config), ToolWords)
+    assert env.step(tool_action.call("add", x=1, y=40)).observation.text == "41"
+    assert env.step(tool_action.call("nothing")).observation.text.startswith("error: ")
+    assert env.step('{"calls": [{"error": "no JSON"}]}').info["status"] == Status.PARSE_ERROR
+    assert env.step(tool_action.answer("41")).reward == 1.0
+
+
+def test_the_splits_share_no_sample(inspect_ai):
+    splits = ("train", "test", "all")
+    keys = {split: {task.key for task in tasks_of(entry(inspect_ai, "plain", split=split))} for split in splits}
+    assert keys["train"] | keys["test"] == keys["all"] and len(keys["all"]) == 10
+    assert keys["test"] and not keys["train"] & keys["test"]
+
+
+def test_a_scorer_that_asks_a_model_is_a_fault(inspect_ai):
+    env, _ = started(entry(inspect_ai, "graded"))
+    with pytest.raises(EnvFault, match="the task's scorer asks a model"):
+        env.step("yes")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"task": ""}, "env.task is empty: name a task of inspect_ai"),
+        ({"task": "ia_sums.py@none"}, "env.task = 'ia_sums.py@none' cannot be loaded: Task named 'none' not found"),
+        ({"task": "ia_sums.py"}, "env.task = 'ia_sums.py' names 4 tasks: write FILE.py@TASK"),
+        ({"task": "ia_sums.py@boxed"}, "wants a sandbox of inspect_ai, which is not offered here"),
+        ({"options": {"cuont": 3}}, "env.options.cuont: the task plain takes count"),
+    ],
+)
+def test_a_mistake_is_one_sentence(inspect_ai, options, sentence):
+    with pytest.raises(ValueError) as error:
+        tasks_of(entry(inspect_ai, "plain", **options))
+    assert sentence in str(error.value) and "\n" not in str(error.value)
+
+
+def test_an_evaluation_from_the_command_line(inspect_ai, tmp_path, capsys):
+    (tmp_path / "answers.json").write_text('["3"]')
+    words = [f"python={inspect_ai}", "task=ia_sums.py@plain", "--json"]
+    assert main(["eval", "inspect_ai", *words, "--policy", f"scripted:{tmp_path / 'answers.json'}"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["episodes"] == 10 and found["signals"] == {"includes": 0.1, "match": 0.1}
