@@ -23,6 +23,7 @@ from agentrl.model import Weights
 from agentrl.noise import fold, uniforms
 from agentrl.run import Loop, Metrics, Progress, Rollouts, Run, RunFolder, Settings
 from agentrl.run.checkpoint import RunState
+from agentrl.run.decisions import Decisions
 from agentrl.run.health import Health
 from agentrl.run.now import Now
 from agentrl.trainer import Annotated
@@ -240,6 +241,8 @@ def open_stand_in(settings: Settings, times: Times) -> Run:
         state=RunState(stage="train"),
         metrics=Metrics(folder),
         health=Health([]),
+        decisions=Decisions(folder, settings.env.hooks.situation, lambda _: None),
+        teacher=None,
         progress=Progress(quiet=True),
         now=Now(folder.path / "now.json"),
         rollouts=rollouts,

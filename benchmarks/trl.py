@@ -5,8 +5,8 @@
 Load: a Qwen3-type model of 1.3M random weights reads pages (`peers/pages.py`): at most five answers of 64 tokens each,
 4 tasks x 8 rollouts, one AdamW step per batch, float32, one thread, no reference model, free answers at temperature 1.
 The two sides run one after the other, in turn, each in a process of its own; the first step of each is not counted.
-The prompts of both are compared id by id. Tokens are counted where they are: sampled tokens that the loss sees, and
-ids that go through the embedding.
+The prompts of both are compared id by id. Counted are the tokens that were sampled for the batch, and the ids that go
+through the embedding (agentrl leaves rollouts whose credit is exactly 0 out of the update; their gradient is 0).
 """
 
 import argparse
@@ -79,6 +79,8 @@ def measured(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         })  # fmt: skip
         if pairs[-1]["agentrl"]["prompts"] != pairs[-1]["trl"]["prompts"]:
             sys.exit("the two sides were given different prompts: their figures cannot be compared")
+    for side in (side for pair in pairs for side in pair.values()):
+        del side["prompts"]  # they were compared
     return {"load": {**load, "model": "a new one", "seed": "number of the repeat"}, "weights": weights, "pairs": pairs}
 
 
@@ -188,7 +190,7 @@ def report(found: dict[str, Any]) -> None:
         f"agentrl trains {statistics.median(ratios):.2f} times as many sampled tokens per CPU second "
         f"({min(ratios):.2f} to {max(ratios):.2f})"
     )
-    print("trained: sampled tokens in the loss. played, updated: ids through the model without and with a gradient.")
+    print("trained: sampled tokens of the batch. played, updated: ids through the model without and with a gradient.")
 
 
 if __name__ == "__main__":

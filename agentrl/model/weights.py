@@ -93,6 +93,11 @@ class Weights:
 
 
 def _changing(model: Any) -> dict[str, Any]:
-    """The tensors that training may change, by name; tied weights once."""
-    trained = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
-    return {**trained, **dict(model.named_buffers())}
+    """The tensors that training may change, by name; tied weights once.
+
+    The whole copy of a divided learner, with which process 0 generates, is not trained itself and does not say which of
+    its parameters change: then it is all of them.
+    """
+    every = dict(model.named_parameters())
+    trained = {name: tensor for name, tensor in every.items() if tensor.requires_grad}
+    return {**(trained or every), **dict(model.named_buffers())}

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from agentrl.run.learner_group import START_S, LearnerGroup, Place, joined
 from agentrl.run.policies import Policies
 from agentrl.run.ray_driver import connect, release
+from agentrl.run.reserved_card import Holder
 from agentrl.trainer import Ranks
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class RayLearnerGroup(LearnerGroup):
                 actor = self._actor(FollowingActor, rank).remote(rank, *where)
                 self._followers.append(_RayFollower(self._ray, actor, rank))
             self._look_after_followers()
-            card = self._ray.get(self._holder.card.remote(), timeout=START_S)
+            card = self._card()
             ranks = joined(self.device, Place(0, size, card), store, alone=cluster.address == "local")
             for follower in self._followers:
                 follower.await_ready(START_S)
@@ -85,6 +86,17 @@ class RayLearnerGroup(LearnerGroup):
                 f"{free.get('CPU', 0):g} free CPUs and {free.get('GPU', 0):g} free GPUs: wait for other jobs, or lower "
                 "learner.processes"
             )
+
+    def _card(self) -> int:
+        """The number of this process's GPU."""
+        try:
+            card: int = self._ray.get(self._holder.card.remote(), timeout=START_S)
+        except self._ray.exceptions.RayError as error:
+            raise ValueError(
+                f"the Ray cluster at cluster.address = {self.cluster.address!r} starts no actor on this machine "
+                f"({_line(error)}): look at it (ray status)"
+            ) from None
+        return card
 
     def _actor(self, kind: type, rank: int) -> Any:
         """An actor's class with the place of a rank."""
@@ -145,15 +157,6 @@ class _RayFollower:
     def _kill(self) -> None:
         with suppress(Exception):  # it has ended already, or the cluster is gone
             self._ray.kill(self.actor)
-
-
-class Holder:
-    """Keeps the place of rank 0, which is no actor."""
-
-    def card(self) -> int:
-        """The GPU that is rank 0's; 0 without GPUs."""
-        named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        return int(named.split(",")[0]) if named.split(",")[0].isdigit() else 0
 
 
 class FollowingActor:

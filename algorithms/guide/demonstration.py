@@ -1,8 +1,12 @@
 """A demonstration in the group: a chain of an expert, or a stored success of the policy, beside the fresh copies.
 
-Sources: LUFFY, arXiv:2504.14945 (an off-policy trace of a stronger model in each group, one advantage over both kinds:
+Source: LUFFY, arXiv:2504.14945 (an off-policy trace of a stronger model in each group, one advantage over both kinds:
 `source = "expert", when = "always"`, with `imitation` shaped and weighed by the advantage); GCPO, arXiv:2510.07790 (a
 reference answer enters a group whose copies all failed: `when = "failed"`).
+
+Formula: with LUFFY's setting the loss of a group is the sum over the policy's tokens of the clipped ratio times A, and
+over the demonstration's tokens of -A f(pi), f(x) = x / (x + 0.1), divided by the number of all tokens; A is the
+advantage among the scores of both.
 
 The chain has kind DEMO. It counts in the group's mean and standard deviation if `statistics` says so, in no success
 rate, and is trained in one of two ways: `imitation`, by a regularizer that imitates it (`update.regularizers`, entry

@@ -1,8 +1,11 @@
 """Hints, in tiers, for groups whose copies all failed; hinted chains are trained behind the prompt without the hint.
 
-Sources: Guide, arXiv:2506.13923 (hints only where all rollouts of a problem failed; the hinted rollouts join the group,
+Source: Guide, arXiv:2506.13923 (hints only where all rollouts of a problem failed; the hinted rollouts join the group,
 and their importance ratio is that of the policy without the hint to the policy with it); Scaf-GRPO, arXiv:2510.19807
 (tiers from vague to concrete, the least that helps is taken; compared with the released code, `ray_trainer.py`).
+
+Formula: a hinted chain y of prompt x and hint h is trained with the weight w(pi(y_t | x) / pi(y_t | x, h)) per token, w
+that of `update.importance`, times the ratio of the loss, pi_new(y_t | x) / pi(y_t | x).
 
 When all copies of a task failed, `copies` further chains with a hint join its group. The first time it is the hint of
 tier 1. If no hinted chain succeeds either, the next tier is given at the task's next failure; if at least `rise` of

@@ -11,10 +11,12 @@ per token of it. The teacher is
     own       the policy itself, as it is at the update, behind a prompt that tells the actions of a success of the same
               task, which another chain had (`SDPO`); chains that failed are taught
 
-Sources: KDRL, arXiv:2506.02208, and Thinking Machines, "On-Policy Distillation" (2025), for a teacher model; SDPO,
+Source: KDRL, arXiv:2506.02208, and Thinking Machines, "On-Policy Distillation" (2025), for a teacher model; SDPO,
 arXiv:2601.20802, for `own`: KL(pi(. | x) || stopgrad pi(. | x, f)), f a successful rollout of the task. Departures from
 SDPO: the KL is that of the sampled tokens and not of whole distributions, f is the shortest success so far, also of an
 earlier batch, and there is no textual feedback.
+
+Formula: teacher_logprob_t = log pi_teacher(y_t | x, y_<t), and for `own` log pi(y_t | x, f, y_<t).
 
 Limits: `own` rebuilds prompts, which is built for one agent, for chains and for a learner in one process.
 """
@@ -47,7 +49,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         keep: most tasks whose successes are kept; the oldest go first.
     """
 
-    source: Literal["folder", "endpoint", "own"]
+    source: Literal["own", "folder", "endpoint"] = "own"
     path: str = ""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = "auto"

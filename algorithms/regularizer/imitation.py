@@ -1,10 +1,12 @@
 """Imitation of the demonstrations in a group, beside the policy gradient of the chains that the policy played.
 
-Sources. `shape = "log"`: cross-entropy, -log pi, added to the policy loss: the term of SFT + RL in one loss (UFT,
-arXiv:2505.16984, section 3.2, imitates the shown part of a solution so). `shape = "bounded"`: policy shaping, LUFFY,
-arXiv:2504.14945, section 3.2: -f(pi) with f(x) = x / (x + gamma), gamma = 0.1, whose gradient is largest at tokens of
-small probability; checked against the released code (mix_core_alg.py, `p_div_p_0.1`), which takes the probability of
-the demonstrator as 1, as here.
+Source: for `shape = "bounded"` LUFFY, arXiv:2504.14945, section 3.2, policy shaping: -f(pi) with f(x) = x / (x + gamma)
+and gamma = 0.1, whose gradient in log pi, gamma pi / (pi + gamma)^2, is largest at tokens of probability gamma; checked
+against the released code (mix_core_alg.py, `p_div_p_0.1`), which takes the probability of the demonstrator as 1, as
+here. `shape = "log"` is cross-entropy, -log pi, beside the policy loss, as UFT (arXiv:2505.16984) has it on the part
+of a solution that it shows.
+
+Formula: -coef log pi(y_t), or -coef pi(y_t) / (pi(y_t) + gamma), on the tokens y_t of demonstrations, times 1 or A.
 
 `by = "advantage"` multiplies a token's term by the advantage of its step in the group, as in LUFFY's mixed-policy
 objective; `by = "one"` imitates every demonstration alike.

@@ -1,14 +1,16 @@
 """Distillation on the policy's own samples: the reverse KL to a teacher, token by token, beside the policy loss.
 
 The teacher of `guide.name = "teacher"` reads what the policy sampled, and says the log-prob of each token: the column
-`teacher_logprob`. With x = log pi - log pi_teacher of a token that pi sampled, the term is one of
+`teacher_logprob`.
+
+Formula: with x = log pi - log pi_teacher of a token that pi sampled, the term is coef times one of
 
     k2      x^2 / 2: its gradient is x grad log pi, whose mean is the gradient of KL(pi || teacher) at that token
     k3      exp(-x) + x - 1: a KL estimate of low variance whose mean gradient is that of KL(teacher || pi)
     ratio   r x_old: r = pi / pi_old, and x_old = log pi_old - log pi_teacher a constant; the policy gradient of the
             reward -x_old, whose gradient at pi = pi_old is that of k2
 
-Sources: KDRL, arXiv:2506.02208 (GRPO with the reverse KL to a teacher, k2 and k3 compared, a coefficient that falls,
+Source: KDRL, arXiv:2506.02208 (GRPO with the reverse KL to a teacher, k2 and k3 compared, a coefficient that falls,
 distillation where the reward is missing: `form`, `end`, `only`); Thinking Machines, "On-Policy Distillation" (2025):
 `ratio`. Their equations are recalled, not read beside this file; the gradients above are checked by exact sums in the
 tests. As in both, a token answers for itself alone: what it leads to has no share in its term.

@@ -18,12 +18,15 @@ def printed(capsys, *words: str) -> str:
 def test_the_hooks_of_regularizers(capsys):
     assert printed(capsys, "--hooks", "regularizer").splitlines() == [
         "regularizer: hooks of one regularizer, a file in agentrl.algorithms.regularizer",
-        "  hook     default    help",
-        "  Config   mandatory  pydantic model of the options",
-        "  make     mandatory  (config) -> Regularizer",
-        "  ENTROPY  False      it reads the tokens' entropies and needs their gradient",
-        "  TOTALS   False      what it remembers is summed with Moment.total, so learner.processes may be above 1",
-        "  PAPER    ''         one line for listings",
+        "  hook            default    help",
+        "  Config          mandatory  pydantic model of the options",
+        "  make            mandatory  (config) -> Regularizer",
+        "  ENTROPY         False      it reads the tokens' entropies and needs their gradient",
+        "  READS           ()         columns that it reads in LossInputs.columns",
+        "  DEMONSTRATIONS  False      it trains demonstrations",
+        "  TOTALS          False      what it remembers is summed with Moment.total, so learner.processes may be "
+        "above 1",
+        "  PAPER           ''         one line for listings",
     ]
 
 

@@ -209,6 +209,12 @@ def update(weight: float = 1.0, shift: float = 0.0, entropy: bool = True) -> Los
         inputs,
         entropy=told.requires_grad_() if entropy else None,
         weight=torch.full((6,), weight, dtype=torch.float64),
+        columns={  # what `RegularizerFile.reads` names
+            "demonstrated": torch.full((6,), weight, dtype=torch.float64),
+            "advantage": told.detach(),
+            "succeeded": torch.zeros(6, dtype=torch.float64),
+            "teacher_logprob": -told.detach(),
+        },
     )
 
 

@@ -5,6 +5,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+import torch
 
 from agentrl.model import Weights
 from tests.engines.engines import engine_of, make, plain_logprobs, request
@@ -52,3 +53,23 @@ def test_a_copy_of_the_weights_takes_every_change_and_shares_none():
     assert all((x == wanted[name]).all() for name, x in copy.models["policy"].state_dict().items())
     trained.take(state)
     assert all((x == before[name]).all() for name, x in trained.models["policy"].state_dict().items())
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_the_state_of_weights_holds_what_changed_also_of_a_copy_that_is_not_trained_itself(trains):
+    old, new = make("qwen3", 0), make("qwen3", 1)
+    new.requires_grad_(trains)  # process 0 of a divided learner generates with a copy without gradients
+    held = Weights({"policy": old})
+    held.take(Weights({"policy": new}).state())
+    for name, tensor in new.state_dict().items():
+        assert torch.equal(old.state_dict()[name], tensor), name
+    frozen = make("qwen3", 2)
+    frozen.requires_grad_(False)
+    trained = next(iter(frozen.parameters())).requires_grad_(True)
+    parameters = {id(one) for one in frozen.parameters()}
+    found = Weights({"policy": frozen}).state()["policy"]
+    assert (
+        sum(tensor.numel() for name, tensor in found.items() if name in dict(frozen.named_parameters()))
+        == (trained.numel())
+        and len(parameters) > 1
+    )

@@ -37,6 +37,9 @@ TABLES: dict[str, Any] = {
 }
 KEPT = {"run": {"staleness": 2, "ahead": 1}, "rollout": {"name": "chain", "provision": 1.5, "leftover": "keep"}}
 AHEAD = {"run": {"staleness": 1}}
+FIRST = {"rollout": {"name": "chain", "provision": 1.5}}
+SECOND = {"score": [{"name": "tests.toys.opinions"}, {"name": "length_rules"}],
+          "scoring": {"second": {"signal": "opinion", "held_out": "length_repeats"}}}  # fmt: skip
 LAST = "checkpoints/000007/policy/model.safetensors"
 
 
@@ -191,6 +194,14 @@ def test_without_determinism_newer_weights_come_in_the_middle_of_a_batch(tmp_pat
         ({"rollout": {"name": "chain", "provision": 1.5}, "batch": {"tokens": 100}}, "batch.tokens and batch.calls"),
         ({"rollout": {"name": "chain", "provision": 1.5}, "pool": {"kind": "threads"}}, "set run.deterministic=false"),
         ({"rollout": {"name": "chain", "provison": 1.5}}, "did you mean provision?"),
+        ({**AHEAD, "guide": {"name": "interleave"}}, "run.staleness = 1 does not go together with [guide]"),
+        ({**AHEAD, "replay": {"name": "recent"}}, "run.staleness = 1 does not go together with [replay]"),
+        ({**AHEAD, **SECOND}, "run.staleness = 1 does not go together with [scoring.second]"),
+        ({**AHEAD, "learner": {"processes": 2}}, "learner.processes = 2 leads other processes from there"),
+        ({**AHEAD, "sampler": {"name": "prioritised"}, "batch": {"copies": 1}}, "choose another sampler, or run.stal"),
+        ({**FIRST, "guide": {"name": "interleave"}}, "rollout.provision = 1.5 does not go together with [guide]"),
+        ({**FIRST, "score": {"name": "length_rules"}}, "rollout.provision = 1.5 does not go together with [score]"),
+        ({**FIRST, "sampler": {"name": "knapsack"}}, "choose another sampler, or rollout.provision=1"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_played(more, sentence, tmp_path, capsys):

@@ -15,6 +15,7 @@ from agentrl.config import merge
 from agentrl.graph import read_graph
 from agentrl.run import Progress, Settings, ray_driver, train
 from agentrl.run.learner_group import LearnerGroup, group_of
+from agentrl.run.reserved_card import Holder
 from agentrl.settings.sections import ClusterSection
 from agentrl.trainer import LearnerConfig
 from tests.run.test_overlap import TABLES
@@ -122,6 +123,14 @@ def test_a_cluster_without_work_or_with_servers_behind_workers_is_refused(sectio
         Settings(merge(merge(TABLES, BATCH), sections))
 
 
+@pytest.mark.parametrize(("visible", "card"), [("3", 3), ("5,6", 5), ("", 0), (None, 0), ("GPU-8932f937", 0)])
+def test_the_gpu_of_rank_0_is_the_one_that_ray_gave(visible, card, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert Holder().card() == card
+
+
 @pytest.mark.ray
 @pytest.mark.timeout(900)
 def test_learners_as_actors_train_as_processes_do_also_with_workers(tmp_path):
@@ -144,14 +153,13 @@ def test_a_learner_killed_in_mid_update_ends_the_run_and_resuming_gives_the_undi
     tell, killed = RayLearnerGroup.tell, list[int]()
 
     def disturbed(self, message):
+        last = message.call == "improve" and message.values["iteration"] == 1
+        victim = self.pids()[0] if last else 0  # before the call: an actor answers when it has done what was said
         tell(self, message)
-        if message.call == "improve" and message.values["iteration"] == 1:
-            killed.extend(pids)
-            os.kill(pids[0], signal.SIGKILL)
-        elif not pids:
-            pids.extend(self.pids())
+        if last:
+            killed.append(victim)
+            os.kill(victim, signal.SIGKILL)
 
-    pids: list[int] = []
     monkeypatch.setattr(RayLearnerGroup, "tell", disturbed)
     with pytest.raises(
         ValueError, match=r"process 1 of the learner was lost: .*; the other processes were ended, add --resume"
@@ -165,7 +173,6 @@ def test_a_learner_killed_in_mid_update_ends_the_run_and_resuming_gives_the_undi
 @pytest.mark.ray
 def test_actors_of_one_machine_read_a_graph_without_a_copy(tmp_path):
     ray = pytest.importorskip("ray")
-    from agentrl.run.ray_learners import Holder
     from tests.graph.graphs import trees
 
     graph = trees(1)
