@@ -45,7 +45,7 @@ class Desk(Listed):
             return result
         self._waiting = result
         key = f"{self.inner.task.key}/{len(counter._said)}"
-        params = {"instruction": counter._case.instruction, "goal": dict(counter._case.goal)}
+        params: dict[str, Any] = {"instruction": counter._case.instruction, "goal": dict(counter._case.goal)}
         params["said"] = [list(pair) for pair in counter._said]
         errand = Errand(USER, Task(key=key, env="desk_user", seed=self.inner.task.seed, params=params))
         return result._replace(info={**result.info, "errands": (errand,)})
@@ -98,7 +98,7 @@ def prompt(config: Config) -> Prompt:
         return Compact()
     if config.prompt == "instruct":
         return Instruct(written)
-    words = DOMAINS[config.domain].hooks.prompt(config)
+    words: Prompt = DOMAINS[config.domain].hooks.prompt(config)
     words.system = written
     return words
 
@@ -149,7 +149,8 @@ def row(domain: str, requests: int, part: Part, number: int) -> dict[str, Any]:
 def case_of(made: Mapping[str, Any]) -> Case:
     """The generated task that a row names."""
     module = retail_cases if made["domain"] == "retail" else booking_cases
-    return module.write_case(made["part"], made["number"], made["requests"])
+    case: Case = module.write_case(made["part"], made["number"], made["requests"])
+    return case
 
 
 def find(config: Config, key: str) -> Task:

@@ -38,9 +38,11 @@ def write_case(part: Part, number: int, requests: int) -> Case:
     actions: list[tuple[str, Mapping[str, Any]]] = []
     outputs: list[str] = []
     kinds: list[str] = []
+    methods = data["users"][person.id]["payment_methods"]
+    left = {name: method["balance"] for name, method in methods.items() if "balance" in method}  # after each request
     for order in own[: rng.randint(1, requests)]:
         kind = rng.choice(KINDS)
-        request, action, output = _request(rng, kind, order, data["users"][person.id])
+        request, action, output = _request(rng, kind, order, list(methods), left)
         wanted.append(request)
         kinds.append(kind)
         actions += [action] if action else []
@@ -123,9 +125,10 @@ def _item(rng: random.Random, product: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _request(
-    rng: random.Random, kind: str, order: dict[str, Any], user: Mapping[str, Any]
+    rng: random.Random, kind: str, order: dict[str, Any], methods: list[str], left: dict[str, float]
 ) -> tuple[dict[str, Any], tuple[str, Mapping[str, Any]] | None, str]:
-    """A request, the right call, and what must be told; the order is given the status that the kind needs."""
+    """A request, the right call, and what must be told; the order is given the status that the kind needs, and what is
+    left on gift cards is counted."""
     late = rng.choice(("processed", "delivered"))
     early = rng.choice(("pending", "processed"))
     needed = {
@@ -138,7 +141,7 @@ def _request(
     order["status"] = needed.get(kind, "pending")
     order_id, item = order["order_id"], rng.choice(order["items"])["item_id"]
     paid = order["payment_history"][0]
-    others = [one for one in user["payment_methods"] if one != paid["payment_method_id"]]
+    others = [one for one in methods if one != paid["payment_method_id"]]
     other_card = next(one for one in others if "gift" not in one)
     gift = next(one for one in others if "gift" in one)
     facts = {"order": f"It is order {order_id}.", "item": f"It is the {item}."}
@@ -159,8 +162,10 @@ def _request(
         verb
     ]
     request: dict[str, Any] = {"say": f"I want to {said}.", "facts": facts}
-    poor = verb == "pay" and "gift" in method and user["payment_methods"][method]["balance"] < paid["amount"]
+    poor = verb == "pay" and left.get(method, paid["amount"]) < paid["amount"]
     if kind in ("cancel", "return", "pay") and not poor:
+        if kind == "pay" and method in left:
+            left[method] -= paid["amount"]
         call = {
             "cancel": ("cancel_pending_order", {"order_id": order_id, "reason": reason}),
             "pay": ("modify_pending_order_payment", {"order_id": order_id, "payment_method_id": method}),

@@ -32,7 +32,7 @@ def tables(folder: str) -> Mapping[str, Any]:
 
 def policy(folder: str) -> str:
     """The text of the policy."""
-    return read_text(Path(folder).expanduser() / POLICY_FILE, "policy of tau-bench").strip()
+    return read_text(_place(folder) / POLICY_FILE, "policy of tau-bench").strip()
 
 
 def read_tasks(folder: str, split: str) -> list[dict[str, Any]]:
@@ -41,15 +41,20 @@ def read_tasks(folder: str, split: str) -> list[dict[str, Any]]:
     Raises:
         ValueError: the folder or its files are missing or of another form.
     """
-    place = Path(folder).expanduser()
-    if not place.is_dir():
-        raise ValueError(f"env.data = {folder!r}: no such folder; name tau-bench's folder tau_bench/envs/retail")
+    place = _place(folder)
     tables(folder)
     names = [name for name in FILES if split in ("all", name) and (split != "all" or (place / FILES[name]).is_file())]
     rows = [row for name in names for row in _of_file(place / FILES[name], folder, name)]
     if not rows:
         raise ValueError(f"env.data = {folder!r} has none of {', '.join(FILES.values())}: name tau_bench/envs/retail")
     return rows
+
+
+def _place(folder: str) -> Path:
+    place = Path(folder).expanduser()
+    if not place.is_dir():
+        raise ValueError(f"env.data = {folder!r}: no such folder; name tau-bench's folder tau_bench/envs/retail")
+    return place
 
 
 def _of_file(path: Path, folder: str, split: str) -> list[dict[str, Any]]:
