@@ -66,10 +66,20 @@ function paint(parent, value, scale, box) {
     return;
   }
   const share = Math.min(1, Math.abs(value) / scale);
-  node(parent, "rect", { ...box, rx: 4, fill: value >= 0 ? "var(--pos)" : "var(--neg)", "fill-opacity": (0.06 + 0.94 * share).toFixed(3) });
+  node(parent, "rect", { ...box, rx: 4, fill: value >= 0 ? "var(--pos-fill)" : "var(--neg-fill)", "fill-opacity": opacityOf(share).toFixed(3) });
 }
 
-const strong = (value, scale) => value !== null && value !== undefined && Math.abs(value) / scale > 0.45;
+const opacityOf = (share) => 0.06 + 0.94 * share;
+// of a colour that the style sheet writes with six digits
+const channels = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi).map((x) => parseInt(x, 16) / 255);
+
+// black or white letters, whichever is easier to read on the colour of a value (relative luminance, WCAG 2.1)
+function inkOn(value, scale) {
+  if (value === null || value === undefined) return "";
+  const card = channels("--card"), fill = channels(value >= 0 ? "--pos-fill" : "--neg-fill"), opacity = opacityOf(Math.min(1, Math.abs(value) / scale));
+  const [r, g, b] = card.map((x, k) => x + (fill[k] - x) * opacity).map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "black" : "white";
+}
 
 function drawTabs() {
   const tabs = clear("methods");
@@ -206,7 +216,7 @@ function drawCell(svg, i, [x, y], value, scale) {
   const box = { x, y, width: CELL - 4, height: 28 };
   paint(cell, value, scale, box);
   node(cell, "rect", { ...box, rx: 4, class: "frame" });
-  node(cell, "text", { class: strong(value, scale) ? "strong" : "", x: x + (CELL - 4) / 2, y: y + 18, "text-anchor": "middle" }, value === null || value === undefined ? "–" : signed(value));
+  node(cell, "text", { class: inkOn(value, scale), x: x + (CELL - 4) / 2, y: y + 18, "text-anchor": "middle" }, value === null || value === undefined ? "–" : signed(value));
   if (steps.reward[i]) node(cell, "circle", { cx: x + CELL - 9, cy: y + 5, r: 2.5, fill: "var(--mark)" });
   cell.append(titled(`${short(data.states[steps.state[i]], 200)} → ${short(data.actions[steps.action[i]], 200)}`));
   cell.onclick = () => choose(i);
@@ -294,7 +304,7 @@ function drawParts(panel, i) {
     const row = node(table, "tr"), a = m.advantage[i];
     node(row, "td", {}, m.name);
     node(row, "td", { class: a ? (a > 0 ? "pos" : "neg") : "soft" }, signed(a, 4));
-    const parts = Object.entries(m.parts).map(([name, values]) => m.ids.includes(name) ? `${name} no. ${plain(values[i])}` : `${name} ${plain(values[i])}`);
+    const parts = Object.entries(m.parts).map(([name, values]) => m.ids.includes(name) ? `${name} ${Number.isInteger(values[i]) ? `no. ${values[i]}` : "several"}` : `${name} ${plain(values[i])}`);
     if (m.weight[i] !== 1 && a !== null) parts.push(`weight ${plain(m.weight[i])}`);
     node(row, "td", { class: "soft words" }, parts.join(", "));
   }
@@ -378,6 +388,12 @@ function listen() {
   byId("groups").onchange = (event) => { group = Number(event.target.value); selected = undefined; draw(); };
   byId("filter").onchange = (event) => { filter = event.target.value; draw(); };
   document.addEventListener("keydown", keys);
+  recolour();
+}
+
+// letters follow the colours when the reader's system turns from light to dark
+function recolour() {
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (data && data.groups.length) draw(); });
 }
 
 // these data from now on, not yet drawn; `asked` holds the method of an address

@@ -278,6 +278,7 @@ function showPart(number, asked) {
   clear("agreement");
   const row = asked.get("row");
   take(loaded, asked);
+  if (!one.data.methods.length) group = Math.max(0, one.reasons.indexOf("failed")); // without credit a failure says most
   const at = row === null ? -1 : steps.row.indexOf(Number(row));
   selected = at >= 0 ? at : mostTelling();
   group = data.episodes.find((e) => e.steps.includes(selected)).group;
@@ -338,6 +339,7 @@ function listParts() {
   byId("measure").onchange = (event) => { shownAs = event.target.value; draw(); };
   byId("groups").onchange = (event) => { group = Number(event.target.value); selected = mostTelling(); draw(); };
   byId("filter").onchange = (event) => { filter = event.target.value; draw(); };
+  recolour();
   byId("credit").addEventListener("keydown", (event) => {
     keys(event);
     const cell = document.querySelector(".cell.selected"); // drawn anew, so that it has lost the focus
