@@ -2,7 +2,7 @@
 // The credit page. Every text of the data goes into the page by textContent: it comes from models and environments.
 const SVG = "http://www.w3.org/2000/svg";
 const CELL = 46, ROW = 36, NARROW = 56, WIDE = 130, FOLD = 80;
-let data, steps, method, group, selected, filter, shownAs;
+let data, steps, method, group, selected, filter, shownAs, colours;
 // what a page that shows more than one set of steps adds: to the address, and to the panel of a step
 let address = () => ({});
 const stepExtras = [];
@@ -76,7 +76,8 @@ const channels = (name) => getComputedStyle(document.documentElement).getPropert
 // black or white letters, whichever is easier to read on the colour of a value (relative luminance, WCAG 2.1)
 function inkOn(value, scale) {
   if (value === null || value === undefined) return "";
-  const card = channels("--card"), fill = channels(value >= 0 ? "--pos-fill" : "--neg-fill"), opacity = opacityOf(Math.min(1, Math.abs(value) / scale));
+  colours = colours || { card: channels("--card"), pos: channels("--pos-fill"), neg: channels("--neg-fill") }; // once per drawing
+  const { card } = colours, fill = value >= 0 ? colours.pos : colours.neg, opacity = opacityOf(Math.min(1, Math.abs(value) / scale));
   const [r, g, b] = card.map((x, k) => x + (fill[k] - x) * opacity).map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "black" : "white";
 }
@@ -344,6 +345,7 @@ function drawApart(section, pair) {
 }
 
 function draw() {
+  colours = undefined;
   drawTabs();
   drawTimeline();
   drawGraph();
