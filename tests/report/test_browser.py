@@ -111,6 +111,33 @@ def test_every_box_of_the_tree_has_the_methods_mean_and_its_value(open_page):
     assert page.query_selector_all(".box")
 
 
+def test_a_step_is_shown_beside_what_was_done_in_the_same_state(open_page):
+    data = data_of(graph_of(household()), "gigpo")
+    page = open_page(data, "#row=0")  # hall, which is left four times
+    rows = [
+        [c.text_content() for c in row.query_selector_all("td")]
+        for row in page.query_selector_all("#same-state tr")[1:]
+    ]
+    method, places = data.methods[0], (0, 3, 5, 8)
+    assert rows == [
+        [
+            action,
+            f"{episode} turn {turn}",
+            f"{method.parts['step_return'][i]:+.2f}".replace("+0.00", "0.00"),
+            f"{method.advantage[i]:+.2f}",
+        ]
+        for i, action, episode, turn in zip(
+            places,
+            ("go kitchen", "go bedroom", "go kitchen", "go bedroom"),
+            ("won ✓", "detour ✓", "detour ✓", "lost ✗"),
+            (0, 0, 2, 0),
+            strict=True,
+        )
+    ]
+    page.query_selector_all("#same-state button")[2].click()
+    assert page.query_selector(".cell.selected").get_attribute("data-step") == "5"
+
+
 def test_branches_called_agents_candidates_and_probes_are_drawn_and_explained(open_page):
     rows = [row | {"agent": "planner"} for row in household()]
     rows += [

@@ -1,7 +1,7 @@
 "use strict";
 // The credit page. Every text of the data goes into the page by textContent: it comes from models and environments.
 const SVG = "http://www.w3.org/2000/svg";
-const CELL = 46, ROW = 36, NARROW = 56, WIDE = 130, FOLD = 80;
+const CELL = 46, ROW = 36, NARROW = 56, WIDE = 130, FOLD = 80, MOST_SAME = 12;
 let data, steps, method, group, selected, filter, shownAs, colours;
 // what a page that shows more than one set of steps adds: to the address, and to the panel of a step
 let address = () => ({});
@@ -251,8 +251,25 @@ function drawStep() {
       node(line, "button", {}, words).onclick = () => choose(others[(others.indexOf(i) + by + others.length) % others.length]);
     }
   }
+  if (others.length > 1) drawSame(panel, others);
   node(panel, "p", { class: "soft" }, `Episode ${episode.name}; row ${steps.row[i]} of the stored steps.`);
   for (const more of stepExtras) more(panel, i);
+}
+
+// what was done in the same state, and what came of it: this is what step-level methods compare
+function drawSame(panel, others) {
+  const table = node(node(panel, "div", { class: "scroll" }), "table", { id: "same-state" }), head = node(table, "tr");
+  const returns = Object.keys(chosen().parts).filter((name) => name.endsWith("return"));
+  for (const [word, kind] of [["in the same state", "words"], ["episode", "words"], ...returns.map((name) => [name, ""]), [chosen().name, ""]]) node(head, "th", { class: kind }, word);
+  const from = Math.max(0, Math.min(others.indexOf(selected) - 4, others.length - MOST_SAME));
+  for (const i of others.slice(from, from + MOST_SAME)) {
+    const row = node(table, "tr", i === selected ? { class: "now" } : {}), e = data.episodes.findIndex((one) => one.steps.includes(i));
+    node(node(row, "td", { class: "words" }), "button", { "aria-label": `open turn ${steps.turn[i]} of ${episodeWords(e)}` }, short(data.actions[steps.action[i]], 40) || `turn ${steps.turn[i]}`).onclick = () => choose(i);
+    node(row, "td", { class: "words" }, `${episodeWords(e)} ${data.episodes[e].succeeded ? "✓" : "✗"} turn ${steps.turn[i]}`);
+    for (const name of returns) node(row, "td", {}, signed(chosen().parts[name][i]));
+    node(row, "td", {}, signed(chosen().advantage[i]));
+  }
+  if (others.length > MOST_SAME) node(panel, "p", { class: "soft" }, `${MOST_SAME} of ${others.length} such steps are listed.`);
 }
 
 // the answer once: as tokens where they spell it, else as text, with its tokens above where there are some
