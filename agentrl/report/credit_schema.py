@@ -61,7 +61,7 @@ class EpisodeData(BaseModel, frozen=True):
         succeeded: did it succeed?
         ending: how it ended, such as `done` or `turn_limit`; empty if the graph does not say.
         failed: it ended by an environment error, so that no statistic counts it.
-        kind: `played`, `candidate` or `probe`.
+        kind: `played`, `candidate`, `probe` or `demo`.
         lane: how many calls lie between it and the main agent.
         steps: its steps, ascending.
     """
