@@ -161,7 +161,7 @@ def _method(name: str, credit: Credit, options: Mapping[str, Any], rows: np.ndar
         advantage=numbers(advantage[rows]),
         weight=numbers(credit.weight[rows]),
         parts=parts,
-        ids=[k for k, v in credit.parts.items() if k.endswith("_group") and np.issubdtype(v.dtype, np.integer)],
+        ids=[name for name in credit.parts if name.endswith("_group")],
     )
 
 

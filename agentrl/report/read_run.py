@@ -1,5 +1,6 @@
 """The data of a run's page: a pure function of the run's folder (and of another one, to compare with)."""
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -212,7 +213,9 @@ def _training_kinds(files: Sequence[Path]) -> dict[str, str]:
     """Task -> its type, as runs store it with their rollouts; empty for runs of older versions."""
     found: dict[str, str] = {}
     for file in files:
-        stored = read_note(file).get(TASK_KINDS)
+        stored = None
+        with contextlib.suppress(ValueError):  # the graph was read, so the file is sound: the oldest ones have no note
+            stored = read_note(file).get(TASK_KINDS)
         if isinstance(stored, dict):
             found |= {str(task): printable(str(kind)) for task, kind in stored.items()}
     return found

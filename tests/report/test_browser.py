@@ -3,6 +3,7 @@
 Needs Debian's chromium and playwright (`make browser` installs both); else the tests are skipped with a sentence.
 """
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -110,6 +111,33 @@ def test_every_box_of_the_tree_has_the_methods_mean_and_its_value(open_page):
     assert page.query_selector_all(".box")
 
 
+def test_a_step_is_shown_beside_what_was_done_in_the_same_state(open_page):
+    data = data_of(graph_of(household()), "gigpo")
+    page = open_page(data, "#row=0")  # hall, which is left four times
+    rows = [
+        [c.text_content() for c in row.query_selector_all("td")]
+        for row in page.query_selector_all("#same-state tr")[1:]
+    ]
+    method, places = data.methods[0], (0, 3, 5, 8)
+    assert rows == [
+        [
+            action,
+            f"{episode} turn {turn}",
+            f"{method.parts['step_return'][i]:+.2f}".replace("+0.00", "0.00"),
+            f"{method.advantage[i]:+.2f}",
+        ]
+        for i, action, episode, turn in zip(
+            places,
+            ("go kitchen", "go bedroom", "go kitchen", "go bedroom"),
+            ("won ✓", "detour ✓", "detour ✓", "lost ✗"),
+            (0, 0, 2, 0),
+            strict=True,
+        )
+    ]
+    page.query_selector_all("#same-state button")[2].click()
+    assert page.query_selector(".cell.selected").get_attribute("data-step") == "5"
+
+
 def test_branches_called_agents_candidates_and_probes_are_drawn_and_explained(open_page):
     rows = [row | {"agent": "planner"} for row in household()]
     rows += [
@@ -179,6 +207,46 @@ def test_names_of_episodes_stay_where_they_are_while_steps_scroll(open_page):
     page.evaluate("() => { document.querySelector('#times .scroll').scrollLeft = 900; }")
     assert page.evaluate(left, "#names text") == name and page.text_content("#names").startswith("first")
     assert page.evaluate(left, ".cell rect") == cell - 900
+
+
+LETTERS = """() => {
+  const linear = (x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
+  const parse = (c) => c.match(/[\\d.]+/g).slice(0, 3).map((x) => x / 255);
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const card = parse(getComputedStyle(document.querySelector("section")).backgroundColor);
+  return [...document.querySelectorAll(".cell[data-step], .box")].map((cell) => {
+    const [, paint] = cell.querySelectorAll("rect"), share = Number(paint.getAttribute("fill-opacity"));
+    const fill = parse(getComputedStyle(paint).fill);
+    const ink = light(parse(getComputedStyle(cell.querySelector("text")).fill));
+    const ground = light(card.map((x, k) => x + (fill[k] - x) * share));
+    return (Math.max(ground, ink) + 0.05) / (Math.min(ground, ink) + 0.05);
+  });
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_numbers_in_cells_of_every_shade_can_be_read(open_page, scheme):
+    rows = [
+        {
+            "group": "g",
+            "episode": f"e{k:02}",
+            "turn": 0,
+            "reward": k - 20.0,
+            "state": "s",
+            "action": "a",
+            "next_state": "t",
+        }
+        for k in range(41)
+    ]
+    page = open_page(data_of(graph_of(rows), "grpo"), color_scheme=scheme)
+    page.keyboard.press("t")
+    ratios = page.evaluate(LETTERS)
+    assert len(ratios) == 42 and min(ratios) >= 4.5
+    page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
+    end = time.monotonic() + 60
+    while min(page.evaluate(LETTERS)) < 4.5:  # the page is told of it with the next frame
+        assert time.monotonic() < end
+        page.wait_for_timeout(50)
 
 
 def test_numbers_are_rounded_as_python_rounds_them(open_page):

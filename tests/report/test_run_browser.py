@@ -110,8 +110,7 @@ def test_a_failure_opens_its_episode(open_run, tmp_path):
     page = open_run(run)
     (row,) = page.query_selector_all("#failures .endings tbody tr")
     told = [cell.text_content() for cell in row.query_selector_all("td")]
-    assert told[0] == "not stored"  # runs of older versions do not store the types of their tasks
-    assert told[3] == "3 of 9"
+    assert told[0] == "not stored" and told[3] == "3 of 9"  # older versions store no types
     assert {text.split(" ")[0] for text in told[1:3]} == {"6", "3"} and row.query_selector("td button") is not None
     last = page.query_selector("#failures table:has-text('last state before')")
     assert [c.text_content() for c in last.query_selector_all("tbody td")][:3] == ["bedroom", "go gave up", "3 (100%)"]
@@ -145,6 +144,7 @@ def test_held_out_episodes_show_rewards_and_no_credit(open_run, tmp_path):
     page.select_option("#part", label=page.query_selector_all("#part option")[-1].text_content())
     assert page.input_value("#measure") == "reward" and "none" in page.text_content("#parts")
     assert "held-out, end, sampled" in page.text_content("#of-episode") and page.said == []
+    assert "Shown because: failed." in page.text_content("#reason")  # t2, not t0, which stands first
     page.select_option("#part", "0")
     assert page.input_value("#measure") == "advantage"
 

@@ -71,6 +71,10 @@ def test_it_opens_at_the_newest_iteration_with_the_credit_the_run_gave(open_page
     }
     assert [b.text_content() for b in page.query_selector_all("#methods button")] == ["as trained", "gigpo"]
     assert page.text_content("#standing").startswith("house: the run was stopped before its end")
+    assert [c.text_content().strip(" ×") for c in page.query_selector_all("#shown .chip")] == [
+        "as trained",
+        "gigpo gamma=0.5",
+    ]
     assert page.said == [] and all(one.startswith(page.address) for one in page.asked)
 
 

@@ -1,8 +1,8 @@
 "use strict";
 // The credit page. Every text of the data goes into the page by textContent: it comes from models and environments.
 const SVG = "http://www.w3.org/2000/svg";
-const CELL = 46, ROW = 36, NARROW = 56, WIDE = 130, FOLD = 80;
-let data, steps, method, group, selected, filter, shownAs;
+const CELL = 46, ROW = 36, NARROW = 56, WIDE = 130, FOLD = 80, MOST_SAME = 12;
+let data, steps, method, group, selected, filter, shownAs, colours;
 // what a page that shows more than one set of steps adds: to the address, and to the panel of a step
 let address = () => ({});
 const stepExtras = [];
@@ -66,10 +66,21 @@ function paint(parent, value, scale, box) {
     return;
   }
   const share = Math.min(1, Math.abs(value) / scale);
-  node(parent, "rect", { ...box, rx: 4, fill: value >= 0 ? "var(--pos)" : "var(--neg)", "fill-opacity": (0.06 + 0.94 * share).toFixed(3) });
+  node(parent, "rect", { ...box, rx: 4, fill: value >= 0 ? "var(--pos-fill)" : "var(--neg-fill)", "fill-opacity": opacityOf(share).toFixed(3) });
 }
 
-const strong = (value, scale) => value !== null && value !== undefined && Math.abs(value) / scale > 0.45;
+const opacityOf = (share) => 0.06 + 0.94 * share;
+// of a colour that the style sheet writes with six digits
+const channels = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi).map((x) => parseInt(x, 16) / 255);
+
+// black or white letters, whichever is easier to read on the colour of a value (relative luminance, WCAG 2.1)
+function inkOn(value, scale) {
+  if (value === null || value === undefined) return "";
+  colours = colours || { card: channels("--card"), pos: channels("--pos-fill"), neg: channels("--neg-fill") }; // once per drawing
+  const { card } = colours, fill = value >= 0 ? colours.pos : colours.neg, opacity = opacityOf(Math.min(1, Math.abs(value) / scale));
+  const [r, g, b] = card.map((x, k) => x + (fill[k] - x) * opacity).map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "black" : "white";
+}
 
 function drawTabs() {
   const tabs = clear("methods");
@@ -206,7 +217,7 @@ function drawCell(svg, i, [x, y], value, scale) {
   const box = { x, y, width: CELL - 4, height: 28 };
   paint(cell, value, scale, box);
   node(cell, "rect", { ...box, rx: 4, class: "frame" });
-  node(cell, "text", { class: strong(value, scale) ? "strong" : "", x: x + (CELL - 4) / 2, y: y + 18, "text-anchor": "middle" }, value === null || value === undefined ? "–" : signed(value));
+  node(cell, "text", { class: inkOn(value, scale), x: x + (CELL - 4) / 2, y: y + 18, "text-anchor": "middle" }, value === null || value === undefined ? "–" : signed(value));
   if (steps.reward[i]) node(cell, "circle", { cx: x + CELL - 9, cy: y + 5, r: 2.5, fill: "var(--mark)" });
   cell.append(titled(`${short(data.states[steps.state[i]], 200)} → ${short(data.actions[steps.action[i]], 200)}`));
   cell.onclick = () => choose(i);
@@ -240,8 +251,25 @@ function drawStep() {
       node(line, "button", {}, words).onclick = () => choose(others[(others.indexOf(i) + by + others.length) % others.length]);
     }
   }
+  if (others.length > 1) drawSame(panel, others);
   node(panel, "p", { class: "soft" }, `Episode ${episode.name}; row ${steps.row[i]} of the stored steps.`);
   for (const more of stepExtras) more(panel, i);
+}
+
+// what was done in the same state, and what came of it: this is what step-level methods compare
+function drawSame(panel, others) {
+  const table = node(node(panel, "div", { class: "scroll" }), "table", { id: "same-state" }), head = node(table, "tr");
+  const returns = Object.keys(chosen().parts).filter((name) => name.endsWith("return"));
+  for (const [word, kind] of [["in the same state", "words"], ["episode", "words"], ...returns.map((name) => [name, ""]), [chosen().name, ""]]) node(head, "th", { class: kind }, word);
+  const from = Math.max(0, Math.min(others.indexOf(selected) - 4, others.length - MOST_SAME));
+  for (const i of others.slice(from, from + MOST_SAME)) {
+    const row = node(table, "tr", i === selected ? { class: "now" } : {}), e = data.episodes.findIndex((one) => one.steps.includes(i));
+    node(node(row, "td", { class: "words" }), "button", { "aria-label": `open turn ${steps.turn[i]} of ${episodeWords(e)}` }, short(data.actions[steps.action[i]], 40) || `turn ${steps.turn[i]}`).onclick = () => choose(i);
+    node(row, "td", { class: "words" }, `${episodeWords(e)} ${data.episodes[e].succeeded ? "✓" : "✗"} turn ${steps.turn[i]}`);
+    for (const name of returns) node(row, "td", {}, signed(chosen().parts[name][i]));
+    node(row, "td", {}, signed(chosen().advantage[i]));
+  }
+  if (others.length > MOST_SAME) node(panel, "p", { class: "soft" }, `${MOST_SAME} of ${others.length} such steps are listed.`);
 }
 
 // the answer once: as tokens where they spell it, else as text, with its tokens above where there are some
@@ -294,7 +322,7 @@ function drawParts(panel, i) {
     const row = node(table, "tr"), a = m.advantage[i];
     node(row, "td", {}, m.name);
     node(row, "td", { class: a ? (a > 0 ? "pos" : "neg") : "soft" }, signed(a, 4));
-    const parts = Object.entries(m.parts).map(([name, values]) => m.ids.includes(name) ? `${name} no. ${plain(values[i])}` : `${name} ${plain(values[i])}`);
+    const parts = Object.entries(m.parts).map(([name, values]) => m.ids.includes(name) ? `${name} ${Number.isInteger(values[i]) ? `no. ${values[i]}` : "several"}` : `${name} ${plain(values[i])}`);
     if (m.weight[i] !== 1 && a !== null) parts.push(`weight ${plain(m.weight[i])}`);
     node(row, "td", { class: "soft words" }, parts.join(", "));
   }
@@ -334,6 +362,7 @@ function drawApart(section, pair) {
 }
 
 function draw() {
+  colours = undefined;
   drawTabs();
   drawTimeline();
   drawGraph();
@@ -378,6 +407,12 @@ function listen() {
   byId("groups").onchange = (event) => { group = Number(event.target.value); selected = undefined; draw(); };
   byId("filter").onchange = (event) => { filter = event.target.value; draw(); };
   document.addEventListener("keydown", keys);
+  recolour();
+}
+
+// letters follow the colours when the reader's system turns from light to dark
+function recolour() {
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (data && data.groups.length) draw(); });
 }
 
 // these data from now on, not yet drawn; `asked` holds the method of an address

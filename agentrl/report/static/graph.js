@@ -221,15 +221,15 @@ function drawBox(svg, one, { x, y }, values, scale) {
   const of = (name) => steps.values[name] ? mean(one.steps.map((k) => steps.values[name][k])) : null;
   const kinds = ["box", steps.kind[i], one.steps.every((k) => steps.valid[k]) ? "" : "invalid", value === null ? "none" : "", on ? "selected" : ""];
   const box = node(svg, "g", { class: kinds.filter(Boolean).join(" "), "data-box": i, "data-value": one.value === null ? "" : one.value, "data-mean": value === null ? "" : fixed(value, 4), "data-steps": one.steps.length });
-  const area = { x, y, width: BOX, height: TALL }, strongly = strong(value, scale) ? "strong" : "";
+  const area = { x, y, width: BOX, height: TALL }, ink = inkOn(value, scale);
   paint(box, value, scale, area);
   node(box, "rect", { ...area, rx: 4, class: "frame" });
   const several = one.steps.length > 1 ? `, ${one.steps.length} steps` : "";
-  node(box, "text", { class: strongly, x: x + 6, y: y + 14 }, short(data.actions[steps.action[i]], 26));
-  node(box, "text", { class: strongly, x: x + 6, y: y + 27 }, `${signed(value)}${several}`);
+  node(box, "text", { class: ink, x: x + 6, y: y + 14 }, short(data.actions[steps.action[i]], 26));
+  node(box, "text", { class: ink, x: x + 6, y: y + 27 }, `${signed(value)}${several}`);
   const critic = of("value"), error = of("mc_error"), sampled = of("mc_value");
   const beside = [critic === null ? "" : `critic ${plain(critic)}`, sampled === null ? "" : `MC ${plain(sampled)}${error === null ? "" : ` ± ${plain(error)}`}`].filter(Boolean).join(", ");
-  node(box, "text", { class: strongly, x: x + 6, y: y + 40 }, short(`value ${plain(one.value)}${beside ? `, ${beside}` : ""}`, 27));
+  node(box, "text", { class: ink, x: x + 6, y: y + 40 }, short(`value ${plain(one.value)}${beside ? `, ${beside}` : ""}`, 27));
   box.append(titled(`${short(data.states[steps.state[i]], 300)} → ${short(data.actions[steps.action[i]], 300)}\n${one.steps.length} steps, value ${plain(one.value)}${beside ? `, ${beside}` : ""}`));
   box.onclick = () => choose(one.steps[(one.steps.indexOf(selected) + 1) % one.steps.length]);
 }

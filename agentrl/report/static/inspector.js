@@ -59,8 +59,9 @@ function drawStanding() {
 function drawMethods() {
   const line = clear("shown");
   wanted.forEach((one, place) => {
-    const form = forms.find((f) => f.name === one.name), usual = (form ? form.options : []).map((o) => `${o.key}=${o.default}`);
-    const other = one.options.filter((option) => !usual.includes(option)).join(" ");
+    const form = forms.find((f) => f.name === one.name), usual = Object.fromEntries((form ? form.options : []).map((o) => [o.key, o.default]));
+    const alike = (a, b) => a === b || a !== "" && b !== "" && Number(a) === Number(b); // 0.000001 is 1e-06
+    const other = one.options.filter((option) => !alike(option.slice(option.indexOf("=") + 1), usual[option.slice(0, option.indexOf("="))] ?? "")).join(" ");
     const chip = node(line, "span", { class: "chip", title: one.options.join(" ") }, one.name + (other ? ` ${other} ` : " "));
     if (wanted.length > 1) node(chip, "button", { type: "button", "aria-label": `remove ${one.name}` }, "×").onclick = () => { wanted.splice(place, 1); load(); };
   });

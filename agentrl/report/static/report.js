@@ -241,6 +241,9 @@ function drawFailures() {
   if (run.situations.length) drawSituations();
 }
 
+const ENDED = { done: "the environment ended it", turn_limit: "its turns ran out", token_limit: "its tokens ran out", turn_token_limit: "an answer was cut at its token limit",
+  call_limit: "its calls ran out", depth_limit: "its agents called too deep", time_limit: "its time ran out", context_limit: "its prompt did not fit the model", refused: "a content filter refused", env_error: "lost to the environment, not scored" };
+
 // types of tasks by endings; the failed episodes of a cell open from it
 function drawEndings(place, one) {
   const kinds = [...new Set(one.cells.map((c) => c.kind))], endings = [...new Set(one.cells.map((c) => c.ending))];
@@ -252,6 +255,7 @@ function drawEndings(place, one) {
       opening(c.examples)(box);
     } : "–"), `${failed} of ${total}`];
   }), "endings");
+  node(place, "p", { class: "soft" }, endings.filter((ending) => ENDED[ending]).map((ending) => `${ending}: ${ENDED[ending]}`).join("; ") + ".");
 }
 
 function drawSituations() {
@@ -278,6 +282,7 @@ function showPart(number, asked) {
   clear("agreement");
   const row = asked.get("row");
   take(loaded, asked);
+  if (!one.data.methods.length) group = Math.max(0, one.reasons.indexOf("failed")); // without credit a failure says most
   const at = row === null ? -1 : steps.row.indexOf(Number(row));
   selected = at >= 0 ? at : mostTelling();
   group = data.episodes.find((e) => e.steps.includes(selected)).group;
@@ -338,6 +343,7 @@ function listParts() {
   byId("measure").onchange = (event) => { shownAs = event.target.value; draw(); };
   byId("groups").onchange = (event) => { group = Number(event.target.value); selected = mostTelling(); draw(); };
   byId("filter").onchange = (event) => { filter = event.target.value; draw(); };
+  recolour();
   byId("credit").addEventListener("keydown", (event) => {
     keys(event);
     const cell = document.querySelector(".cell.selected"); // drawn anew, so that it has lost the focus
