@@ -31,7 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sokoban": {"level": "hard"},
 }
 SLOW = ("textworld",)  # starts a process with the game's own engine
-SANDBOXED = ("code_math", "code_pair", "code_repair", "code_test")  # start a sandbox per episode
+SANDBOXED = ("code_math", "code_pair", "code_repair", "code_repo", "code_test")  # start a sandbox per episode
 
 
 def prompts(name: str) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ def chosen(name: str, base: dict | None = None, told: dict | None = None, *, ser
         ("calculator", "test"),
         ("code_math", "test"),
         ("code_repair", "test"),
+        ("code_repo", "test"),
         ("tests.toys.sums", "all"),  # rows of the user's own, which no recipe has split
     ],
 )
