@@ -22,8 +22,8 @@ _TAGS = ("action", "subgoal", "switch")
 class Subgoals:
     """Fills `segment_start` [N] bool and `token_level` [S] int64.
 
-    `segment_start` is true where the step begins a new sub-goal; `token_level` is what a sampled token belongs to: the
-    rest, the action, the sub-goal or the switch.
+    `segment_start` is true where the step begins a new sub-goal; `token_level` says to which part of the answer a
+    sampled token belongs: the action, the sub-goal, the switch, or none of them.
     """
 
     fills = ("segment_start", "token_level")

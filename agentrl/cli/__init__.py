@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 
 from agentrl import __version__, catalogue
-from agentrl.cli import _stop
+from agentrl.cli import _completion, _stop
 from agentrl.cli._parser import Parser, positive, seed
 from agentrl.cli._sentence import sentence
 
@@ -68,6 +68,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _run(words: Sequence[str]) -> int:
     """The exit code of the verb that the first word names."""
+    if _completion.asked():
+        words = _completion.words_of(verbs())
     if not words or words[0] in ("-h", "--help", "help"):
         print(overview())
         return 0 if words else 2

@@ -7,6 +7,8 @@ import argparse
 import math
 from typing import Any, NoReturn
 
+from agentrl.cli import _completion
+
 
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that prints descriptions with their line breaks."""
@@ -19,6 +21,20 @@ class Parser(argparse.ArgumentParser):
         if options.get("nargs") == "*":
             options.setdefault("default", [])
         return super().add_argument(*names, **options)
+
+    def parse_args(self, *given: Any, **options: Any) -> argparse.Namespace:  # type: ignore[override]
+        """As argparse does; where a shell asks for proposals, print them and end the program."""
+        if _completion.asked():
+            _completion.propose(self)
+        found: argparse.Namespace = super().parse_args(*given, **options)
+        return found
+
+    def parse_intermixed_args(self, *given: Any, **options: Any) -> argparse.Namespace:  # type: ignore[override]
+        """As `parse_args`."""
+        if _completion.asked():
+            _completion.propose(self)
+        found: argparse.Namespace = super().parse_intermixed_args(*given, **options)
+        return found
 
     def error(self, message: str) -> NoReturn:
         """Raises ValueError instead of printing the usage and ending the program."""

@@ -1,5 +1,6 @@
 """`agentrl credit METHOD --steps FILE [key=value ...] [--json]`: any credit method on steps from anywhere."""
 
+import importlib.util
 import json
 import os
 import sys
@@ -16,7 +17,7 @@ from agentrl.cli._parser import Parser, positive
 from agentrl.cli._sentence import sentence
 from agentrl.config import Entry
 from agentrl.credit import Credit, CreditMethod, agreement, assign, parse_options
-from agentrl.graph import PROBE, StepGraph, read_any
+from agentrl.graph import DEMO, PROBE, StepGraph, read_any
 
 
 def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
@@ -152,8 +153,8 @@ def null(x: Any) -> Any:
 
 
 def table(graph: StepGraph, credit: Credit, method: str) -> str:
-    """A summary of each group, and the metrics, as text; probes are left out, because they never get credit."""
-    counted = graph.kind != PROBE  # [N]
+    """A summary of each group, and the metrics, as text, without probes and demonstrations."""
+    counted = ~np.isin(graph.kind, (PROBE, DEMO))  # [N]
     peers = graph.peers  # [N] scores of different agents are never averaged together
     names = _names(graph, peers)
     episodes = int((graph.first & counted).sum())
@@ -193,6 +194,15 @@ def methods() -> list[Mapping[str, Any]]:
     return entries
 
 
+def names_method(word: str) -> bool:
+    """Is the word a credit method: an entry's name, a dotted path, or a module such as a file in the working folder?"""
+    if word in catalogue.names("credit") or word.endswith(".py"):
+        return True
+    return all(part.isidentifier() for part in word.split(".")) and (
+        "." in word or importlib.util.find_spec(word) is not None
+    )
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run the verb, also as `python -m agentrl.cli.credit METHOD --steps FILE key=value --json`."""
     parser = Parser("agentrl credit", "Credit methods on stored steps.")
@@ -214,7 +224,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return run_list(arguments.json)
     if arguments.steps is None or (arguments.method is None and arguments.compare is None):
         return complain(ValueError("give a method and --steps FILE, or --compare a,b --steps FILE, or --list"))
-    named = [word for word in arguments.options if "=" not in word and word in catalogue.names("credit")]
+    named = [word for word in arguments.options if names_method(word)]
     if named and arguments.compare is None:  # several methods: agentrl credit grpo gigpo ...
         arguments.compare = ",".join([arguments.method, *named])
         arguments.method, *arguments.options = [w for w in arguments.options if w not in named] or [None]

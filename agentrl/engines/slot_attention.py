@@ -10,6 +10,7 @@ Letters: M packed tokens, R sequences (segments), H heads, G key-value heads, D 
 of a block, Q queries and L keys of a padded row, m tokens of a block.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -218,7 +219,7 @@ def attend(
     Returns:
         Output [1, M, H, D], and None for the attention weights.
     """
-    plan, slots = _running[-1]
+    plan, slots = _running.plans[-1]
     grouped = query.shape[1] != key.shape[1]
     alone = iter(zip(torch.split(key, plan.keys, 2)[1::2], torch.split(value, plan.keys, 2)[1::2], strict=True))
     outputs: list[Tensor] = []
@@ -280,7 +281,14 @@ def _rows(spread: Tensor, block: Block, slots: int) -> Tensor:
     return rows.transpose(1, 2)
 
 
-_running: list[tuple[Plan, int]] = []
+class _Running(threading.local):
+    """The plans in use, innermost last; of each thread its own, as engines may run in several threads of a process."""
+
+    def __init__(self) -> None:
+        self.plans: list[tuple[Plan, int]] = []
+
+
+_running = _Running()
 AttentionInterface.register(NAME, attend)
 
 
@@ -289,9 +297,9 @@ def running(plan: Plan, slots: int, config: Any) -> Iterator[None]:
     """Inside this context the model with this config attends by `plan` over a store of `slots` slots."""
     before = config._attn_implementation
     config._attn_implementation = NAME
-    _running.append((plan, slots))
+    _running.plans.append((plan, slots))
     try:
         yield
     finally:
-        _running.pop()
+        _running.plans.pop()
         config._attn_implementation = before

@@ -1,7 +1,8 @@
 """A recipe, resolved; no torch is imported."""
 
 from agentrl.settings.agents import POLICY, agent_sections, resolve_agents
-from agentrl.settings.explain import absent_comments, chosen_comments, explained
+from agentrl.settings.defaults import turns_of
+from agentrl.settings.explain import absent_comments, chosen_comments, explained, known_keys
 from agentrl.settings.recipe import Settings
 from agentrl.settings.requirements import fillers
 from agentrl.settings.shipped import find as find_recipe
@@ -17,7 +18,9 @@ __all__ = [
     "explained",
     "fillers",
     "find_recipe",
+    "known_keys",
     "needs_of",
     "resolve_agents",
     "shipped_recipes",
+    "turns_of",
 ]

@@ -115,6 +115,11 @@ def models() -> Iterator[tuple[str, type[BaseModel]]]:
     yield "agents.NAME", AgentSection
 
 
+def known_keys() -> list[str]:
+    """The dotted names of all keys that do not depend on a catalogue entry."""
+    return [key.path for name, model in models() for key in keys(name, model)]
+
+
 def _classes_of_tables() -> Iterator[tuple[str, type[BaseModel]]]:
     for name, field in Tables.model_fields.items():
         yield from ((name, model) for model in _classes(field.annotation))

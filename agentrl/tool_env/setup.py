@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import inspect
 import json
 import sys
 import threading
@@ -100,8 +101,20 @@ class Setup:
         """The methods of the class that are tools, unbound."""
         if self.owner is None:
             return {}
+        for name in ("close", "state_key"):
+            self._check_no_arguments(name)
         names = [name for name in _public(self.owner) if name not in NOT_TOOLS and not is_reward(name)]
         return tool_specs([tool_spec(getattr(self.owner, name), name) for name in map(_allowed, names)])
+
+    def _check_no_arguments(self, name: str) -> None:
+        """Raises ValueError if a method that the environment itself calls has the arguments of a tool."""
+        method = getattr(self.owner, name, None)
+        needed = [key for key, required in takes(method).items() if required] if inspect.isfunction(method) else []
+        if needed:
+            raise ValueError(
+                f"{self.owner.__name__ if self.owner else ''}.{name} has the argument {needed[0]!r}, but {name}() "
+                "belongs to the environment and is called without arguments: if it is a tool, rename it"
+            )
 
     @property
     def lists(self) -> bool:

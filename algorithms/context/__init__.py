@@ -1,1 +1,1 @@
-"""Catalogue `agentrl.algorithms.context`: one file an entry."""
+"""Catalogue `agentrl.algorithms.context`: one file per entry."""

@@ -1,4 +1,9 @@
-"""The whole chat, append-only: each turn continues the tokens of the last one."""
+"""The whole chat, append-only: each turn continues the tokens of the last one.
+
+Formula: prompt of turn t = prompt of turn t-1 + answer of turn t-1 + observation of turn t.
+
+Source: none; how chat models are used.
+"""
 
 from collections.abc import Sequence
 
@@ -11,14 +16,15 @@ from agentrl.types import Message
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """observation_tokens: a later observation is cut to its first so many tokens; None never cuts."""
+    """observation_tokens: most tokens of an observation after the first turn, longer ones lose their end; None never
+    cuts."""
 
     observation_tokens: int | None = Field(None, ge=1)
 
 
 def ask(config: Config, prompt: Prompt, history: History) -> Ask:
-    """Turn 0 opens the chat; later turns add one user message, or the observation's own messages, or go on inside the
-    assistant's turn where the prompt says so."""
+    """Turn 0 opens the chat; later turns add one user message, or the observation's own messages, or continue the
+    assistant's message where the prompt says so."""
     said = history.now.messages if history.chat is not None or _calls_are_data(history) else ()
     if not history.past:
         return fresh(prompt, history, said or prompt.first(history.now))
@@ -38,7 +44,7 @@ def _calls_are_data(history: History) -> bool:
 
 
 def _clipped(chat: Chat, messages: Sequence[Message], most: int) -> tuple[Message, ...]:
-    """The messages, `most` tokens of words in all."""
+    """The messages, cut to `most` tokens of text together."""
     kept = []
     for message in messages:
         words = chat.clip(message.content, max(0, most))

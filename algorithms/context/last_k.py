@@ -1,4 +1,6 @@
-"""One user message a step, rebuilt from the last k turns.
+"""One user message per step, rebuilt from the last k turns.
+
+Formula: prompt of turn t = task + the last k (observation, action) pairs + observation of turn t.
 
 Source: verl-agent's prompt structure (GiGPO, arXiv:2505.10978, appendix): role, task, the last k observation-action
 pairs, the current observation, the admissible actions.
@@ -17,7 +19,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 def ask(config: Config, prompt: Prompt, history: History) -> Ask:
-    """Turn 0 as in any chat; later steps one message that holds a window of the history."""
+    """Turn 0 opens a chat; every later step is one message with a window of the history."""
     if not history.past:
         return fresh(prompt, history, prompt.first(history.now))
     window = history.past[-config.k :] if config.k else []

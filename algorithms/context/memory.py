@@ -1,4 +1,6 @@
-"""A memory of fixed size that is overwritten: one conversation a chunk of what is read, one for each action.
+"""A memory of fixed size that is overwritten: one conversation per chunk of text that is read, and one per action.
+
+Formula: `memory_i = model(task, memory_{i-1}, chunk_i)`, `action = model(task, memory_n)`.
 
 Source: MemAgent, arXiv:2507.02259. An observation is read in chunks; for each the model sees the task, its memory and
 the chunk, and writes its memory anew. It then acts on the task and the memory alone. Every conversation is a step of
@@ -18,9 +20,9 @@ from agentrl.types import Rewrite
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """chunk_tokens: read at once (words, for a policy without a tokenizer). memory_tokens: of the memory. memory:
-    the word before the memory. section: the word before the chunk. instruction: what the model is told to do with both.
-    empty: the memory before anything was read."""
+    """chunk_tokens: tokens per chunk (words, for a policy without a tokenizer). memory_tokens: most tokens of the
+    memory. memory: the word before the memory. section: the word before the chunk. instruction: what the prompt asks
+    the model to do with both. empty: the memory before the first chunk."""
 
     chunk_tokens: int = Field(5000, ge=1)
     memory_tokens: int = Field(1024, ge=1)
@@ -34,7 +36,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 def ask(config: Config, prompt: Prompt, history: History) -> Ask:
-    """The next chunk's conversation; after the last one that of the action."""
+    """The conversation of the next chunk; after the last chunk, the conversation of the action."""
     chunks = split(config, history.chat, history.now.text)
     held = history.memory or config.empty
     if history.read >= len(chunks):
@@ -46,7 +48,7 @@ def ask(config: Config, prompt: Prompt, history: History) -> Ask:
     return asked._replace(rewrites=Rewrite(history.memory, chunk), max_tokens=config.memory_tokens)
 
 
-@lru_cache(maxsize=256)  # a text is asked for once a chunk
+@lru_cache(maxsize=256)  # `split` is asked for the same text once per chunk
 def split(config: Config, chat: Chat | None, text: str) -> tuple[str, ...]:
     """The text in chunks of whole lines where they fit, else of whole words; at least one. A chunk's tokens are counted
     line by line."""
@@ -77,5 +79,5 @@ def rewritten(config: Config, history: History, text: str) -> None:
 
 
 def words(config: Config) -> Sequence[str]:
-    """Its own words."""
+    """The words that this context adds to prompts, for a new tokenizer."""
     return (config.memory, config.section, config.instruction, config.empty)

@@ -1,11 +1,14 @@
-"""The whole chat, in which every answer says whether the sub-goal is kept, which it is, and the action: HiPER's form.
+"""The whole chat; every answer states whether the sub-goal is kept, the sub-goal, and the action: HiPER's form.
+
+Formula: `answer = switch + sub-goal + action`, on the prompts of `full`.
 
 Source: HiPER, arXiv:2602.16165: `<switch>KEEP or SWITCH</switch><subgoal>...</subgoal><action>...</action>`; a switch
 begins a segment of `credit.name=hiper`. The wording of the instruction is ours. The chat is that of `full`, so that the
 current sub-goal stands in the model's own words.
 
 Answers are free text. With `engine.actions=admissible`, and in demonstrations, an answer is a function of its action:
-one that matches `starts` begins a sub-goal, which it names; the others keep theirs.
+an action that matches `starts` begins a sub-goal, and its text names the sub-goal; every other action keeps the
+sub-goal.
 """
 
 import functools
@@ -25,13 +28,13 @@ from agentrl.types import Observation, Status
 
 
 def filler(config: "Config") -> Subgoals:
-    """What finds the sub-goals in the answers."""
+    """The filler that finds the sub-goals in the answers."""
     return Subgoals()
 
 
 class Config(full.Config, frozen=True):
-    """instruction: what the model is told, after the first observation. starts: a regular expression of actions that
-    begin a sub-goal in demonstrations and among admissible answers; empty for none."""
+    """instruction: text after the first observation that describes the form of an answer. starts: regular expression of
+    the actions that begin a sub-goal in demonstrations and among admissible answers; empty for none."""
 
     instruction: str = (
         "Work towards sub-goals. In each answer first say whether you go on with the current sub-goal or begin a new "
@@ -63,17 +66,17 @@ def _pattern(expression: str) -> SchemaValidator:
 
 
 def ask(config: Config, prompt: Prompt, history: History) -> Ask:
-    """As `full`."""
+    """The chat of `full`."""
     return full.ask(full.Config(observation_tokens=config.observation_tokens), prompt, history)
 
 
 def words(config: Config) -> Sequence[str]:
-    """Its own words."""
+    """The words that this context adds to prompts, for a new tokenizer."""
     return (config.instruction, "<switch>KEEP</switch><subgoal></subgoal><action></action>SWITCH")
 
 
 def speak(config: Config, prompt: Prompt) -> "Planned":
-    """The environment's words, and the plan's around them."""
+    """The environment's prompt, wrapped in the form of the plan."""
     return Planned(config, prompt)
 
 
@@ -84,7 +87,7 @@ class Planned:
         self._config, self._prompt, self.system = config, prompt, prompt.system
 
     def __getattr__(self, name: str) -> Any:
-        """What else the environment's prompt has, such as `stop`."""
+        """Any other attribute of the environment's prompt, such as `stop`."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._prompt, name)
@@ -94,15 +97,15 @@ class Planned:
         return f"{self._prompt.first(observation)}\n{self._config.instruction}"
 
     def turn(self, observation: Observation) -> str:
-        """The environment's."""
+        """The environment's message of a turn."""
         return self._prompt.turn(observation)
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The environment's and the instruction."""
+        """The environment's window of the history, and the instruction."""
         return f"{self._prompt.window(first, past, done, observation)}\n{self._config.instruction}"
 
     def answer(self, action: str) -> str:
-        """The action between its tags, behind a switch."""
+        """The action between its tags, after the switch."""
         said = self._prompt.answer(action)
         body = said if first_tagged(said, ("action",)) else f"<action>{said}</action>"
         if self._config.starts and _pattern(self._config.starts).isinstance_python(action):
@@ -110,7 +113,7 @@ class Planned:
         return f"<switch>KEEP</switch>{body}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The action between the tags as the environment reads it; without them the answer is not valid."""
+        """The action between the tags as the environment reads it; an answer without the tags is not valid."""
         found = first_tagged(text, ("action",))
         if found is None:
             return Parsed(text.strip()[-80:], False, Status.PARSE_ERROR)

@@ -1,4 +1,7 @@
-"""The whole chat until it grows too long; then the model's own summary takes its place.
+"""The whole chat until it is too long; then a summary by the model replaces it.
+
+Formula: prompt = task + last summary + the turns since; a summary is asked for where a prompt would exceed
+`max_tokens`.
 
 Source: SUPO, arXiv:2510.06727. When the prompt would be longer than the working context, the model is asked for a
 summary of it; that answer is a step like any other, trained with its rollout's credit (`credit.name=multi_conversation`
@@ -19,9 +22,10 @@ from agentrl.types import Rewrite
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """max_tokens: of a prompt; a longer one is summarised first. most: summaries of an episode; the chat then grows
-    until the model's context ends it. summary_tokens: of a summary. instruction: what the model is told, at the end of
-    the prompt. heading: what stands above the summary. observation_tokens: as in `full`."""
+    """max_tokens: most tokens of a prompt; a longer prompt is summarised first. most: most summaries per episode; after
+    them the chat grows until the model's context ends the episode. summary_tokens: most tokens of a summary.
+    instruction: the request for a summary, at the end of the prompt. heading: the line above the summary.
+    observation_tokens: as in `full`."""
 
     max_tokens: int = Field(2048, ge=1)
     most: int = Field(8, ge=0)
@@ -58,10 +62,10 @@ def _chat(config: Config, prompt: Prompt, history: History) -> Ask:
 
 
 def rewritten(config: Config, history: History, text: str) -> None:
-    """Forget the chat for its summary."""
+    """Replace the chat by its summary."""
     history.memory, history.since, history.rewrites = text, len(history.past), history.rewrites + 1
 
 
 def words(config: Config) -> Sequence[str]:
-    """Its own words."""
+    """The words that this context adds to prompts, for a new tokenizer."""
     return (config.instruction, config.heading)

@@ -1,1 +1,1 @@
-"""Catalogue `agentrl.algorithms.credit`: one file an entry."""
+"""Catalogue `agentrl.algorithms.credit`: one file per entry."""

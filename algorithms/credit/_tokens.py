@@ -49,7 +49,7 @@ def token_rows(graph: StepGraph, method: str) -> TokenRows:
 
 
 def token_credit(graph: StepGraph, tokens: TokenRows, advantage: np.ndarray, returns: np.ndarray) -> Credit:
-    """Credit from [T] arrays: 0 on prompt tokens; a step's advantage is the mean of its tokens'."""
+    """Credit from [T] arrays: 0 on prompt tokens; a step's advantage is the mean over its tokens."""
     size = len(graph.token_column("token_value"))
     spread = {name: np.zeros(size) for name in ("token_advantage", "token_return")}  # [S] each
     spread["token_advantage"][tokens.position] = advantage

@@ -1,4 +1,4 @@
-"""What methods made of other methods share."""
+"""What the credit methods share that change the credit of another method."""
 
 import json
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def inner(name: str, options: Mapping[str, Any]) -> Inner:
     """A method to be wrapped.
 
     Raises:
-        ValueError: there is no such method, it does not take these options, or it is not one for chains.
+        ValueError: there is no such method, it does not take these options, or it does not give credit to chains.
     """
     method = catalogue.load(CreditMethod, name)
     if method.on != "chains":

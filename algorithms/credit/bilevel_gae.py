@@ -1,11 +1,14 @@
 """Bi-level advantage estimation: over turns, then over the tokens of each turn.
 
+Formula: `delta_k = r_k + gamma_turn V_{k+1} - V_k` and GAE over turns; then GAE over the tokens of each turn, whose
+last token earns `A_k + V_k`.
+
 Source: RAGEN, arXiv:2504.20073, and VAGEN, arXiv:2510.16907, official code of RAGEN. Turns first: GAE with
 gamma_turn and lam on the value at each turn's last token. Then the turn's return (advantage + value) is the
 reward of its last token, and token GAE with gamma_token and lam runs inside the turn, with nothing beyond its
-end. Official code finds turn ends by non-zero rewards, so that a turn rewarded 0 vanishes; here every step is
-a turn. `whiten`: over all response tokens of an agent, sample variance, eps 1e-8 under the root; `token_return` is
-never whitened. A truncated last turn uses `next_value`.
+end. The official code finds the end of a turn by a non-zero reward, so that it misses a turn of reward 0; here every
+step is a turn. `whiten`: over all response tokens of an agent, sample variance, eps 1e-8 under the root; `token_return`
+is never whitened. A truncated last turn uses `next_value`.
 """
 
 from types import MappingProxyType
@@ -24,8 +27,8 @@ ON = "tokens"
 
 
 class Config(Options, frozen=True):
-    """gamma_turn: discount per turn. gamma_token: discount per token. lam: decay of GAE, of both levels.
-    preset: official whitens, as released.
+    """gamma_turn: discount per turn. gamma_token: discount per token. lam: decay of GAE, at both levels.
+    preset: `official` whitens, as the released code does.
     """
 
     OFFICIAL = MappingProxyType({"whiten": True})

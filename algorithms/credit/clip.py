@@ -1,5 +1,7 @@
 """Another method's advantage, clipped.
 
+Formula: `A = min(max(A_base, low), high)`.
+
 Source: none; common practice against outliers of small groups.
 """
 

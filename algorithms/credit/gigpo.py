@@ -1,11 +1,13 @@
 """Group-in-group policy optimisation: GRPO's episode term plus a term among steps taken from the same state.
 
+Formula: `A = GN(score | group) + step_weight * GN(G | group, state)`, `G_k = sum over l >= k of gamma^(l-k) r_l`.
+
 Source: GiGPO, Feng et al., arXiv:2505.10978, Eq. 3 (episode), 6-7 (discounted step returns, anchor-state
 groups), 8 (sum). Official code (verl-agent): statistics of the episode term count step rows, not episodes; a
 group of one passes its score through; invalid actions cost 0.1, locally: the penalty is not discounted into
-earlier steps. `preset=official` takes these. Deliberately not reproduced: rows copied to fill a batch before
-the statistics, and the float32 noise of constant groups, which give exactly 0 here. No bootstrap on
-truncation in either.
+earlier steps. `preset=official` takes these. Two details of the official code are not reproduced on purpose: it copies
+rows to fill a batch before the statistics, and its float32 sums leave noise in constant groups, which give exactly 0
+here. Neither code bootstraps a truncated episode.
 
 `similarity=0.9` groups states whose texts are similar instead of equal (`agentrl.graph.similarity`): the official
 greedy first fit, whose partition depends on the order of rows.
@@ -22,11 +24,12 @@ from agentrl.credit import Credit
 from agentrl.graph import StepGraph, count, group_norm, keys, scan, similar_states
 
 PAPER = "GiGPO, arXiv:2505.10978"
+DEMONSTRATIONS = True
 NEEDS = ("state",)
 
 
 class Config(grpo.Config, frozen=True):
-    """gamma: discount per step. step_weight: the paper's omega. similarity: threshold of the ratio, or
+    """gamma: discount per step. step_weight: the paper's omega. similarity: threshold of the similarity ratio, or
     off."""
 
     OFFICIAL = MappingProxyType({"unit": "step", "singleton": "pass", "invalid_penalty": 0.1})

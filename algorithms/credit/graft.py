@@ -1,10 +1,12 @@
 """Credit from Bellman values on the merged state graph of a group.
 
+Formula: `A = GN(gamma V(s') - V(s) | state)`, `V(u) = gamma * mean of V(v) over the edges (u, v)`.
+
 Source: GRAFT (the successor of GraphGPO; definition from the paper, no code exists). V(u) = gamma * mean of V
-over the edges out of u, every executed step an edge; a node that nothing leaves has its outcome, the mean
-score of the episodes that end there. The temporal difference of a step is gamma V(s') - V(s) (with V =
-outcome at the end, so gamma is applied before it too). A is normalised among the steps of a node, population std;
-a step alone at its node gets its sign.
+over the edges out of u, every executed step an edge; a node without edges out of it has the value of its outcome, the
+mean score of the episodes that end there. The temporal difference of a step is gamma V(s') - V(s) (with V = outcome at
+the end, so gamma is applied before it too). A is normalised among the steps of a node, population std; a step alone at
+its node gets its sign.
 
 The paper's graph GAE adds (gamma lam)^k times the mean difference of the edges k hops ahead. That sum is 0 for every
 lam: V(u) = gamma * mean V(v) says that the differences of the edges out of u have mean 0, and with an edge all edges
@@ -41,7 +43,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     left = keys(np.tile(graph.peers, 2), np.concatenate([graph.state, graph.next_state]))  # [2N]
     goes_on = np.isin(left[len(graph) :], left[: len(graph)]) & ~graph.terminated  # [N]
     end = graph.last & ~goes_on  # [N]
-    outcome = keys(graph.score)  # [N] terminal nodes: one an outcome and group
+    outcome = keys(graph.score)  # [N] terminal nodes: one per outcome and group
     u, v = merged_edges(graph, np.where(end, outcome, -1))
     nodes = int(max(u.max(initial=-1), v.max(initial=-1))) + 1
     fixed = np.full(nodes, np.nan)  # [K]
@@ -50,6 +52,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
         u, v, fixed, how="bellman", gamma=config.gamma, weight=graph.weight, tolerance=SWEEPS_END
     )  # [K]
     delta = config.gamma * value[v] - value[u]  # [N]
-    delta[np.abs(delta) <= ROUNDING] = 0.0  # a lone step's sign must not be the sign of a residual
+    # A step that is alone at its node gets the sign of its difference, which must not be the sign of a rounding error.
+    delta[np.abs(delta) <= ROUNDING] = 0.0
     advantage = group_norm(delta, u, std="population", eps=config.eps, singleton="sign", weight=graph.weight)  # [N]
     return Credit.of(advantage, parts={"value": value[u]})

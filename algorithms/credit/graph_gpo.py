@@ -1,12 +1,13 @@
 """Step credit from distances in the merged state graph of a group, plus the episode term.
 
+Formula: `A = episode_weight * GN(score | group) + step_weight * GN(10 * discount^d(s') | group, state)`.
+
 Source: GraphGPO, arXiv:2605.26684. Nodes are states, edges are executed steps; the last step of a successful
-episode leads to a success node; d(s) is the number of edges on the shortest path from s to success over
-everything the group saw (unreachable: largest finite distance of the group + 1). A step into s' returns 10 *
-discount^d(s'), or 10 * discount^(d(s') - d(s) + 1) with `normalize_distance`; returns are compared among
-steps from the same state. Official code (verl-agent recipe): statistics of both terms count step rows, a
-group of one passes its score through the episode term; these are the defaults here too. discount is 0.1 for
-ALFWorld and 0.2 for WebShop there.
+episode leads to a success node; d(s) is the number of edges on the shortest path from s to success over all edges of
+the group (where success cannot be reached: the largest finite distance of the group + 1). A step into s' returns 10 *
+discount^d(s'), or 10 * discount^(d(s') - d(s) + 1) with `normalize_distance`; returns are compared among steps from the
+same state. Official code (verl-agent recipe): statistics of both terms count step rows, a group of one passes its score
+through the episode term; these are the defaults here too. discount is 0.1 for ALFWorld and 0.2 for WebShop there.
 """
 
 from typing import Literal, NamedTuple
@@ -24,8 +25,8 @@ NEEDS = ("state",)
 
 class Config(grpo.Config, frozen=True):
     """discount: per edge to success. normalize_distance: discount by how the step changes the distance to
-    success, not by that distance. unit: what the
-    statistics of the episode term count. singleton: of the episode term.
+    success, not by that distance. unit: what the statistics of the episode term count. singleton: what a group of one
+    gets in the episode term.
     """
 
     discount: float = Field(0.1, ge=0, le=1)
@@ -44,10 +45,10 @@ class Edges(NamedTuple):
 
 
 def merged_edges(graph: StepGraph, end: np.ndarray) -> Edges:
-    """Nodes are states of a group, agent by agent; `end` [N] int64 >= 0 names the terminal node a step leads to
-    instead, -1 none.
+    """Nodes are states of a group, separate for each agent; `end` [N] int64 >= 0 names the terminal node that a step
+    leads to instead of a state, -1 for none.
 
-    A step whose next state is unknown leads to a node of its own group that nothing leaves.
+    A step whose next state is unknown leads to a node of its group that has no edges out of it.
     """
     after = np.where(end >= 0, -2 - end, graph.next_state)  # [N]
     node = keys(np.tile(graph.peers, 2), np.concatenate([graph.state, after]))  # [2N]

@@ -1,5 +1,7 @@
 """Group-relative policy optimisation: the episode's score, normalised inside its group, on every step.
 
+Formula: `A = GN(score | group)`, that is `(score - mean) / (std + eps)` over the group.
+
 Source: GRPO, Shao et al., arXiv:2402.03300, Eq. 3 (outcome supervision). The paper divides by the standard
 deviation over G outputs and does not say which; `std=none` is the mean-only form (Dr. GRPO,
 arXiv:2503.20783). Official code (verl): sample std, eps 1e-6, every episode counts once, a group of one
@@ -19,6 +21,7 @@ from agentrl.credit import Credit, Options
 from agentrl.graph import Singleton, Std, StepGraph, group_norm
 
 PAPER = "GRPO, arXiv:2402.03300"
+DEMONSTRATIONS = True
 
 
 class Config(Options, frozen=True):

@@ -1,5 +1,7 @@
 """Hierarchy-of-groups policy optimisation: step returns compared at every length of shared history.
 
+Formula: `A = sum over k of w_k GN(G | group, last k states)`, `w_k` proportional to `(k + 1)^weight_power`.
+
 Source: HGPO, arXiv:2602.22817. For k = 1..history+1, steps of a group whose last k states are equal form a
 group; a_k is the normalised step return there; A = sum_k w_k a_k with w_k proportional to (k +
 1)^weight_power. Official code (verl-agent recipe): population std, groups of one dropped, advantages that are
@@ -24,8 +26,8 @@ NEEDS = ("state",)
 
 class Config(Options, frozen=True):
     """weight_power: level k, the k-th length of shared history, weighs (k + 1) to this power. history: states before
-    the current one that are compared. episode_term: adds level 0, GRPO over step rows with sample std (none if
-    std=none). singleton: of that term.
+    the current one that are compared. episode_term: adds level 0, GRPO over step rows with sample std (no division if
+    std=none). singleton: what a group of one gets in that term.
     """
 
     OFFICIAL = MappingProxyType({"invalid_penalty": 0.1, "singleton": "pass"})

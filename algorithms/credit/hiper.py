@@ -1,17 +1,20 @@
 """Two-level advantages: turns inside segments, and segments.
 
+Formula: GAE of turns on `r + gamma V_low(next) - V_low` inside a segment, and GAE of segments on `sum over i of gamma^i
+r_i + gamma^L V_high(next start) - V_high(start)`.
+
 Source: HiPER, arXiv:2602.16165, official code (compute_hae_advantage). A row with `segment_start` (and an
 episode's first row) begins a segment. Low level, per turn: delta = r + gamma V_low(next) - V_low inside a
 segment, with V_high(next segment's start) beyond its end, where the recursion is cut. High level, per segment
 of L turns: delta = sum gamma^i r_i + gamma^L V_high(next start) - V_high(start), carried on by gamma^L lam_segment.
 `advantage` belongs to the action tokens of every turn, `advantage_high` to the subgoal tokens of segment starts (0
 elsewhere). Where the steps say which token is which (`token_level` of `agentrl.algorithms._subgoals`), tokens are
-credited so: actions low, sub-goals of segment starts high, other sub-goals and all that is neither nothing; else
-every token has its turn's low advantage, on trees too. The released code gives the switch the advantage of a third
-critic, on whether to terminate, or, with `assign_high_to_switch` (here `switch=high`), the high one; there is no third
-critic here. An episode that ended by truncation continues in nothing (`bootstrap=none`, the official default), in the
-current value of each level (`current`, the official option) or in `next_value` (`value`). `whiten`: population
-variance, each level for itself, the high one over segment starts only; returns stay unwhitened.
+credited so: action tokens get the low advantage, sub-goal tokens of segment starts the high one, all other tokens none.
+Where the steps do not say it, every token has the low advantage of its turn, also on trees. The released code gives the
+switch the advantage of a third critic, on whether to terminate, or, with `assign_high_to_switch` (here `switch=high`),
+the high one; there is no third critic here. Beyond the end of a truncated episode the value is 0 (`bootstrap=none`, the
+official default), the current value of each level (`current`, the official option) or `next_value` (`value`). `whiten`:
+population variance, separately for each level, the high level over segment starts only; returns are not whitened.
 """
 
 from typing import Literal, NamedTuple
@@ -30,9 +33,9 @@ READS = ("segment_start",)
 
 
 class Config(Options, frozen=True):
-    """gamma: discount per turn. lam: decay per turn. lam_segment: decay per segment. bootstrap: what an episode that
-    was cut off continues in: nothing, the current value of each level, or next_value. switch: what its tokens are given
-    at segment starts.
+    """gamma: discount per turn. lam: decay per turn. lam_segment: decay per segment. bootstrap: the value beyond the
+    end of a truncated episode: 0 (none), the current value of each level, or next_value. switch: the advantage of the
+    switch's tokens at segment starts.
     """
 
     gamma: float = Field(0.95, ge=0, le=1)

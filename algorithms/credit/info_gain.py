@@ -1,5 +1,7 @@
 """Turn rewards from the gain in the gold answer's probability.
 
+Formula: `r_k = p_k - p_{k-1}`, `A_k = sum over l >= k of gamma^(l-k) GN(r_l | group)`.
+
 Source: IGPO, arXiv:2510.14967. p_k = exp(mean log-probability of the gold answer after turn k); a turn before
 the last earns p_k - p_{k-1}, the last turn its reward (the answer's F1). Paper: all turn rewards of a group
 are normalised together (sample std, eps 1e-6), then A_k = sum over l >= k of gamma^(l-k) r_l.
@@ -11,9 +13,9 @@ same position of the response, no std; an episode that is over by then counts as
 `normalize=start`, its discounted estimator: (G_t - mean) / (std + eps) with mean and sample std of the
 group's returns at the first token. Position 0 is the episode's first sampled token; `observation_tokens`
 between turns count on. Steps without a token table are taken as one token each, with an observation between
-them. A lone episode gets 0; a group whose returns are constant does too, where the float32 code is off by
-rounding over eps. If gains and turns do not match in number the official code falls back to the outcome
-alone; here the missing log-probability is named.
+them. A group of one episode gets 0, and so does a group whose returns are constant, where the float32 code gives a
+rounding error divided by eps. If the number of gains is not the number of turns, the official code takes the outcome
+alone; here an error names the missing log-probability.
 """
 
 from types import MappingProxyType
@@ -48,10 +50,10 @@ class Config(Options, frozen=True):
 
 
 def turn_reward(graph: StepGraph) -> np.ndarray:
-    """[N] probability gained in the turn; on an episode's last row its reward.
+    """[N] probability gained in the turn; on an episode's last row the reward of that row.
 
     Raises:
-        ValueError: a log-probability is missing before the last turn, or the one before any turn is.
+        ValueError: a log-probability is missing before the last turn, or the log-probability before the first turn is.
     """
     root = graph.parent < 0  # [N]
     after = graph.column("gold_logprob")  # [N]
@@ -127,7 +129,7 @@ def from_position(graph: StepGraph, place: Response, returns: np.ndarray, eps: f
     key = keys(graph.peers[place.row], place.position)  # [T]
     group = graph.peers  # [N]
     all_of_them = np.bincount(group, share)[group][place.row]  # [T] episodes of the group
-    counted = np.bincount(key, weight)[key]  # [T] those that reach the position
+    counted = np.bincount(key, weight)[key]  # [T] weight of the episodes that reach the position
     m = moments(returns, key, weight, "none")
     baseline = m.mean * counted / np.maximum(all_of_them, 1e-300)  # [T]
     apart = returns - baseline  # [T]

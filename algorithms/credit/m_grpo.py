@@ -1,13 +1,15 @@
-"""Hierarchical GRPO: a main agent and the sub-agents it calls, each normalised with its own kind.
+"""Hierarchical GRPO: the scores of main agents and of the sub-agents that they call are normalised separately.
 
-Source: M-GRPO, arXiv:2511.13288, paper form. Main trajectories of a query form one group, all aligned
-sub-trajectories of the query another (not one a rollout); population std, one advantage a trajectory.
+Formula: `A = GN(score | group, agent)` over the aligned trajectories.
+
+Source: M-GRPO, arXiv:2511.13288, paper form. Main trajectories of a query form one group, all aligned sub-trajectories
+of the query another (not one group per rollout); population std, one advantage per trajectory.
 Alignment: a rollout that called a sub-agent d_k times contributes exactly d = `align` sub-trajectories: d -
 d_k uniformly random duplicates are added, or d_k - d are dropped; duplicates count in the statistics and in
 the loss. `kept` is how often a trajectory is used; a dropped one gets no credit. A rollout without calls
 contributes none. The paper states no eps; 1e-6 here. Rewards are composed beforehand by
 `agentrl.algorithms.reward.m_grpo_reward`. The released code (MrlX) has no expert term and no alignment, and
-groups eight consecutive items of a queue, not of a query; it is not reproduced.
+groups eight consecutive items of a queue instead of the items of a query; it is not reproduced.
 
 Limit: which duplicates are drawn depends on `seed`, on the version of the policy that played the graph (its column
 `version_newest`, which a run raises every iteration; 0 in steps.jsonl) and on the order of episodes; their
@@ -24,12 +26,12 @@ from agentrl.credit import Credit, Options
 from agentrl.graph import Singleton, Std, StepGraph, group_norm, keys
 
 PAPER = "M-GRPO, arXiv:2511.13288"
-CALLS = True  # of a run: one agent alone has nobody to be aligned with
+CALLS = True  # a run with one agent has no sub-trajectories to align
 
 
 class Config(Options, frozen=True):
-    """align: sub-trajectories a rollout contributes, or off: the episodes as given. seed: of the draw that
-    aligns them.
+    """align: sub-trajectories that each rollout contributes, or off to take the episodes as they are. seed: seed of the
+    random draw that aligns them.
     """
 
     align: int | Literal["off"] = Field(8, union_mode="left_to_right")

@@ -1,11 +1,13 @@
 """One advantage for all the conversations of a sample.
 
+Formula: `A = GN(score | group)` on every conversation of a sample.
+
 Source: MemAgent's Multi-Conv DAPO, arXiv:2507.02259, and SUPO, arXiv:2510.06727. An episode is a sample, its
 turns are independent conversations (memory updates, summaries, the answer), its reward is the sum of its
 rows; the statistics count samples, and every conversation gets its sample's advantage. Official code
-(MemAgent): sample std, eps 1e-6, or none in the released 7B run, which is the default here; a lone sample
-passes its score through (`preset=official`), here 0. SUPO masks unfinished rollouts from the loss, not from
-the statistics: that is the loss's business.
+(MemAgent): sample std, eps 1e-6, or none in the released 7B run, which is the default here; a group of one sample
+passes its score through (`preset=official`), here it gets 0. SUPO leaves unfinished rollouts out of the loss and keeps
+them in the statistics: set update.train_unfinished=false.
 """
 
 from types import MappingProxyType
@@ -20,7 +22,7 @@ PAPER = "MemAgent, arXiv:2507.02259; SUPO, arXiv:2510.06727"
 
 
 class Config(Options, frozen=True):
-    """std: none is the released 7B recipe."""
+    """std: standard deviation that divides; none is the released 7B recipe."""
 
     OFFICIAL = MappingProxyType({"singleton": "pass"})
 

@@ -1,10 +1,13 @@
 """Token credit inside actions: policy optimisation with action decomposition.
 
-Source: POAD, arXiv:2405.15821, official code (morning9393/ADRL). Inside an action tokens are neither
-discounted nor rewarded: delta_j = V_{j+1} - V_j, carried by lam. The action's last token: delta = r + gamma
-V_0(next step) - V_j, carried by gamma lam into the next step's first token; nothing follows a terminated
-step. V_0 after a truncated last step is `next_value`. The released NTPO and ARCHER baselines are other
-methods. Defaults are the paper's runs'.
+Formula: `A_j = delta_j + c_j A_{j+1}` over tokens, with `delta_j = V_{j+1} - V_j` and `c_j = lam` inside an action,
+`delta_j = r + gamma V_0(next) - V_j` and `c_j = gamma lam` at its last token.
+
+Source: POAD, arXiv:2405.15821, official code (morning9393/ADRL). Inside an action, tokens are not discounted and have
+no reward: delta_j = V_{j+1} - V_j, carried by lam. The action's last token: delta = r + gamma V_0(next step) - V_j,
+carried by gamma lam into the next step's first token; nothing follows a terminated step. V_0 after a truncated last
+step is `next_value`. The released NTPO and ARCHER baselines are other methods. The defaults are those of the paper's
+runs.
 """
 
 import numpy as np

@@ -1,8 +1,10 @@
 """REINFORCE leave-one-out: the episode's score less the mean score of the other episodes of its group.
 
+Formula: `A_i = score_i - sum over j != i of score_j / (n - 1)` in a group of n.
+
 Source: RLOO, Ahmadian et al., arXiv:2402.14740, written as (s - mean) * n / (n - 1). Official code (TRL,
 verl): the same over trajectories; a group of one passes its score through in verl (`preset=official`) and
-gets 0 here. verl-agent feeds the function step rows (`unit=step`), which leaves out one row, not one episode.
+gets 0 here. verl-agent gives the function step rows (`unit=step`), so that one row is left out and not one episode.
 """
 
 from types import MappingProxyType
@@ -15,10 +17,11 @@ from agentrl.credit import Credit, Options
 from agentrl.graph import Singleton, StepGraph, leave_one_out
 
 PAPER = "RLOO, arXiv:2402.14740"
+DEMONSTRATIONS = True
 
 
 class Config(Options, frozen=True):
-    """unit: what mean and n count. The penalty is subtracted from the row's score first."""
+    """unit: what the mean and n count. invalid_penalty is subtracted from the row's score before."""
 
     OFFICIAL = MappingProxyType({"singleton": "pass"})
 

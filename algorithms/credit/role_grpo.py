@@ -1,13 +1,15 @@
 """Rewards normalised among the steps that play the same role: same prompt, turn, agent.
 
+Formula: `A = GN(r | role)`.
+
 Source: AT-GRPO, arXiv:2510.11062, key environment, turn, agent: at each turn every agent samples candidates from
 one state of one environment and each is scored on its own. `key=auto`: the environment is the tree where a tree holds
 several actions of an agent at one turn, as `rollout.name=candidates` fills it, so that several chains of a task, whose
 states differ, are not merged; elsewhere it is the group. mmGRPO (multi-module programs), arXiv:2508.04660: key group,
 agent, invocation, where `invocation` counts the calls of an agent inside a rollout. The row's own `reward` is
-normalised. Official code (PettingLLMs): sample std, eps 1e-6, a group of one gets 0 unless every group of the batch is
-a group of one, which then pass their rewards through; here `singleton` says it, for all groups alike. Candidates that
-were not executed (`rollout.name=candidates`) are rows of their turn.
+normalised. Official code (PettingLLMs): sample std, eps 1e-6, a group of one gets 0, unless every group of the batch is
+a group of one: then each passes its reward through. Here `singleton` decides for all groups alike. Candidates that were
+not executed (`rollout.name=candidates`) are rows of their turn.
 """
 
 from typing import Any, Literal
@@ -24,7 +26,7 @@ ROLES = ("group", "rollout", "turn", "agent", "policy", "state", "tree", "invoca
 
 
 class Config(Options, frozen=True):
-    """key: auto, or the columns that make a role, as group,turn,agent."""
+    """key: auto, or the columns that make a role, such as group,turn,agent."""
 
     key: Literal["auto"] | tuple[str, ...] = "auto"
     std: Std = "sample"

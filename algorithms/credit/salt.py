@@ -1,12 +1,13 @@
 """Step-level assignment on a merged trajectory graph: a group advantage averaged over equal steps.
 
+Formula: `A = mean of A_base over the steps with an equal (state, action, next state)`.
+
 Source: SALT, arXiv:2510.20022 (EACL 2026 Findings); no official code. Steps of a group are the same edge if
 state, action and next state are equal, and with `history` = h the h (state, action) pairs before them too (a
-shorter history only equals an equally short one); each edge gets the mean of its members' base advantages, so
-that what winners and losers share moves to about 0. Every occurrence counts, also repeats inside an episode;
-nothing is normalised again. The history window is not in the text at hand; h = 0 is the published rule as
-quoted. Where an episode's last step has no next state, a terminal marker that tells success from failure
-stands for it.
+shorter history only equals an equally short one); each edge gets the mean of its members' base advantages, so that
+steps which successful and failed episodes share move to about 0. Every occurrence counts, also repeats inside an
+episode; nothing is normalised again. The history window is not in the text at hand; h = 0 is the published rule as
+quoted. Where an episode's last step has no next state, a terminal marker that tells success from failure stands for it.
 """
 
 from typing import Literal
@@ -23,8 +24,8 @@ NEEDS = ("state", "action")
 
 
 class Config(grpo.Config, frozen=True):
-    """base: whose advantage is averaged; the other options are the base's (rloo has no std and eps). history:
-    how many (state, action) pairs before an edge must be equal too."""
+    """base: the method whose advantages are averaged; the other options are those of the base (rloo has no std and
+    eps). history: how many (state, action) pairs before an edge must be equal too."""
 
     base: Literal["grpo", "rloo"] = "grpo"
     history: int = Field(0, ge=0)

@@ -1,5 +1,7 @@
 """Segment advantages from a sampled tree.
 
+Formula: `A = V(node) - V(parent)`, `V(node) = mean of V(child) over the children`.
+
 Source: SPO (segment policy optimisation), tree form, arXiv:2505.23564. Every row is a segment; a leaf's value
 is its reward, an inner node's the mean over its *children* (not over leaves); A = V(node) - V(parent), and
 with `std=population` that over the population std of the siblings + eps. Rows without a parent in one `tree`
@@ -20,7 +22,7 @@ ON = "nodes"
 
 
 class Config(Options, frozen=True):
-    """std: of the siblings; none is the leave-it form the official code calls rloo."""
+    """std: standard deviation of the siblings that divides; none is the form that the official code calls rloo."""
 
     std: Std = "none"
     eps: float = Field(1e-8, ge=0)

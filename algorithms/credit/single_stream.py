@@ -1,9 +1,11 @@
-"""One rollout a prompt against a persistent estimate of the prompt's value.
+"""One rollout per prompt, compared with an estimate of the prompt's value that is kept over iterations.
+
+Formula: `A = whiten(score - v)`, v the tracked value of the prompt.
 
 Source: SPO (single-stream policy optimisation), arXiv:2509.13232, and its released recipe. `value` on an
 episode's first row is the tracker's estimate *before* the update; A = whiten(score - value) over the whole
-batch of episodes (sample std, (x - mean) / sqrt(variance + 1e-8)); no groups. `Tracker` is the one piece of
-state of the catalogue, and stays outside of credit, which is pure.
+batch of episodes (sample std, (x - mean) / sqrt(variance + 1e-8)); no groups. `Tracker` keeps the estimates; it stays
+outside of the credit function, which is pure.
 
 A training run keeps the tracker and fills `value` from it (`filler`). The paper's prioritised sampling is the sampler
 `prioritised`; its offline start is `start` here and there.
@@ -77,7 +79,7 @@ class Tracker:
         return alpha / (alpha + beta)
 
     def sampling_weight(self, prompt: str, floor: float = 0.05) -> float:
-        """How eagerly to sample the prompt again: its uncertainty, never nothing."""
+        """Weight of the prompt in sampling: the uncertainty of its value, plus a floor."""
         v = self.value(prompt)
         return float(np.sqrt(v * (1 - v))) + floor
 
@@ -88,11 +90,11 @@ class Tracker:
         self._counts[prompt] = rho * alpha + outcome, rho * beta + 1 - outcome
 
     def state_dict(self) -> dict[str, tuple[float, float]]:
-        """What a checkpoint keeps."""
+        """The counts, as a checkpoint stores them."""
         return dict(self._counts)
 
     def load_state_dict(self, counts: Mapping[str, tuple[float, float]]) -> None:
-        """The counterpart of `state_dict`."""
+        """Restore the counts of a checkpoint."""
         self._counts = {prompt: (float(alpha), float(beta)) for prompt, (alpha, beta) in counts.items()}
 
 
@@ -102,7 +104,7 @@ def filler(config: Config) -> PromptValues:
 
 
 def started(tracker: Tracker, report: str, key: str) -> Tracker:
-    """The tracker with the values of a report's outcomes; as it was if `report` is empty.
+    """The tracker with the values of a report's outcomes; unchanged if `report` is empty.
 
     Args:
         tracker: a new one.
@@ -110,7 +112,7 @@ def started(tracker: Tracker, report: str, key: str) -> Tracker:
         key: the option that names it, for the error sentence.
 
     Raises:
-        ValueError: the file is no such report.
+        ValueError: the file is not a report of `agentrl eval --out`.
     """
     if not report:
         return tracker

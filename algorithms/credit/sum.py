@@ -1,8 +1,10 @@
-"""The weighted sum of other methods' advantages, so that a new method is written in a config.
+"""The weighted sum of other methods' advantages, so that a recipe can combine methods.
 
-Source: none; GiGPO is the sum of grpo and a step term, as an example. `methods` and `weights` belong
-together, `options` gives a method's own: methods = ["grpo", "salt"], weights = [1, 0.5], options = {salt =
-{history = 1}}.
+Formula: `A = sum over methods m of weight_m * A_m`.
+
+Source: none; GiGPO is the sum of grpo and a step term, as an example. `methods` and `weights` have equal lengths,
+`options` gives the options of each method: methods = ["grpo", "salt"], weights = [1, 0.5], options = {salt = {history =
+1}}.
 """
 
 import numpy as np
@@ -34,7 +36,7 @@ class Config(Options, frozen=True):
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
-    """sum of weight * advantage; a step is assigned where every method assigns it, as often as all of them
+    """sum of weight * advantage; a step is assigned where every method assigns it, and counts as often as all of them
     use it."""
     credits = [inner(name, config.options.get(name, {})).credit(graph) for name in config.methods]
     weights = config.weights or (1.0,) * len(credits)

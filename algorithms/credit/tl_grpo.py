@@ -1,11 +1,14 @@
 """Turn scores compared among actions sampled from the same state, plus half the outcome's advantage.
 
+Formula: `A = GN(r | turn of the tree) + outcome_weight * GN(outcome | group)`.
+
 Source: TL-GRPO, arXiv:2601.16480 (abstract and a third party's code): at every turn a group of actions is
 sampled from one state and each is scored at once; A = GN(reward | turn of the tree), population std, +
 outcome_weight * GN(outcome | group). In the paper's tasks the environment is in the same state at every turn, so that
 a group is a turn of a tree and not a state, and a trajectory is worth its best turn's reward, not their sum. A group
 of one keeps only the outcome part. Candidates that were not executed (`rollout.name=candidates`) are part of their
-turn's comparison and have no outcome. Chains have a tree each, so that they are compared by `key=state` only.
+turn's comparison and have no outcome. Every chain is a tree of its own, so that chains are compared by `key=state`
+only.
 """
 
 from typing import Literal
@@ -24,8 +27,8 @@ CANDIDATES = True
 class Config(Options, frozen=True):
     """key: which steps are compared: those of one tree at one turn, or those of a group from one state at any turn.
     outcome_weight: weight of the outcome term.
-    outcome: the episode's best turn reward, or its score. std: of both terms. singleton: of the outcome term, over
-    episodes."""
+    outcome: the episode's best turn reward, or its score. std: standard deviation that divides both terms. singleton:
+    what a group of one episode gets in the outcome term."""
 
     key: Literal["turn", "state"] = "turn"
     outcome: Literal["best", "score"] = "best"

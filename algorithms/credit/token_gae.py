@@ -1,12 +1,14 @@
 """Generalised advantage estimation over the tokens of an episode: PPO's usual credit.
 
+Formula: `A_j = delta_j + gamma lam A_{j+1}`, `delta_j = r_j + gamma V_{j+1} - V_j` over tokens.
+
 Source: GAE, Schulman et al., arXiv:1506.02438, Eq. 16, over the token-level MDP of PPO for language models
 (Ouyang et al., arXiv:2203.02155): an episode's sampled tokens are one chain, observations are not part of it; a
 turn's reward is paid on its last token; every token is discounted by gamma and carried by gamma lam, across turns
 too. It is what turn-PPO (arXiv:2512.17008) compares itself with, which found that gamma = lam = 1, the default here, is
-needed. With gamma = 1 it is `poad`. A truncated episode goes on in `next_value`, a terminated one in nothing.
-`whiten`: over all response tokens of an agent, sample variance, eps 1e-8 under the root, as PPO codes do;
-`token_return`, the critic's target, is never whitened.
+needed. With gamma = 1 it is `poad`. Beyond the end of a truncated episode the value is `next_value`, beyond the end of
+a terminated one 0. `whiten`: over all response tokens of an agent, sample variance, eps 1e-8 under the root, as PPO
+codes do; `token_return`, the critic's target, is never whitened.
 """
 
 import numpy as np

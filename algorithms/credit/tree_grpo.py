@@ -1,5 +1,7 @@
 """Group advantages among the leaves of a prompt and among the leaves of one tree.
 
+Formula: `A = inter_weight * GN(R | prompt) + intra_weight * GN(R | tree)`, R the score of a leaf.
+
 Source: Tree-GRPO, arXiv:2509.21240. Each leaf is a trajectory with one score R; A_inter normalises R among
 the leaves of the prompt, A_intra among those of the tree, A = inter_weight * A_inter + intra_weight *
 A_intra. A shared prefix step gets the sum over the leaves below it (the core pools the paths). Official code
@@ -51,7 +53,7 @@ def norm(x: np.ndarray, key: np.ndarray, config: Config, weight: np.ndarray) -> 
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
-    """One advantage a leaf trajectory, on each of its steps."""
+    """One advantage per leaf trajectory, on each of its steps."""
     tree = keys(graph.peers, graph.tree)  # [N]
     if config.mode == "per_token":
         return per_token(graph, config, tree)
@@ -67,8 +69,8 @@ def credit(graph: StepGraph, config: Config) -> Credit:
 
 
 def per_token(graph: StepGraph, config: Config, tree: np.ndarray) -> Credit:
-    """Two advantages a step; `advantage` is their mean over the step's tokens. A lone token gets 0 whatever
-    `singleton` says, as released.
+    """Two advantages per step; `advantage` is their mean over the step's tokens. A step of one token gets 0 whatever
+    `singleton` says, as in the released code.
 
     Raises:
         ValueError: the graph has no tokens.

@@ -1,7 +1,9 @@
 """Generalised advantage estimation over turns.
 
-Source: turn-PPO, arXiv:2512.17008 (EACL 2026 Findings); no public code. A turn is one action; V(s_k) is the
-critic's value where it has seen the state and none of the action. Released turn GAE (VAGEN, HiPER) never
+Formula: `A_k = delta_k + gamma lam A_{k+1}`, `delta_k = r_k + gamma V_{k+1} - V_k` over turns.
+
+Source: turn-PPO, arXiv:2512.17008 (EACL 2026 Findings); no public code. A turn is one action; V(s_k) is the critic's
+value after the tokens of the state and before those of the action. Released turn GAE (VAGEN, HiPER) never
 bootstraps a truncated episode: that is `bootstrap=none` and `preset=official`. Default here: a truncated last
 row uses `next_value` (without a next observation that is the value before the cut turn, or 0: critic.cut_value), a
 terminated one 0; an episode that ends with neither flag counts as terminated. The

@@ -1,5 +1,7 @@
 """Discounted turn returns, normalised among the turns of a group.
 
+Formula: `A = GN(G | key) + episode_weight * GN(score | group)`, `G_k = r_k + gamma G_{k+1}`.
+
 Source: Group Turn Policy Optimisation, arXiv:2511.14846 (gamma 0.9; over all turns of the group, `key=group`,
 or per turn index, `key=group+turn`: the text leaves it open). EAPO (IterResearch), arXiv:2511.07327: the
 geometric discount of the outcome over rounds, key=group. Step-GRPO (R1-Router): key=group+turn. UI-S1
@@ -24,8 +26,9 @@ PAPER = "Group Turn PO, arXiv:2511.14846; UI-S1; EAPO, arXiv:2511.07327; Step-GR
 
 class Config(grpo.Config, frozen=True):
     """gamma: discount per turn. key: compare the turns of a group, or those of equal index in it. cut: end the return
-    at an action that did not match the expert. unit: what the statistics of the episode term count. singleton: of the
-    episode term. invalid_penalty: enters both terms, locally.
+    at an action that did not match the expert. unit: what the statistics of the episode term count. singleton: what a
+    group of one gets in the episode term. invalid_penalty: subtracted from an invalid row's return and score, and from
+    no other row's.
     """
 
     OFFICIAL = MappingProxyType(

@@ -1,5 +1,7 @@
 """Step advantages from Monte Carlo values.
 
+Formula: `A_k = r_k + V_{k+1} - V_k`.
+
 Source: VinePPO, Kazemnejad et al., arXiv:2410.01679. `value` is the mean outcome of fresh continuations from
 the step's state; A_k = r_k + V_{k+1} - V_k, 0 beyond the end, no discount, no normalisation. As in the
 official code, `value` may be absent after an episode's last estimate: there V = r + V(next), so the advantage

@@ -1,4 +1,6 @@
-"""Another method's advantage, whitened over the steps of the batch, each agent's for themselves.
+"""Another method's advantage, whitened over the steps of the batch, separately for each agent.
+
+Formula: `A = (A_base - mean) / sqrt(variance + 1e-8)` over the batch.
 
 Source: PPO's released code, (A - mean) / sqrt(sample variance + 1e-8), here over steps.
 """
@@ -22,7 +24,7 @@ class Config(Options, frozen=True):
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
-    """Statistics over assigned steps, each as often as it is used."""
+    """Whitened advantages; in the statistics each assigned step counts as often as it is used."""
     base = inner(config.base, config.options).credit(graph)
     white = whiten(base.advantage, graph.weight * base.weight, key=graph.agent)  # [N]
     return Credit.of(

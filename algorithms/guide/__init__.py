@@ -1,1 +1,1 @@
-"""Catalogue `agentrl.algorithms.guide`: one file an entry."""
+"""Catalogue `agentrl.algorithms.guide`: one file per entry."""

@@ -1,13 +1,19 @@
-"""Reinforcement learning and imitation in turns: what fails in every copy is shown, collected, and imitated.
+"""Reinforcement learning and imitation in turns: tasks that fail in every copy are shown by an expert and imitated.
+
+Formula: a lesson of `episodes` demonstrations is imitated as soon as the buffer holds it.
 
 Source: ReLIFT, arXiv:2506.07527 (interleaved online fine-tuning for the hardest questions): while the policy learns by
 reinforcement, questions that no rollout solves go into a buffer with a demonstration each. When the buffer holds a
 batch, one step of fine-tuning on it follows, the buffer is emptied, and reinforcement goes on. The transition points
 are therefore automatic: the more tasks fail, the more often the policy imitates.
 
+Compared with the released code (relift/verl/verl/relift/trainer.py): the questions are those of groups without a right
+answer, as here; when `sft_data_size` of them are there, one step follows. There the newest of them are taken and the
+others wait, here the whole buffer is a lesson.
+
 The demonstrations are episodes of `warmup.expert`, in the policy's own form of answers and under the allowed sets that
 sampling uses. They are imitated by the step that behaviour cloning takes (`[warmup]`: `minibatches`), with the rate of
-`[optim]`, and are no part of a group: statistics and credit never see them.
+`[optim]`, and belong to no group: statistics and credit never see them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,7 +64,7 @@ class Interleave:
         return [task for key, task in tasks.items() if key not in self.buffer and key not in self.unsolved]
 
     def shown(self, records: Sequence[EpisodeRecord]) -> None:
-        """The expert's episodes; those that it did not solve are not imitated, nor asked for again."""
+        """Take the expert's episodes. A task that the expert did not solve is not imitated and not asked for again."""
         for record in records:
             if record.success and not lost(record):
                 self.buffer[record.task.key] = build_graph([record])
@@ -79,7 +85,8 @@ class Interleave:
                 self.failed[key] = self.failed.get(key, 0) + 1
 
     def lesson(self) -> StepGraph | None:
-        """The buffer, if it holds a lesson; then it is empty and the tasks must fail again to be shown again."""
+        """The buffer, if it holds a lesson. The buffer is then emptied; its tasks are shown again only if they fail
+        again."""
         if len(self.buffer) < self.config.episodes:
             return None
         graphs = [*self.buffer.values()]
@@ -89,12 +96,12 @@ class Interleave:
         return concatenate(graphs)
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """The buffer and the counts, as a checkpoint stores them."""
         stored = {key: np.frombuffer(graph_to_bytes(graph), np.uint8).copy() for key, graph in self.buffer.items()}
         return {"failed": dict(self.failed), "buffer": stored, "unsolved": sorted(self.unsolved)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the buffer and the counts of a checkpoint."""
         self.failed = {key: int(n) for key, n in state["failed"].items()}
         self.buffer = {key: graph_from_bytes(bytes(data)) for key, data in state["buffer"].items()}
         self.unsolved = set(state["unsolved"])

@@ -1,17 +1,20 @@
 """Tasks that fail in every copy begin at a point of a success; the point moves backwards as success rises.
 
+Formula: the start moves back by `step` turns when at least the share `rise` of the copies succeeds.
+
 Source: Salimans and Chen, "Learning Montezuma's Revenge from a Single Demonstration", arXiv:1812.03381, Algorithm 1:
 episodes start near the end of a demonstration, and the start moves back when at least a share (0.2) of the rollouts
 from it succeed. The same idea for language models: R3, arXiv:2402.05808.
 
-A success is one of the policy's own, or one episode of the environment's expert, played once when the task has failed.
-A start is its turns so far: they are carried out again after the reset, so that the chain begins in that state, behind
-the prompt that the success had there. Nothing is corrected, because a start state is data: the chain is a sample of the
-policy from the state in which it begins, and all copies of a group begin in the same one.
+A success is an episode of the policy, or one episode of the environment's expert, played once when the task has failed.
+A start is the first turns of a success: they are carried out again after the reset, so that the chain begins in the
+state to which they lead, behind the prompt that the success had there. Nothing is corrected, because a start state is
+data: the chain is a sample of the policy from the state in which it begins, and all copies of a group begin in the same
+one.
 
 A task begins at a start after `patience` batches in which all its copies failed. When the start has moved back to the
-task's beginning, the help is withdrawn; if the task fails again, it returns where it was. Departures: a start belongs
-to a task and not to the whole run, and it moves by turns.
+task's beginning, the help is withdrawn; if the task fails again, the start is again where it was. Departures: a start
+belongs to a task and not to the whole run, and it moves by turns.
 
 Limits: the environment must be deterministic (another state after the same answers is an env_error that says so); a
 success in which agents were called gives no start.
@@ -117,7 +120,7 @@ class StartState:
             self.left[key] = left
 
     def _add(self, record: EpisodeRecord) -> bool:
-        """Keep a success if it is the task's shortest; False if the record is none."""
+        """Keep a success if it is the task's shortest; False if the record is no success."""
         success, key = Success.of(record), record.task.key
         if success is None:
             return False
@@ -127,7 +130,7 @@ class StartState:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """The starts and successes, as a checkpoint stores them."""
         return {
             "successes": {key: success.dump() for key, success in self.successes.items()},
             "failed": dict(self.failed),
@@ -136,7 +139,7 @@ class StartState:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the starts and successes of a checkpoint."""
         self.successes = {key: Success.load(rows) for key, rows in state["successes"].items()}
         self.failed = {key: int(n) for key, n in state["failed"].items()}
         self.left = {key: int(n) for key, n in state["left"].items()}

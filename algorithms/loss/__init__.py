@@ -1,1 +1,1 @@
-"""Catalogue `agentrl.algorithms.loss`: one file an entry."""
+"""Catalogue `agentrl.algorithms.loss`: one file per entry."""

@@ -23,11 +23,11 @@ if TYPE_CHECKING:  # a recipe names its loss, and checking a recipe needs no tor
 Granularity = Literal["token", "turn_mean", "turn_product", "segment", "sequence_mean", "sequence_product"]
 Gate = Literal["clip", "sigmoid", "weight_clip", "quadratic", "smooth", "geometric", "log_prob", "none"]
 
-LIMIT = 20.0  # of a log-ratio: exp(20) is far beyond any gate, and its square still is a float32
+LIMIT = 20.0  # largest log-ratio: exp(20) is far beyond any gate, and its square is still a float32
 
 
 class Surrogate(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """What a loss file's `Config` chooses from.
+    """The choices that the `Config` of a loss file makes.
 
     Attributes:
         granularity: what shares one ratio: a token; a turn (a step's tokens), as the geometric mean of its
@@ -38,7 +38,7 @@ class Surrogate(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
             smooth: u -> (1 - a) u + a. geometric: clipped token log-ratios, averaged over the granularity
             before exp. log_prob: no ratio. none: u.
         clip_low, clip_high: the ratio stays in [1 - clip_low, 1 + clip_high]; in log space for `geometric`.
-        negative_low, negative_high: the same bounds at negative advantage; None takes the former.
+        negative_low, negative_high: the same bounds at negative advantage; None takes clip_low and clip_high.
         dual_clip: cap c > 1 of the loss at negative advantage (clip gate), None for none.
         straight_through: the shared ratio's value with each token's own gradient.
         spread: share a group's loss among its tokens (each takes 1/n), so that their sum is the group's.
@@ -66,7 +66,7 @@ class Sequences(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     @property
     def whole_episodes(self) -> bool:
-        """Does a ratio span an episode, so that its tokens are needed at once?"""
+        """Does a ratio span an episode, so that all tokens of the episode are needed at once?"""
         return self.sequence == "episode"
 
     @property
@@ -164,8 +164,8 @@ def gated(inputs: LossInputs, config: Surrogate, groups: Groups, ratio: "Tensor"
 
 
 def metrics(inputs: LossInputs, config: Surrogate, ratio: "Tensor") -> Mapping[str, "Tensor"]:
-    """[T] each, without gradient: was the ratio beyond the bound that its sign feels, the ratio, and the k3 estimate
-    of KL(old || new)."""
+    """[T] each, without gradient: whether the ratio is beyond the bound that holds for this sign of the advantage, the
+    ratio, and the k3 estimate of KL(old || new)."""
     own = (inputs.logprob - inputs.old_logprob).detach()  # [T]
     above = (ratio > 1 + bounds(config, +1)[1]) & (inputs.positive > 0)  # [T]
     below = (ratio < 1 - bounds(config, -1)[0]) & (inputs.negative > 0)  # [T]

@@ -1,5 +1,7 @@
 """Clipped importance weights instead of clipped updates.
 
+Formula: `l = -A sg(clip(u, 1 - clip_low, 1 + clip_high)) log pi`, sg without gradient.
+
 Source: CISPO (MiniMax-M1), arXiv:2506.13585, Eq. 4-5: -A sg(clip(u)) log pi, so every token keeps a gradient.
 No lower bound in the paper (clip_low=1 leaves u >= 0 alone); clip_high there is tuned. Aggregation:
 "token-mean".

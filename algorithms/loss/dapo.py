@@ -1,5 +1,7 @@
 """Clipped loss with a higher upper bound ("clip-higher").
 
+Formula: `l = max(-A u, -A clip(u, 1 - clip_low, 1 + clip_high))`.
+
 Source: DAPO, arXiv:2503.14476, Eq. 10: PPO's clip with range [1 - 0.2, 1 + 0.28], the sum over all
 tokens of the batch divided by their number (`AGGREGATION`). Dynamic sampling and the overlong penalty of the same
 paper are the sampler's and the reward's.

@@ -1,5 +1,7 @@
 """Clipped importance weights with bounds of their own for each sign of the advantage.
 
+Formula: `l = -A sg(clip(u, 1 - low, 1 + high)) log pi`, with low and high by the sign of A.
+
 Source: DISPO, arXiv:2602.00983: CISPO's weight, with four bounds: weights above and below 1, at positive and
 at negative advantage. The defaults are ours: the values of the paper were tuned per model. Its
 aggregation was not checked against its text; "token-mean" is CISPO's.

@@ -1,5 +1,7 @@
 """Clipped loss without length normalisation.
 
+Formula: `l = max(-A u, -A clip(u, 1 - clip_low, 1 + clip_high))`, summed and divided by a constant.
+
 Source: Dr. GRPO, arXiv:2503.20783: PPO's clip; the sum over a response's tokens is divided by a constant, not
 by its length, so that long wrong answers are not favoured (`AGGREGATION`; section 3.2 and the released code, whose
 constant is the generation budget: set update.norm_tokens to it, else it is the longest response of the mini-batch).

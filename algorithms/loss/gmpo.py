@@ -1,5 +1,7 @@
 """Geometric mean of clipped token ratios.
 
+Formula: `l = -A exp(mean over the sequence of clip(log u))`.
+
 Source: GMPO, arXiv:2507.20673: the sequence's loss is -A (prod_t rho_t)^(1/T), each token's log-ratio clipped
 against the advantage's sign before the mean (at A > 0 from above, at A < 0 from below), range (e^-0.4,
 e^0.4). The objective is a mean over sequences of one number each: "seq-mean-token-mean".

@@ -1,5 +1,7 @@
 """Group policy gradient: plain log-probability times advantage.
 
+Formula: `l = -A log pi`.
+
 Source: GPG, arXiv:2504.02546: -A log pi, no ratio, no clip, no reference model; token mean over the whole
 batch. Its factor batch / (groups with a signal) belongs to the sampler that drops the others (dynamic
 filtering keeps the batch full instead).

@@ -1,5 +1,7 @@
 """Clipped loss on the geometric-mean ratio of a whole response.
 
+Formula: `l = max(-A s, -A clip(s, 1 - clip_low, 1 + clip_high))`, `s = exp(mean over the sequence of log u)`.
+
 Source: GSPO, arXiv:2507.18071, Eq. 5-7 (sequence form) and GSPO-token: s = exp(mean of token log-ratios),
 clipped in [1 - 3e-4, 1 + 4e-4]. The token form (`form=token`, and verl-agent's) has the same value and lets
 each token keep its own gradient; with one advantage a sequence both have the same gradient. Eq. 5 is

@@ -1,8 +1,11 @@
-"""Policy gradient that bears old data: tokens are masked until the second moment of the log-ratios is small.
+"""Policy gradient for old data: tokens are masked until the second moment of the log-ratios is small.
+
+Formula: `l = -A u` on the tokens that are left when `mean of (log u)^2 <= threshold`.
 
 Source: M2PO, arXiv:2510.01161 ("Prosperity before Collapse"). With log r the token's log pi_new - log pi_behaviour, M2
-is the mean of (log r)^2. If it is above `threshold`, the tokens of largest (log r)^2 are masked until the mean of the
-others is not; those that are left contribute -A r, without clipping. Unlike a KL estimate, M2 has no terms that cancel.
+is the mean of (log r)^2. If it is above `threshold`, the tokens of largest (log r)^2 are masked until the mean over the
+others is at most `threshold`; the others contribute -A r, without clipping. Unlike a KL estimate, M2 has no terms that
+cancel.
 
 Departure: the paper masks over the whole batch, a loss here sees a micro-batch, so that the threshold holds in each of
 them. The ratio is to the policy that sampled: `update.old_logprob` must be "engine". Aggregation: the mean over tokens.
@@ -23,7 +26,7 @@ BEHAVIOUR = True
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """threshold: of the second moment; the paper's 0.04."""
+    """threshold: largest second moment; the paper's is 0.04."""
 
     threshold: float = Field(0.04, gt=0)
 

@@ -1,5 +1,7 @@
 """Clipped policy-gradient loss with asymmetric range and dual clip.
 
+Formula: `l = max(-A u, -A clip(u, 1 - clip_low, 1 + clip_high))`, at most `-A dual_clip` where `A < 0`.
+
 Source: PPO, Schulman et al., arXiv:1707.06347, Eq. 7; dual clip, Ye et al., arXiv:1912.09729, Eq. 5;
 asymmetric range, see `dapo`. l(u, A) = max(-A u, -A clip(u, 1 - clip_low, 1 + clip_high)), at most -A
 dual_clip where A < 0, u the token ratio pi_new / pi_old. Aggregation of the released verl-agent: token-mean.

@@ -1,5 +1,7 @@
 """Probabilities smoothed towards the old policy instead of clipping.
 
+Formula: `l = -A ((1 - a) u + a)`.
+
 Source: PSPO (probability smoothing policy optimisation), arXiv:2509.21282: the new probability is mixed with
 the old one, pi' = (1 - a) pi + a pi_old, so the ratio becomes (1 - a) u + a; no clip. a = 0 is unclipped PPO.
 Its aggregation was not checked against its text; "token-mean" is that of `ppo_clip`, whose clip it replaces.

@@ -1,5 +1,7 @@
 """REINFORCE.
 
+Formula: `l = -A log pi`; with `corrected`, `l = -A u`.
+
 Source: Williams (1992): -A log pi on the tokens as sampled. Off-policy data are not
 corrected; with `corrected=true` the loss is -A u, whose gradient is -A u grad log pi: importance-weighted,
 unclipped.

@@ -1,5 +1,7 @@
 """A sigmoid gate instead of clipping.
 
+Formula: `l = -A (4 / tau) sigmoid(tau (u - 1))`.
+
 Source: SAPO (soft adaptive policy optimisation), arXiv:2511.20347: -A 4/tau sigmoid(tau (u - 1)), whose slope
 at u = 1 is PPO's and fades on both sides; tau 1.0 at positive and 1.05 at negative advantage. Aggregation as
 in GRPO's objective, a mean over sequences of means over tokens: "seq-mean-token-mean". Other methods share the acronym.

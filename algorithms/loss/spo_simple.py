@@ -1,7 +1,9 @@
 """A quadratic penalty instead of clipping.
 
+Formula: `l = -(A u - |A| (u - 1)^2 / (2 eps))`.
+
 Source: SPO (simple policy optimisation), arXiv:2401.16025 (ICML 2025): -(A u - |A| (u - 1)^2 / (2 eps)),
-whose optimum in u lies at 1 + sign(A) eps, so the ratio is pulled back where PPO's clip lets go. The paper
+whose optimum in u lies at 1 + sign(A) eps, so the ratio is pulled back where PPO's clip has no gradient. The paper
 averages over actions, which are tokens here: "token-mean". Five other methods share the acronym.
 """
 

@@ -1,5 +1,8 @@
 """Tree-GRPO's turn ratio: geometric mean over a turn, dual clip.
 
+Formula: `l = max(-A s, -A clip(s, 1 - clip_low, 1 + clip_high))`, at most `-A dual_clip` where `A < 0`, `s = exp(mean
+over the turn of log u)`.
+
 Source: Tree-GRPO, arXiv:2509.21240, official compute_policy_loss_turn: exp(mean over the turn's tokens of new
 - old) on each of its tokens, clip 0.2, dual clip 3. Aggregation: "token-mean". The official code counts turns
 1 to 9 only.

@@ -1,9 +1,11 @@
-"""One clip a turn, on the product of its token ratios.
+"""One clip per turn, on the product of its token ratios.
+
+Formula: `l = max(-A s, -A clip(s, 1 - clip_low, 1 + clip_high))` once per turn, `s = exp(sum over the turn of log u)`.
 
 Source: turn-PPO, arXiv:2512.17008: rho = exp(sum of the turn's token log-ratios), l = max(-A rho, -A
 clip(rho)) once per turn, sum over turns / response tokens of the episode, mean over episodes
 (`AGGREGATION` over `SEQUENCE`): each of a turn's n tokens carries
-1/n of the turn's loss. A drift of 0.01 a token makes rho 1.22, 1.49 and 2.23 at 20, 40 and 80 tokens, so long
+1/n of the turn's loss. A drift of 0.01 nats per token makes rho 1.22, 1.49 and 2.23 at 20, 40 and 80 tokens, so long
 turns clip early; `mean=true` is the geometric mean.
 """
 

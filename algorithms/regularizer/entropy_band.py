@@ -1,12 +1,14 @@
-"""Entropy bonus inside a band around its own past: EPO's term, and the history that the band lies around.
+"""Entropy bonus with a band around the mean entropy of past updates: EPO's term, and the history of entropies.
+
+Formula: `-coef * (H - weight * w * band)` per token, H its entropy in nats.
 
 Source: EPO, arXiv:2509.22576, official generate_entropy_penalty. The loss gains -coef * (entropy - weight * w * band),
 with the band of `entropy_band` and w of `band_weight`. The gate of the released code, which switches the term by the
 KL, is not built.
 
 Departures: entropies are those of the update's own passes, which for a single optimiser step are the sampling policy's,
-as released. An update counts at the turns that it saw, and a turn never seen has no band; the released code takes 1.0
-nat in both places.
+as in the released code. An update adds to the history of the turns that occurred in it, and a turn without a history
+has no band; the released code takes 1.0 nat in both places.
 
 Letters: N steps, C steps or copies of steps, T tokens of a micro-batch.
 """
@@ -62,7 +64,8 @@ class EntropyBand:
         self.updates: list[int] = []
 
     def begin(self, moment: Moment) -> "Term":
-        """The term of an update: judged by the updates before it; what it sees is kept for those to come."""
+        """The term of an update: its band comes from the updates before, and its entropies are kept for later
+        updates."""
         return Term(self, moment)
 
     def at(self, turn: np.ndarray) -> np.ndarray:
@@ -83,11 +86,11 @@ class EntropyBand:
             self.updates[turn] += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, exactly."""
+        """The whole history, as a checkpoint stores it."""
         return {"total": list(self.total), "updates": list(self.updates)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was taken; an empty state is an empty history."""
+        """Restore the history of a checkpoint; an empty state is an empty history."""
         self.total, self.updates = list(state.get("total", [])), list(state.get("updates", []))
 
 
@@ -124,7 +127,7 @@ class Term:
         return LossOutput(term, {"epo_band": band.detach()})
 
     def finish(self) -> None:
-        """Add what was seen to the history."""
+        """Add the entropies of this update to the history."""
         sums, counts = self.total(self.seen.cpu().numpy())
         with np.errstate(invalid="ignore"):
             self.past.add(sums / counts)
@@ -148,10 +151,11 @@ def entropy_band(
     step: "Tensor | None" = None,
     differentiable: bool = False,
 ) -> "Tensor":
-    """[T] penalty on tokens whose entropy leaves the band of its own past.
+    """[T] penalty on tokens whose entropy is outside the band around the history.
 
-    `penalty` where the entropy is outside [low, high] * history (strictly), 0 inside. As released it is a constant: it
-    moves the logged loss and has no gradient. `differentiable=True` is the reading of the paper that smooths the
+    `penalty` where the entropy is outside [low, high] * history (strictly), 0 inside. In the released code it is a
+    constant: it changes the logged loss and has no gradient. `differentiable=True` is the reading of the paper that
+    smooths the
     entropy: penalty times the distance to the band.
 
     Args:

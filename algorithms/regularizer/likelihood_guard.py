@@ -1,4 +1,7 @@
-"""Guards the likelihood of good answers: on a step of advantage >= 0 whose likelihood fell, the fall is a loss.
+"""Guards the likelihood of good answers: where a step of advantage >= 0 became less likely, the loss of likelihood is
+added to the loss.
+
+Formula: `coef * W * max(old_logprob - logprob, 0)` per token of an action with `A >= 0` whose likelihood fell.
 
 Source: LLDS, arXiv:2512.04220. From the abstract of its second version and its released model card: the gate is an
 action's (the tokens of a step) whose likelihood fell, on actions of advantage >= 0, and only the tokens responsible are
@@ -21,7 +24,7 @@ PAPER = "LLDS, arXiv:2512.04220"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """coef: weight of the term; 0.1 is recalled, not checked against the paper. The gate is an action's, see the
+    """coef: weight of the term; the default 0.1 was not checked against the paper. The gate is per action, see the
     module."""
 
     coef: float = Field(0.1, gt=0)
@@ -34,7 +37,7 @@ class LikelihoodGuard:
         self.config = config
 
     def begin(self, moment: Moment) -> "LikelihoodGuard":
-        """Every update alike."""
+        """The term of an update; it is the same in every update."""
         return self
 
     def __call__(self, inputs: LossInputs) -> LossOutput:
@@ -43,7 +46,7 @@ class LikelihoodGuard:
         return LossOutput(self.config.coef * inputs.weight * fell, {"llds": fell.detach()})
 
     def finish(self) -> None:
-        """Nothing to remember."""
+        """Does nothing: this term has no history."""
 
 
 def fall(logprob: "Tensor", old_logprob: "Tensor", positive: "Tensor", negative: "Tensor", step: "Tensor") -> "Tensor":

@@ -1,1 +1,1 @@
-"""Catalogue `agentrl.algorithms.replay`: one file an entry."""
+"""Catalogue `agentrl.algorithms.replay`: one file per entry."""

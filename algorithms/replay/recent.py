@@ -1,5 +1,7 @@
 """The latest rollouts of earlier batches join the groups of their tasks and are trained again.
 
+Formula: the `copies` latest stored rollouts of the task join its group.
+
 Source: RePO, arXiv:2506.09340, its recency-based retrieval from a buffer per prompt. Departure: RePO computes the
 advantages of replayed rollouts within the replayed ones and adds a second objective for them; here they are compared
 with the fresh group (`statistics = false`: its mean and standard deviation are those of the fresh rollouts alone), and
@@ -35,5 +37,5 @@ def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.ran
 
 
 def joins(config: Config) -> Joins:
-    """They are trained."""
+    """Joined rollouts are trained."""
     return Joins(in_statistics=config.statistics, in_gradient=True)

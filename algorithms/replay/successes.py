@@ -1,5 +1,7 @@
 """Successes of earlier batches join the groups of their tasks.
 
+Formula: `copies` stored successes of the task, drawn at random, join its group.
+
 Source: RLEP, arXiv:2507.07451 (experience replay of verified successes): of each question a pool of solved answers is
 kept, `copies` of them are drawn at random and join the fresh group, and the group's mean and standard deviation are
 those of both together. A replayed answer keeps the log-probs of the policy that gave it.
@@ -43,5 +45,5 @@ def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.ran
 
 
 def joins(config: Config) -> Joins:
-    """They are trained."""
+    """Joined rollouts are trained."""
     return Joins(in_statistics=config.statistics, in_gradient=True)

@@ -1,9 +1,11 @@
 """Stored rollouts enter values and baselines, and never the gradient.
 
-Where states have keys and steps are deterministic, an old step says something of the environment that does not age:
-where it led, and what came of it. Joined to the group of its task, it enters the step groups of GiGPO, the Bellman
-values of GRAFT and GraphGPO, and the group's mean, and gets no credit itself. A group of the fresh batch whose copies
-all did the same then has a baseline. The fresh rows are samples of the present policy, so there is no importance
+Formula: the `copies` latest stored rollouts of the task join its group with weight 0 in the gradient.
+
+Where states have keys and steps are deterministic, an old step says something about the environment that stays true:
+the state that it led to, and the outcome. Joined to the group of its task, it enters the step groups of GiGPO, the
+Bellman values of GRAFT and GraphGPO, and the group's mean, and gets no credit itself. A group of the fresh batch whose
+copies all did the same then has a baseline. The fresh rows are samples of the present policy, so there is no importance
 weight and no off-policy gradient.
 
 What is exact, and what is not: a baseline that does not depend on the present action leaves the expected gradient as
@@ -12,7 +14,7 @@ rollouts in it scales the gradient, as in GRPO. A division by the standard devia
 The merged graphs of GRAFT and GraphGPO are no such baselines: measured against exact gradients, stored steps lower
 their noise and raise their bias (`make bench-credit`, docs/results/replay.md).
 
-No paper: the project's own.
+Source: none; the project's own.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""Catalogue `agentrl.algorithms.reward`: named signals to the reward of each step; one file an entry.
+"""Catalogue `agentrl.algorithms.reward`: from named signals to the reward of each step; one file per entry.
 
 Each offers `reward(graph, config) -> [N]` for the section `[reward]` of a recipe (see `agentrl.credit.rewards`), and
-the function it is made of, on plain arrays. Pure NumPy, no state. Letters: N steps, E episodes (paths), R signals.
+the function behind it, on plain arrays. Pure NumPy, no state. Letters: N steps, E episodes (paths), R signals.
 """

@@ -1,5 +1,7 @@
 """One reward from several signals, each normalised inside its group before they are added.
 
+Formula: `r = sum over signals i of weight_i * GN(signal_i | group)`.
+
 Source: MO-GRPO, arXiv:2509.22047 (each signal by its own mean and std, so that no signal wins by its
 variance), and GDPO, arXiv:2601.05242, which whitens the sum over the whole batch afterwards (`batch=true`),
 so that the scale does not grow with the number of signals. The result is an advantage already: give it to grpo with
@@ -21,8 +23,8 @@ from agentrl.graph import PLAYED, Std, StepGraph, group_norm, keys, whiten
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """weights: of each normalised signal. unit: what is compared. std: sample or population deviation, or none. eps:
-    added to it. batch: GDPO's whitening of the sum.
+    """weights: signal -> weight of its normalised value. unit: what is compared. std: sample or population standard
+    deviation, or none. eps: added to the standard deviation. batch: whiten the sum over the batch, as GDPO does.
     """
 
     weights: dict[str, float] = Field(min_length=1)
@@ -54,10 +56,11 @@ def normalised(
     weight: np.ndarray | None = None,
     agent: np.ndarray | None = None,
 ) -> np.ndarray:
-    """[E] the same on plain arrays; `group` [E] tells the copies of one task, `weight` [E] how often each counts.
+    """[E] the reward from plain arrays; copies of one task have an equal `group` [E], `weight` [E] says how often each
+    counts.
 
-    `agent` [E] tells the agents apart, each of which has a batch of its own; None for one agent. Where a signal is NaN
-    it is in no statistic and adds nothing.
+    `agent` [E] numbers the agents, each of which is whitened separately; None for one agent. Where a signal is NaN it
+    enters no statistic and adds nothing.
     """
     key = keys(group)  # [E]
     counts = np.ones(len(key)) if weight is None else weight  # [E]

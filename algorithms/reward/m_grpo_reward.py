@@ -1,5 +1,8 @@
 """Rewards of a main agent and of the sub-agents it calls.
 
+Formula: main agents `0.1 format + 0.9 correct`, sub-agents `0.1 format + 0.4 correct + 0.5 expert`; 0 where the format
+is invalid.
+
 Source: M-GRPO, arXiv:2511.13288: a trajectory whose own format is invalid gets 0; else
 main = 0.1 format + 0.9 correct, sub = 0.1 format + 0.4 correct of the main answer + 0.5 an expert's judgement
 of the sub-task. Released code (MrlX), a different function: `released_sub_reward`.
@@ -13,8 +16,9 @@ from agentrl.graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """main: weights of format and correctness. sub: of format, the main answer's correctness, the expert's
-    word. valid, correct, expert: the signals, each summed over an episode; a format is valid above 0."""
+    """main: weights of format and correctness. sub: weights of format, of the main answer's correctness and of the
+    expert's judgement. valid, correct, expert: names of the signals, each summed over an episode; a format is valid if
+    its sum is above 0."""
 
     main: tuple[float, float] = (0.1, 0.9)
     sub: tuple[float, float, float] = (0.1, 0.4, 0.5)
@@ -24,9 +28,10 @@ class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 def reward(graph: StepGraph, config: Config) -> np.ndarray:
-    """[N] each episode's reward, on its last step: main agents', and of episodes that have a caller, sub-agents'.
+    """[N] each episode's reward, on its last step: the sub-agents' formula for episodes that have a caller, the main
+    agents' for all others.
 
-    The main answer of a sub-trajectory is its rollout's. Without sub-agents no expert is asked for.
+    The main answer of a sub-trajectory is that of its rollout. Without sub-agents the expert's signal is not needed.
 
     Raises:
         ValueError: no step reports a signal.
@@ -58,5 +63,5 @@ def sub_reward(valid: np.ndarray, main_correct: np.ndarray, expert: np.ndarray, 
 
 
 def released_sub_reward(valid: np.ndarray, main: np.ndarray) -> np.ndarray:
-    """[E] MrlX's: 0 with a bad format, 1 if the main reward was 1, else 0.1."""
+    """[E] the reward of MrlX's code: 0 with a bad format, 1 if the main reward was 1, else 0.1."""
     return np.where(valid, np.where(np.asarray(main) >= 1.0, 1.0, 0.1), 0.0)

@@ -1,4 +1,6 @@
-"""A soft penalty on answers that run towards the token limit.
+"""A soft penalty on answers whose length comes near the token limit.
+
+Formula: `r = -scale * clip((tokens - (max_tokens - margin)) / margin, 0, 1)`.
 
 Source: DAPO, arXiv:2503.14476, Eq. 13: 0 up to limit - margin, falling linearly to -1 at the limit, -1
 beyond. Tokens are those the policy sampled: of a whole episode (charged on its last step), or of each step.
@@ -14,8 +16,8 @@ from agentrl.graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """max_tokens: the limit. margin: tokens before it in which the penalty grows. scale: of the penalty. unit:
-    whose tokens are counted."""
+    """max_tokens: the limit. margin: the penalty grows over this many tokens before the limit. scale: factor of the
+    penalty. unit: whose tokens are counted."""
 
     max_tokens: int = Field(20480, ge=1)
     margin: int = Field(4096, ge=1)

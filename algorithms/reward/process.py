@@ -1,9 +1,11 @@
 """Two ways to make a process reward model's scores safe to maximise.
 
+Formula: clip: `r_k = min(score_k - threshold, 0)`; delta: `r_k = score_k - score_{k+1}`.
+
 Source: Gao et al., "On designing effective RL reward at training time for LLM reasoning", arXiv:2410.15115
 (from memory). clip: r = min(score - threshold, 0): a good step earns nothing, so repeating good steps pays
-nothing. delta: r_k = score_k - score_{k+1}, the last turn but one keeps its score, the last turn gets 0: what
-follows a turn sums to that turn's score alone, whatever the number of turns.
+nothing. delta: r_k = score_k - score_{k+1}, the last turn but one keeps its score, the last turn gets 0: the rewards
+from a turn on sum to that turn's score, whatever the number of turns.
 """
 
 from typing import Literal
@@ -16,8 +18,8 @@ from agentrl.graph import StepGraph, following
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """signal: the process scores. form: one of the two, or both (clip first). threshold: of clip, in the score's
-    unit. weight: of the result."""
+    """signal: the signal that holds the process scores. form: clip, delta, or both (clip first). threshold: bound of
+    clip, in the score's unit. weight: factor of the result."""
 
     signal: str = "process"
     form: Literal["clip", "delta", "clip_delta"] = "clip_delta"
@@ -29,7 +31,7 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
     """[N] turn rewards of chains.
 
     Raises:
-        ValueError: no step reports the signal, a step does not, or steps branch.
+        ValueError: no step reports the signal, some step does not report it, or steps branch.
     """
     score = signal(graph, config.signal)  # [N]
     if np.isnan(score).any():

@@ -1,11 +1,13 @@
-"""A cost for each step that leads to where its episode has been: back to an earlier state, or nowhere.
+"""A cost for each step that leads to an earlier state of its episode, or that does not change the state.
 
-Source: our own; a step penalty restricted to steps that show nothing new. The environment says which states are equal
-(`Observation.state_key`). Returns alone tell little about one superfluous step, because the episode may be won all the
-same; this cost is paid at the step itself. It is no potential, so it changes what is optimal: it charges where going
-back is needed, and it pays for changes that only make the state look new, such as picking up anything. Keep it small
-beside the reward of success, and measure success. Column `back` of `agentrl diagnose` shows how many steps pay it. Use
-it beside the environment's own reward:
+Formula: `r = -cost` on a step that leads to a state of its own path, else 0.
+
+Source: none; the project's own. It is a step penalty that is charged only on steps that show nothing new. The
+environment says which states are equal (`Observation.state_key`). Returns alone tell little about one superfluous step,
+because the episode may succeed nevertheless; this cost is paid at the step itself. It is not potential-based shaping,
+so it changes which policy is optimal: it charges where going back is needed, and it pays for changes that only make the
+state look new, such as picking up anything. Keep it small beside the reward of success, and measure success. Column
+`back` of `agentrl diagnose` shows how many steps pay it. Use it beside the environment's own reward:
 
     [[reward]]
     name = "weighted_sum"
@@ -22,7 +24,7 @@ from agentrl.graph import StepGraph, revisits
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """cost: of each such step, in the unit of the reward."""
+    """cost: cost of each such step, in the unit of the reward."""
 
     cost: float = Field(0.05, ge=0)
 

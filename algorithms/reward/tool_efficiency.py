@@ -1,4 +1,6 @@
-"""A factor that pays for using few tool calls, and only where the answer is right.
+"""A factor that rewards few tool calls, only where the answer is right.
+
+Formula: `R = alpha * r_tool * correct`, r_tool as below.
 
 Source: OTC, arXiv:2504.14870: R = alpha * r_tool * r_correct, so a wrong answer gets nothing. With m calls
 used and n the fewest calls among the correct rollouts of the group, the group form (OTC-GRPO) is
@@ -7,8 +9,7 @@ used and n the fewest calls among the correct rollouts of the group, the group f
              cos(m pi / (2 m + c))      n = 0 < m
              sin(f pi / (2 n)), f = 2 n m / (m + n)    else
 
-and the single form (OTC-PPO) cos(m pi / (2 m + c)). The paper keeps n over epochs: pass what you have kept as
-`fewest`.
+and the single form (OTC-PPO) cos(m pi / (2 m + c)). The paper keeps n over epochs: pass the kept numbers as `fewest`.
 """
 
 from typing import Literal
@@ -21,8 +22,8 @@ from agentrl.graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """alpha: scale. c: smoothing, in calls. form: with the group's fewest calls, or without. correct, calls: the
-    signals that are summed over an episode."""
+    """alpha: scale. c: smoothing, in calls. form: group compares with the fewest calls of the group, single does not.
+    correct, calls: names of the signals, which are summed over an episode."""
 
     alpha: float = 1.0
     c: float = Field(1.0, gt=0)
@@ -39,7 +40,7 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
     """
     at = ends(graph)
     correct, calls = (totals(graph, signal(graph, name), at) for name in (config.correct, config.calls))  # [E]
-    counted = np.where(at.weight > 0, correct, 0.0)  # [E] others set no record
+    counted = np.where(at.weight > 0, correct, 0.0)  # [E] wrong answers do not count
     fewest = fewest_calls(counted, calls, at.group)  # [E]
     return on_ends(graph, efficient(correct, calls, at.group, config, fewest), at)
 

@@ -1,6 +1,8 @@
 """One reward from several named signals: their weighted sum, step by step.
 
-Source: the common practice that MO-GRPO and GDPO argue against; here so that it can be compared with them.
+Formula: `r = sum over signals i of weight_i * signal_i`.
+
+Source: none; common practice. MO-GRPO and GDPO argue against it (`group_normalised`).
 A signal may be reported on every step or at the end alone; where a step does not report it, it adds nothing.
 """
 
@@ -14,7 +16,8 @@ from agentrl.graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """weights: of each signal; 0 makes it a mere metric, `env_reward` is the environment's own reward."""
+    """weights: signal -> weight; a signal of weight 0 is only reported as a metric, `env_reward` is the environment's
+    own reward."""
 
     weights: dict[str, float] = Field(min_length=1)
 

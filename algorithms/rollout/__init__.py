@@ -1,1 +1,1 @@
-"""Catalogue `agentrl.algorithms.rollout`: one file an entry."""
+"""Catalogue `agentrl.algorithms.rollout`: one file per entry."""

@@ -1,14 +1,16 @@
-"""Several actions from each state, one of them executed; the others are stored beside it (kind `candidate`).
+"""Several actions are sampled in each state and one is executed; the others are stored beside it (kind `candidate`).
+
+Formula: `executed = argmax over K candidates of reward`.
 
 Source: AT-GRPO, arXiv:2510.11062 (PettingLLMs): at each turn K candidates are sampled from one state and the best is
-executed, a greedy tree; TL-GRPO, arXiv:2601.16480: a group of actions a state, each scored by an immediate evaluator.
+executed, a greedy tree; TL-GRPO, arXiv:2601.16480: a group of actions per state, each scored at once by an evaluator.
 A candidate is scored by carrying it out in a copy of the environment, so its reward is the environment's own and counts
 as a call. `choose=first` executes the first one whatever the scores are, which keeps the chain a sample of the policy.
-Equal rewards go to the earlier candidate. One that the environment failed in drops out; if all of a state do, the chain
-is lost.
+Equal rewards go to the earlier candidate. A candidate in which the environment fails is left out; if all candidates of
+a state are left out, the chain is lost.
 
-Credit methods that compare such actions see them and train them (`role_grpo`, `tl_grpo`); to all others they are not
-there.
+Credit methods that compare such actions see and train the candidates (`role_grpo`, `tl_grpo`); all other methods do not
+see them.
 """
 
 from typing import Literal
@@ -24,14 +26,14 @@ UNEVEN = True
 
 
 class Config(RolloutOptions, frozen=True):
-    """actions: K candidates a state. choose: which one is executed."""
+    """actions: K, candidates per state. choose: which candidate is executed."""
 
     actions: int = Field(4, ge=2, le=1000)
     choose: Literal["best", "first"] = "best"
 
 
 def leaves(config: Config, copies: int) -> int:
-    """Scored episodes a task."""
+    """Scored episodes per task."""
     return copies
 
 
@@ -67,7 +69,7 @@ async def rollout(config: Config, batch: Expansion, copies: int) -> list[Episode
 
 
 def choose(candidates: list[EpisodeRecord], config: Config) -> EpisodeRecord:
-    """The one to execute."""
+    """The candidate to execute."""
     scored = [record for record in candidates if not lost(record)]
     if not scored:
         return candidates[0]

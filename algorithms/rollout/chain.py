@@ -1,4 +1,9 @@
-"""Independent chains: `batch.copies` episodes of each task."""
+"""Independent chains: `batch.copies` episodes of each task.
+
+Formula: `batch.copies` chains per task.
+
+Source: none; independent samples, as in GRPO.
+"""
 
 from agentrl.rollout import EpisodeRecord, Expansion, RolloutOptions
 
@@ -6,11 +11,11 @@ UNEVEN = True
 
 
 class Config(RolloutOptions, frozen=True):
-    """No options of its own."""
+    """No options beyond those of every rollout method."""
 
 
 def leaves(config: Config, copies: int) -> int:
-    """Scored episodes a task."""
+    """Scored episodes per task."""
     return copies
 
 

@@ -1,11 +1,13 @@
-"""Chains that branch after tool results where the policy grew unsure.
+"""Chains that branch after a tool result that raised the policy's entropy.
 
-Source: ARPO, arXiv:2507.19849, section 3.2, and RUC-NLPIR/ARPO. Of n = `batch.copies` episodes a task, m are begun at
+Formula: a copy is made after turn t iff `clip(u - weight * (H_t - H_0), 0, 1) <= threshold`, u uniform in [0, 1].
+
+Source: ARPO, arXiv:2507.19849, section 3.2, and RUC-NLPIR/ARPO. Of n = `batch.copies` episodes per task, m begin at
 once. H_t is the entropy of turn t: the sum over the answer's first 20 tokens of -sum p log p / log V over the ten most
 probable tokens (a sum, not a mean), H_0 that of the first turn on its path. After each turn that did not end its
 episode, every chain that is going on is copied there with u ~ U(0, 1), as long as episodes are left: a copy is made iff
-clip(u - weight * (H_t - H_0), 0, 1) <= threshold, beam - 1 tries a turn. A task with no chain going on and episodes
-left gets one fresh chain.
+clip(u - weight * (H_t - H_0), 0, 1) <= threshold, with beam - 1 tries per turn. A task whose chains have all ended, and
+which has episodes left, gets one fresh chain.
 
 The released code moves all chains turn by turn. Here a chain is played to its end before its turns are looked at, which
 draws the same: what a chain does does not depend on its copies.
@@ -24,8 +26,9 @@ ENTROPY = True
 
 
 class Config(RolloutOptions, frozen=True):
-    """initial: m, chains begun at once; 0 takes half of batch.copies. tokens: of an answer that its entropy is summed
-    over. weight: of the rise of entropy. threshold: of a copy. beam: 1 + copies a turn."""
+    """initial: m, chains that begin at once; 0 takes half of batch.copies. tokens: first tokens of an answer over which
+    its entropy is summed. weight: factor of the rise of entropy. threshold: a copy is made at or below it. beam: 1 +
+    the most copies per turn."""
 
     initial: int = Field(0, ge=0)
     tokens: int = Field(20, ge=1)
@@ -42,7 +45,7 @@ class Going(NamedTuple):
 
 
 def leaves(config: Config, copies: int) -> int:
-    """Scored episodes a task."""
+    """Scored episodes per task."""
     return copies
 
 
@@ -89,9 +92,9 @@ def entropy(step: StepRecord, tokens: int) -> float:
     """The entropy of an answer, summed over its first tokens.
 
     Raises:
-        ValueError: the policy does not tell entropies.
+        ValueError: the policy does not report entropies.
     """
     told: Sequence[float] | np.ndarray | None = step.generation.entropy
     if told is None:
-        raise ValueError("rollout.name=entropy_branch needs a policy that tells the entropy of its tokens (engine hf)")
+        raise ValueError("rollout.name=entropy_branch needs the entropy of each token: set engine.name=hf")
     return float(np.sum(told[:tokens]))

@@ -1,16 +1,18 @@
 """Trees of whole steps, grown at random nodes.
 
+Formula: per tree 1 + N L leaves, of which k are kept; M trees per task.
+
 Source: Tree-GRPO, arXiv:2509.21240, section 3 and AMAP-ML/Tree-GRPO. A node is a complete step (thought, action,
 observation), the root is the prompt, a leaf is a step that ended its episode. From M roots one chain each is played.
-Then, L times, N nodes a tree are drawn uniformly and with replacement from the root and all nodes that are no leaves,
-and from each a new chain is played to its end; all new chains of all trees and tasks run together. Of a tree's 1 + N L
-leaves k are kept at random, and what no longer leads to a kept leaf is left out. As in the released code, whose options
-for other ways to choose nodes have no effect.
+Then, L times, N nodes per tree are drawn uniformly and with replacement from the root and all nodes that are not
+leaves, and from each of them a new chain is played to its end; all new chains of all trees and tasks run together. Of a
+tree's 1 + N L leaves k are kept at random, and steps that lead to no kept leaf are left out. This is what the released
+code does; its options for other ways to choose nodes have no effect.
 
-A chain that the environment failed in gives no nodes, and is reported beside the kept leaves. `limits.turns` ends every
+A chain in which the environment fails gives no nodes, and is reported beside the kept leaves. `limits.turns` ends every
 path alike; the released code adds one forced answer without tools to paths that reach it.
 
-Cost: M + M N L f chains a task, f = (T + 1) / (2 T) for chains of T steps at L = 1; the paper says 1/2.
+Cost: M + M N L f chains per task, f = (T + 1) / (2 T) for chains of T steps at L = 1; the paper says 1/2.
 """
 
 from itertools import groupby
@@ -24,8 +26,9 @@ FILLS = ("tree",)
 
 
 class Config(RolloutOptions, frozen=True):
-    """trees: M roots a task (`batch.copies` is not used). nodes: N drawn a tree and round. rounds: L. leaves: k kept a
-    tree. The defaults are the published setting: six episodes a task for the cost of about four chains."""
+    """trees: M, roots per task (`batch.copies` is not used). nodes: N, nodes drawn per tree and round. rounds: L.
+    leaves: k, leaves kept per tree. The defaults are the published setting: six episodes a task for the cost of about
+    four chains."""
 
     trees: int = Field(2, ge=1, le=1000)
     nodes: int = Field(2, ge=1, le=1000)
@@ -41,7 +44,7 @@ class Config(RolloutOptions, frozen=True):
 
 
 def leaves(config: Config, copies: int) -> int:
-    """Scored episodes a task."""
+    """Scored episodes per task."""
     return config.trees * config.leaves
 
 

@@ -1,11 +1,13 @@
 """Chains, and Monte Carlo values of their states from probes that are scored and never trained.
 
-Source: VinePPO, arXiv:2410.01679, section 4: V(s_t) is the mean return of K fresh continuations from s_t. With
-`every` > 1 only every so many states are probed; a state in between has the value that leaves its step without an
-advantage of its own, V = r + V(next), so that a whole stretch's advantage lies on its first step (`vine_ppo` does the
-same after an episode's last estimate). Official code (McGill-NLP/VinePPO): K = 9, and continuations cut off by a limit
-get a penalty, here `unfinished`. A probe that the environment failed in is left out of its mean; a chain with a state
-whose probes all failed is lost.
+Formula: `V(s) = mean return of K continuations from s`.
+
+Source: VinePPO, arXiv:2410.01679, section 4: V(s_t) is the mean return of K fresh continuations from s_t. With `every`
+= m only every m-th state is probed. A state in between has the value V = r + V(next), which gives its step the
+advantage 0, so that the advantage of all m steps is on the first of them (`vine_ppo` does the same after an episode's
+last estimate). Official code (McGill-NLP/VinePPO): K = 9, and continuations cut off by a limit get a penalty, here
+`unfinished`. A probe in which the environment fails is left out of the mean; a chain with a state whose probes all
+failed is lost.
 """
 
 import numpy as np
@@ -20,8 +22,8 @@ UNEVEN = True
 
 
 class Config(RolloutOptions, frozen=True):
-    """probes: continuations a state. every: turns between probed states. unfinished: return of a probe that a limit
-    ended; None takes the rewards it got."""
+    """probes: continuations per state. every: turns between probed states. unfinished: return of a probe that a limit
+    ended; None takes the sum of its rewards."""
 
     probes: int = Field(9, ge=1, le=10_000)
     every: int = Field(1, ge=1)
@@ -29,7 +31,7 @@ class Config(RolloutOptions, frozen=True):
 
 
 def leaves(config: Config, copies: int) -> int:
-    """Scored episodes a task."""
+    """Scored episodes per task."""
     return copies
 
 

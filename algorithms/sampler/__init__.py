@@ -1,1 +1,1 @@
-"""Catalogue `agentrl.algorithms.sampler`: one file an entry."""
+"""Catalogue `agentrl.algorithms.sampler`: one file per entry."""

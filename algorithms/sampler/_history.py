@@ -11,7 +11,7 @@ from agentrl.types import Task
 
 
 def pool(tasks: Sequence[Task], most: int, rng: np.random.Generator) -> list[Task]:
-    """At most `most` tasks at random; without repeats, except from a list without end."""
+    """At most `most` tasks at random; without repeats, except from an endless list."""
     n, wanted = len(tasks), min(most, len(tasks))
     picks = rng.integers(n, size=wanted) if n > ENDLESS else rng.choice(n, size=wanted, replace=False)
     return [tasks[int(i)] for i in picks]

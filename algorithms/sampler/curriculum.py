@@ -1,8 +1,10 @@
 """Prefers tasks that are neither solved nor hopeless: weight sqrt(v (1 - v)) + floor, v the estimated success.
 
+Formula: `weight = sqrt(v (1 - v)) + floor`, v the estimated success of the task's bin.
+
 Source: the prompt sampling weight of SPO, arXiv:2509.13232 (section on prioritised sampling); v is a Beta mean per
-difficulty bin, forgotten with rate `decay`. Tasks are binned by what stands before the last `/` of their key, so that
-lists without end work too; a list without such keys is one bin, and then this is uniform sampling.
+difficulty bin, forgotten with rate `decay`. The bin of a task is the part of its key before the last `/`, so that
+endless lists work too; a list of keys without `/` is one bin, and then this is uniform sampling.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +20,8 @@ from agentrl.types import Task
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """floor: weight every bin keeps. decay: share of old counts kept per batch. pool: tasks looked at per task
-    drawn."""
+    """floor: smallest weight of a bin. decay: share of the old counts that is kept per batch. pool: candidate tasks per
+    task drawn."""
 
     floor: float = Field(0.05, gt=0)
     decay: float = Field(0.9, ge=0, le=1)
@@ -64,11 +66,11 @@ class Sampler:
             counts[0 if won else 1] += 1.0
 
     def state_dict(self) -> Mapping[str, Any]:
-        """For a checkpoint."""
+        """The counts, as a checkpoint stores them."""
         return {"batch": self._batch, "counts": {k: list(v) for k, v in sorted(self._counts.items())}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the counts of a checkpoint."""
         self._batch = int(state["batch"])
         self._counts = {k: list(v) for k, v in state["counts"].items()}
 

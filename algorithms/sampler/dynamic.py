@@ -1,5 +1,7 @@
 """Uniform tasks; groups whose scores do not vary are drawn again, so that every group of the batch teaches something.
 
+Formula: a group is kept iff its scores vary.
+
 Source: dynamic sampling, DAPO, arXiv:2503.14476, Eq. 11. The batch keeps its size: surplus groups are not used, and
 after `max_tries` the batch is filled with groups that do not vary; both are counted in the metrics.
 """
@@ -15,7 +17,7 @@ from agentrl.types import Task
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """max_tries: rounds of rollouts before the batch is filled as it comes."""
+    """max_tries: rounds of rollouts before the batch is filled with groups that do not vary."""
 
     max_tries: int = Field(10, ge=1)
 

@@ -1,12 +1,14 @@
 """Raises the temperature of tasks that are always solved, so that their groups vary again.
 
+Formula: temperature = `temperatures[n - 1]` after n visits in a row in which every copy solved the task.
+
 Source: ERPO, arXiv:2511.04800 (explore residual prompts). A task whose copies are all solved gives a group without
-variance and no gradient. Each task has a count of the visits in a row in which every copy solved it, and its next group
-is sampled hotter, the hotter the longer the count. The trainer's log-probs use the same temperature (the column
+variance and no gradient. Each task has a count of the visits in a row in which every copy solved it, and the
+temperature of its next group rises with the count. The trainer's log-probs use the same temperature (the column
 `temperature`), so that the ratio stays one of the policy that sampled.
 
 Departure: the published schedule was not at hand. `temperatures` is a list: after one solved visit its first entry,
-after two its second, and from then on its last; a visit with a failure begins anew.
+after two its second, and so on; after the list its last entry stays. A visit with a failure sets the count to 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +27,7 @@ PAPER = "ERPO, arXiv:2511.04800"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """temperatures: of a task after one, two, ... visits in a row in which every copy solved it."""
+    """temperatures: temperature of a task after one, two, ... visits in a row in which every copy solved it."""
 
     temperatures: tuple[float, ...] = Field((1.1, 1.2, 1.3, 1.4), min_length=1)
 
@@ -63,11 +65,11 @@ class Sampler(uniform.Sampler):
             self._solved[key] = self._solved.get(key, 0) + 1 if solved else 0
 
     def state_dict(self) -> Mapping[str, Any]:
-        """For a checkpoint."""
+        """The counts, as a checkpoint stores them."""
         return {**super().state_dict(), "solved": {key: n for key, n in sorted(self._solved.items()) if n}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the counts of a checkpoint."""
         super().load_state_dict(state)
         self._solved = {key: int(n) for key, n in state["solved"].items()}
 

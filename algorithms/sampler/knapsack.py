@@ -1,5 +1,7 @@
 """Spends the batch's copies where they are worth most: a knapsack of value and cost per task.
 
+Formula: maximise `sum over tasks of (1 - p^N - (1 - p)^N) p (1 - p)^2` over the copies N, at a fixed total cost.
+
 Source: Knapsack RL, arXiv:2509.25849. A task of success p that is played N times is worth the probability that its
 group varies, 1 - p^N - (1 - p)^N, times the gain of an update on it, p (1 - p)^2. The copies N of all tasks are chosen
 so that their total value is largest and their total cost is that of `batch.copies` copies of every task.
@@ -7,9 +9,13 @@ so that their total value is largest and their total cost is that of `batch.copi
 The batch begins with `first` copies per task. Then p is the mean of a Beta posterior (`_history.Posterior`) of the
 earlier batches and of this first wave, and the rest is spent by dynamic programming over the tasks.
 
-Departures: the paper's estimate is the success rate of the epoch before, which is 0 or 1 for many tasks and needs a
-rule of its own there; a posterior mean is never 0 or 1. `cost = "tokens"` counts a copy of a task by the tokens that
-the first wave's copies of it sampled, in steps of 1/8 of the mean task; the paper's copies cost 1.
+The value was compared with the released code (verl/trainer/ppo/exploration_utils.py) and is the same.
+
+Departures: the paper's estimate is the success rate of the epoch before, which is 0 or 1 for many tasks and needs an
+extra rule for these; a posterior mean is never 0 or 1. `cost = "tokens"` counts a copy of a task by the tokens that
+the first wave's copies of it sampled, in steps of 1/8 of the mean task; the paper's copies cost 1. The released code
+counts the first further copy of a task with the value of all its copies, here it is worth what it adds; its rule for
+tasks that were never or always solved, which gives them what the others leave, is not needed here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,11 +102,11 @@ class Sampler(uniform.Sampler):
         self.posterior.observe(graph)
 
     def state_dict(self) -> Mapping[str, Any]:
-        """For a checkpoint."""
+        """The counts, as a checkpoint stores them."""
         return {**super().state_dict(), "counts": self.posterior.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the counts of a checkpoint."""
         super().load_state_dict(state)
         self.posterior.load_state_dict(state["counts"])
 

@@ -1,9 +1,11 @@
 """Draws tasks by how uncertain their value is: the prioritised sampling of single-stream policy optimisation.
 
+Formula: `weight = sqrt(v (1 - v)) + floor`, v the tracked value of the prompt.
+
 Source: SPO (single-stream policy optimisation), arXiv:2509.13232, prioritised prompt sampling: the weight of a prompt
 is sqrt(v (1 - v)) + floor, v the value of its tracker. The tracker is that of the credit method `single_stream`, with
 the same updates from the same annotated graphs, so that both have the same value of each task; with another credit
-method it takes the policy as not moved between two visits. Give `start` the same file as `credit.start`.
+method it assumes that the policy has not moved between two visits. Give `start` the same file as `credit.start`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,12 +69,12 @@ class Sampler:
             self.tracker.update(graph.names["group"][graph.group[row]], outcome, change)
 
     def state_dict(self) -> Mapping[str, Any]:
-        """For a checkpoint."""
+        """The tracker's counts, as a checkpoint stores them."""
         counts = {key: list(pair) for key, pair in sorted(self.tracker.state_dict().items())}
         return {"batch": self._batch, "counts": counts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the tracker's counts of a checkpoint."""
         self._batch = int(state["batch"])
         self.tracker.load_state_dict(state["counts"])
 

@@ -1,4 +1,9 @@
-"""Tasks drawn without replacement, epoch after epoch; from a list without end, simply at random."""
+"""Tasks drawn without replacement, epoch after epoch; from an endless list, at random.
+
+Formula: every task once per epoch.
+
+Source: none; common practice.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,11 +47,11 @@ class Sampler:
         """Nothing to learn."""
 
     def state_dict(self) -> Mapping[str, Any]:
-        """For a checkpoint."""
+        """The place in the epoch, as a checkpoint stores it."""
         return {"drawn": self._drawn}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the place in the epoch of a checkpoint."""
         self._drawn = int(state["drawn"])
 
 

@@ -1,9 +1,16 @@
 """Does an answer agree with the majority of its group? A reward without labels.
 
+Formula: `signal_i = 1 if answer_i is the most frequent answer of the group, else 0`.
+
 Source: TTRL, arXiv:2504.16084, section 2.2, Eq. 1: the answer that most copies give is the pseudo-label, and a copy is
 paid 1 if it gives that answer. `tie=none` (ours) pays no copy where two answers are equally frequent; `tie=first` pays
-the one that came first. `agreement_share` says how certain the label is: the share of the majority among all copies,
-with and without an answer. The label can be wrong and then rewards a shared mistake: watch success beside it.
+the one that came first, as the released code does. `agreement_share` says how certain the label is: the share of the
+majority among all copies, with and without an answer. The label can be wrong and then rewards a shared mistake: watch
+success beside it.
+
+Compared with the released code (verl/utils/reward_score/ttrl/ttt_metrics.py). Departures: there an absent answer counts
+as an answer and may be the majority; a verifier of mathematics says whether an answer equals the label, here equal
+text does; and the label comes from more votes than copies that are trained.
 """
 
 from collections import Counter
@@ -39,7 +46,7 @@ def signals(config: Config) -> Sequence[str]:
 
 
 class Agreement:
-    """Needs no model, and costs nothing."""
+    """Scores the copies of a task by their agreement; it calls no model."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -1,5 +1,7 @@
 """An LLM reads what an agent did and judges it by a rubric, one chain at a time or in pairs.
 
+Formula: pointwise `(grade - lowest) / (highest - lowest)`; pairwise the share of won comparisons.
+
 Source: Zheng et al., "Judging LLM-as-a-judge", arXiv:2306.05685: a grade for one answer, or a verdict between two,
 asked in both orders because judges favour a position (section 4.1: a win counts if it holds in both orders). A pair
 whose two verdicts differ is a tie here, and `score_position_bias` is the share of such pairs.
@@ -14,7 +16,7 @@ Against answers that are written for the judge (arXiv:2507.08794 shows how littl
 None of this keeps a weak model from being persuaded. `agentrl check RECIPE.toml --reward` measures how often it is.
 
 The judge is a served model (`model = "openai:NAME@URL"`), or an agent of the recipe (`judge = "NAME"`), whose policy
-answers with its weights of now.
+answers with its present weights.
 """
 
 import asyncio
@@ -57,8 +59,9 @@ class Config(ScoreOptions, frozen=True):
         most_chars: longer texts lose their middle.
         max_tokens: most tokens per verdict.
         tries: requests per verdict, if no verdict can be read from an answer.
-        share: of the groups that are judged; for a second judge that is held out. The others have no signal.
-        seed: of the number that agents cannot know.
+        share: share of the groups that are judged, for a second judge that is held out. The other groups have no
+            signal.
+        seed: seed of the number that agents cannot know.
     """
 
     model: str = ""
@@ -218,7 +221,7 @@ class Judge:
         raise ScoreFault(f"no verdict in {self.config.tries} answers of the judge, the last one {str(said)[-80:]!r}")
 
     def _who(self, desk: Desk) -> dict[str, Any]:
-        """What an answer depends on besides the messages; no secrets."""
+        """What an answer depends on besides the messages, without secrets."""
         limit = self.config.max_tokens
         if self._policy is None:
             return {**desk.speaker(self.config.judge).key, "max_tokens": limit}
@@ -296,7 +299,7 @@ def _rubric(given: str) -> str:
 
 
 def _mark(seed: int, content: Any) -> str:
-    """A word that nobody can guess who does not know the whole content and the seed."""
+    """A word that can be computed only from the whole content and the seed."""
     text = json.dumps([seed, content], sort_keys=True)
     return f"#{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 

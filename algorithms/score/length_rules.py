@@ -1,5 +1,8 @@
 """How long answers are, by rules: too short, too long, repeating themselves, in the right share of the group's length.
 
+Formula: `long = -clip((tokens - at_most) / margin, 0, 1)`, `short` likewise, `repeats = -(share of repeated n-grams)`,
+`relative` as below.
+
 Source: four rules of four papers, each a signal of its own. `short` and `long` count how far the tokens of a chain lie
 outside [`at_least`, `at_most`], in units of `margin`, from 0 to -1: the soft form of DAPO, arXiv:2503.14476, Eq. 13, on
 both sides. `repeats` is minus the share of n-grams of words that an answer has said before (Yeo et al.,
@@ -28,10 +31,10 @@ class Config(ScoreOptions, frozen=True):
     Attributes:
         rules: which of short, long, repeats and relative are computed.
         unit: what is counted: sampled tokens, or words of the answers.
-        at_least, at_most: length of a whole chain below and above which `short` and `long` are negative.
-        margin: so many units outside the bounds cost 1.
+        at_least, at_most: bounds of a chain's length; `short` is negative below the first, `long` above the second.
+        margin: units outside the bounds at which the penalty reaches -1.
         ngram: number of words that are compared by `repeats`.
-        prefix: of the signals' names, such as length_short.
+        prefix: beginning of the signals' names, such as length in length_short.
     """
 
     rules: tuple[Literal["short", "long", "repeats", "relative"], ...] = Field(("long", "repeats"), min_length=1)
@@ -49,7 +52,7 @@ def signals(config: Config) -> Sequence[str]:
 
 
 class LengthRules:
-    """Needs no model, and costs nothing."""
+    """Scores chains by their length; it calls no model."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -1,5 +1,7 @@
 """Are the tool calls of a chain the gold calls, by name, parameters and values?
 
+Formula: `R = 6 (r_name + r_param + r_value) / (1 + |G| + sum over j of |keys(G_j)|) - 3`.
+
 Source: ToolRL, arXiv:2504.13958, section 3.3 (correctness reward), with P the calls of the chain and G the gold calls:
 
     r_name  = |N_G & N_P| / |N_G | N_P|                     of the sets of tool names
@@ -60,7 +62,7 @@ def signals(config: Config) -> Sequence[str]:
 
 
 class ToolMatch:
-    """Needs no model, and costs nothing."""
+    """Scores the tool calls of chains; it calls no model."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -162,7 +164,7 @@ def _best(pairs: Sequence[tuple[int, int, float]]) -> float:
 
 
 def _greedy(pairs: Sequence[tuple[int, int, float]]) -> float:
-    """The same, where each gold call in turn takes the best call that is left, the first of equal ones."""
+    """Sum of the greedy matching: each gold call in turn takes the best remaining call, the first of equal calls."""
     total, taken = 0.0, set[int]()
     for j in sorted({j for j, _, _ in pairs}):
         free = [(weight, -i) for k, i, weight in pairs if k == j and i not in taken]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agentrl.algorithms.credit import grpo
 from agentrl.cli.credit import main
 from agentrl.graph import read_steps, write_graph
 
@@ -135,6 +136,17 @@ def test_compares_methods(steps, capsys):
     )
     assert main(words) == 0
     assert "most apart, grpo and gigpo:" in capsys.readouterr().out
+
+
+def test_a_method_of_the_working_folder_is_compared_wherever_it_stands(tmp_path, steps, monkeypatch, capsys):
+    text = Path(grpo.__file__).read_text()
+    (tmp_path / "method_of_mine.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    for words in (["grpo", "method_of_mine"], ["method_of_mine", "grpo"]):
+        assert main([*words, "--steps", steps]) == 0
+        assert capsys.readouterr().out.splitlines()[1].split()[:2] == words
+    assert main(["grpo", "method_of_min", "--steps", steps]) == 2
+    assert "'method_of_min' is not an option" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from agentrl.cli import main, verbs
 from tests.toys.runs import TOY, recipe
 
 WALK = "tests.toys.walk"
-NO_RESULT = ("serve", "inspect")  # run until they are stopped
+NO_RESULT = ("serve", "inspect", "completion")  # run until they are stopped, or print a script
 STEP = {"task", "episode", "turn", "action"}
 
 # Words after the verb, RUN and REPORT being a run folder and a report; keys of the object, or of each of several.

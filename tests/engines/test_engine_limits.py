@@ -1,6 +1,7 @@
 """The embedded engine's limits, cache, versions and failures."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -32,6 +33,20 @@ def first_without_end(model, size=20, tokens=8):
         if END not in answer:
             return prompt, answer
     raise AssertionError("no such prompt")
+
+
+def test_engines_in_several_threads_do_not_mix():
+    """Each thread has its own model and engine; forwards overlap, since torch works without the interpreter's lock."""
+
+    def answers(model):
+        played = play(engine_of(model, sampling={"temperature": 0.0}), sessions=range(8), turns=4)
+        return [(key, turn.token_ids.tolist()) for key, _, turn in played]
+
+    models = [make(seed=seed) for seed in range(4)]
+    alone = [answers(model) for model in models]
+    for _ in range(3):
+        with ThreadPoolExecutor(len(models)) as pool:
+            assert list(pool.map(answers, models)) == alone
 
 
 def test_counts_of_returned_tokens_add_up():

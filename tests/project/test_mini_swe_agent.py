@@ -22,6 +22,7 @@ PACKAGE = "mini-swe-agent==2.4.6"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # pip, on a busy machine
 def test_mini_swe_agent_is_trained_on_repositories(tmp_path, monkeypatch):
     monkeypatch.chdir(FOLDER)
     monkeypatch.delenv("PYTHONPATH", raising=False)
@@ -43,6 +44,7 @@ def test_mini_swe_agent_is_trained_on_repositories(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # pip, on a busy machine
 def test_its_commands_run_in_the_sandbox_and_repair_the_repository():
     entry = resolve("envs", {"name": "code_repo"})
     task = next(task for task in tasks_of(entry) if task.key == "code_repo/1/getopt/3")

@@ -27,6 +27,14 @@ class Steps:
         return ""
 
 
+class Closes(Steps):
+    step = None  # type: ignore[assignment]
+
+    def close(self, door: str) -> str:
+        """Close a door."""
+        return door
+
+
 class Needs:
     def reset(self, question: str) -> str:
         return question
@@ -58,6 +66,10 @@ def both(answer: str, target: str) -> float:
     [
         ({"owner": Untyped}, "tool tool: argument 'x' has no type hint"),
         ({"owner": Steps}, "a tool cannot be named 'step'"),
+        (
+            {"owner": Closes},
+            "Closes.close has the argument 'door', but close\\(\\) belongs to the environment .* rename it",
+        ),
         ({"owner": sums.Sums, "tools": [add]}, "two tools are named 'add'"),
         ({"owner": sums.Sums, "kalls": "fenced"}, "no option 'kalls': did you mean calls"),
     ],

@@ -78,5 +78,5 @@ def test_every_task_gets_its_budget_and_the_same_seed_the_same_copies():
 
 
 def test_a_policy_without_entropies_is_told_so():
-    with pytest.raises(ValueError, match="needs a policy that tells the entropy"):
+    with pytest.raises(ValueError, match="needs the entropy of each token"):
         grown(None, 4)

@@ -1,0 +1,93 @@
+"""What a shell may complete a word with, by argcomplete.
+
+argcomplete starts the program with the line in COMP_LINE and reads the proposals from file descriptor 8. The program is
+one parser for each verb, so the verb's parser is asked about the words after it.
+"""
+
+import argparse
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+ASKED = "_ARGCOMPLETE"  # the place of the program's name in the line, counted from 1
+
+
+def asked() -> bool:
+    """Does a shell ask for proposals, instead of running the program?"""
+    return ASKED in os.environ
+
+
+def words_of(verbs: Iterable[str]) -> Sequence[str]:
+    """The words before the cursor's: the verb, and what follows. While the verb is written, verbs are proposed."""
+    import argcomplete
+    from argcomplete.lexers import split_line
+
+    line, point = os.environ["COMP_LINE"], int(os.environ["COMP_POINT"])
+    *_, words, _ = split_line(line, point)
+    start = int(os.environ[ASKED])
+    if len(words) <= start:
+        parser = argparse.ArgumentParser(add_help=False)
+        parser.add_argument("verb", choices=sorted(verbs))
+        argcomplete.autocomplete(parser, always_complete_options=False)
+    os.environ[ASKED] = str(start + 1)
+    return list(words[start:])
+
+
+def propose(parser: argparse.ArgumentParser) -> None:
+    """Print the proposals for the word at the cursor, and end the program."""
+    import argcomplete
+
+    for action in parser._actions:
+        if not action.option_strings and action.dest in PROPOSALS:
+            action.completer = PROPOSALS[action.dest]  # type: ignore[attr-defined]
+    argcomplete.autocomplete(parser, always_complete_options=False)
+
+
+def _recipes(prefix: str, **_: Any) -> list[str]:
+    from agentrl.settings import shipped_recipes
+
+    return [recipe.name for recipe in shipped_recipes()] + _files(prefix, ".toml")
+
+
+def _keys(prefix: str, **_: Any) -> list[str]:
+    from agentrl.settings import known_keys
+
+    return [f"{key}=" for key in known_keys() if "NAME" not in key]
+
+
+def _names(kind: str) -> Callable[..., list[str]]:
+    def proposals(prefix: str, **_: Any) -> list[str]:
+        from agentrl import catalogue
+
+        return [*catalogue.names(kind), *catalogue.aliases(kind)]
+
+    return proposals
+
+
+def _env(prefix: str, **_: Any) -> list[str]:
+    return _names("envs")(prefix) + _files(prefix, ".toml")
+
+
+def _runs(prefix: str, **_: Any) -> list[str]:
+    return [str(file.parent) for file in Path("runs").glob("*/config.toml")] + _files(prefix, "")
+
+
+def _files(prefix: str, ending: str) -> list[str]:
+    from argcomplete.completers import FilesCompleter
+
+    return list(FilesCompleter((ending.lstrip("."),) if ending else ())(prefix))
+
+
+PROPOSALS: dict[str, Callable[..., list[str]]] = {
+    "recipe": _recipes,
+    "overrides": _keys,
+    "env": _env,
+    "method": _names("credit"),
+    "run": _runs,
+    "a": _runs,
+    "b": _runs,
+    "graph": _runs,
+    "path": _runs,
+    "model": _runs,
+}
