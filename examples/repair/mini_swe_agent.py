@@ -2,7 +2,7 @@
 
     agentrl train mini_swe_agent.toml agents.main.command="PYTHON mini_swe_agent.py" model.path=DIR
 
-in this folder. PYTHON: a Python with `pip install mini-swe-agent`; it needs no agentrl. The one class below stands in
+in this folder. PYTHON: a Python with `pip install mini-swe-agent mcp`; it needs no agentrl. One class below stands in
 for mini-swe-agent's own `LocalEnvironment`: a command goes to the episode's environment, which runs it in the sandbox.
 """
 

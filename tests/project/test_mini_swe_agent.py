@@ -18,7 +18,7 @@ from tests.rollout.program.test_endpoint import Open, Told
 from tests.toys.language_model import language_model, model_folder
 
 FOLDER = Path(__file__).parents[2] / "examples" / "repair"
-PACKAGE = "mini-swe-agent==2.4.6"
+PACKAGES = ("mini-swe-agent==2.4.6", "mcp")  # litellm imports mcp for calls with tools and does not require it
 
 
 @pytest.mark.slow
@@ -27,7 +27,7 @@ def test_mini_swe_agent_is_trained_on_repositories(tmp_path, monkeypatch):
     monkeypatch.chdir(FOLDER)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     model = model_folder(tmp_path / "model", num_hidden_layers=1, max_position_embeddings=32_768)
-    command = f"agents.main.command={python_with(PACKAGE)} mini_swe_agent.py"
+    command = f"agents.main.command={python_with(*PACKAGES)} mini_swe_agent.py"
     words = ["train", "mini_swe_agent.toml", f"model.path={model}", command, f"run.folder={tmp_path / 'runs'}"]
     few = ["run.iterations=1", "eval.tasks=1", "batch.tasks=1", "batch.copies=2", "eval.modes=['greedy']"]
     small = ["limits.turn_tokens=16", "limits.turns=3", "limits.fault_share=0", "engine.max_context=32768"]
@@ -64,7 +64,7 @@ def test_its_commands_run_in_the_sandbox_and_repair_the_repository():
         first = result(handle.reset(task))
         given = {"OPENAI_BASE_URL": served.endpoint.url, "OPENAI_API_KEY": served.key, "AGENTRL_TASK": first.text}
         env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | given
-        program = [python_with(PACKAGE), FOLDER / "mini_swe_agent.py"]
+        program = [python_with(*PACKAGES), FOLDER / "mini_swe_agent.py"]
         ended = subprocess.run(program, env=env, capture_output=True, text=True, timeout=300)
         assert ended.returncode == 0, ended.stderr
         steps = served.recorder.steps
