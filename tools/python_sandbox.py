@@ -26,11 +26,12 @@ from agentrl.tools._sandbox.session import LocalSession
 
 class Config(BaseModel, frozen=True, extra="forbid"):
     """backend: which walls (see the module). timeout_s: seconds of one run. limits: memory, processes, files,
-    output. packages: installed distributions the code may import, with what they require; none by default.
-    hide: modules of the standard library whose files the code can neither import nor read. python: the executable;
-    empty takes this one, or the system's where others cannot reach it. echo: tell the value of the last expression, as
-    a notebook does. stateful: keep variables from call to call. convention: the words of the tool's answer, plain, torl
-    or retool. print_last: ReTool's rewrite of the last line.
+    output. packages: installed distributions the code may import, with what they require; none by default. hide:
+    modules of the standard library that the code can neither import nor read; other software of the machine, which may
+    hold copies, is not shown then. python: the executable; empty takes this one, or the system's where others cannot
+    reach it. echo: tell the value of the last expression, as a notebook does. stateful: keep variables from call to
+    call. convention: the words of the tool's answer, plain, torl or retool. print_last: ReTool's rewrite of the last
+    line.
     """
 
     backend: Literal["auto", "bwrap", "unshare", "landlock", "unsafe-host"] = "auto"

@@ -35,7 +35,8 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     temperature of their own, the column `temperature` holds it (NaN on the other steps); if chains had words of their
     own, the texts `words` hold them. If chains began with words or with an opening, the column `guided` marks them; the
     turns of an opening count: such a chain begins above turn 0. `reprompted` marks chains that stand behind other
-    prompts than those that they were sampled behind. See also `_measured`.
+    prompts than those that they were sampled behind. If steps have an `info["result"]`, such as a patch, the texts
+    `result` hold it. See also `_measured`.
     """
     chains = _chains(episodes)
     ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
@@ -57,6 +58,7 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     temperature = np.array([math.nan if r.temperature is None else r.temperature for r in of_step])  # [N]
     optional |= {"temperature": temperature} if not np.isnan(temperature).all() else {}
     words = [record.words for record in of_step]
+    results = [str(step.info.get("result", "")) for step in steps]
     guided = np.array([record.guided for record in of_step], bool)  # [N]
     optional |= {"guided": guided} if guided.any() else {}
     reprompted = np.array([record.reprompted for record in of_step], bool)  # [N]
@@ -69,6 +71,7 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
             "observation": [step.observation.text for step in steps],
             "answer": [step.generation.text for step in steps],
             **({"words": words} if any(words) else {}),
+            **({"result": results} if any(results) else {}),
         },
         tails=_tails([episode for episode, _ in chains]),
     )

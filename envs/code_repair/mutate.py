@@ -44,26 +44,45 @@ class Mutation(NamedTuple):
     text: str
 
 
-def mutations(source: str, longest: int = LONGEST) -> list[Mutation]:
-    """Every mistake of these kinds in a program, in the order of the text; [] if it does not parse, has more than
-    `longest` characters, or is nested too deeply."""
+def mutations(source: str, longest: int = LONGEST, part: tuple[int, int] | None = None) -> list[Mutation]:
+    """Every mistake of these kinds in a program, or in `part` = (begin, end) of its text, in the order of the text; []
+    if it does not parse, has more than `longest` characters, or is nested too deeply."""
     if len(source) > longest:
         return []
     try:
-        found = list(_mutations(source))
+        found = list(_mutations(source, part))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     changed_ones = [m for m in found if m.text != source[m.start : m.end]]
     return list(dict.fromkeys(sorted(changed_ones, key=lambda m: (m.start, m.end, m.text))))
 
 
-def _mutations(source: str) -> Iterator[Mutation]:
+def _mutations(source: str, part: tuple[int, int] | None) -> Iterator[Mutation]:
     """In the order of the tree."""
     span = spans(source)
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source, part):
         for kind, changed in _changes(node):
             assert isinstance(node, ast.expr | ast.AugAssign)
             yield Mutation(kind, *span(node), changed)
+
+
+def nodes(source: str, part: tuple[int, int] | None = None) -> Iterator[ast.AST]:
+    """The nodes of a program's tree; those alone that lie in a part of the text, if one is given.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: the program does not parse.
+    """
+    first, last = (
+        (0, len(source)) if part is None else (source.count("\n", 0, part[0]), source.count("\n", 0, part[1]) + 1)
+    )
+    span = spans(source)
+    for node in ast.walk(ast.parse(source)):
+        if part is None:
+            yield node
+        elif isinstance(node, ast.expr | ast.stmt) and first <= node.lineno <= (node.end_lineno or 0) <= last + 1:
+            begin, end = span(node)
+            if part[0] <= begin and end <= part[1]:
+                yield node
 
 
 def spans(source: str) -> Callable[[ast.expr | ast.stmt], tuple[int, int]]:

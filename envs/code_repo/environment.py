@@ -1,14 +1,14 @@
 """The environment: the repository's tools through the core's tool calling, and a form of it that lists its actions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from agentrl.env import Bare, Env, Move, Parsed, Past, Prompt, Verdict, random_share
-from agentrl.envs.code_repair.mutate import Mutation, apply
+from agentrl.envs.code_repair.mutate import Mutation
 from agentrl.envs.code_repair.workspace import unique_edit
-from agentrl.envs.code_repo.mistakes import meaning, mistakes
+from agentrl.envs.code_repo.mistakes import mistakes, same_meaning
 from agentrl.envs.code_repo.repository import Config, Repository, definitions, runner_of
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import Listed, environment
@@ -76,8 +76,7 @@ def choices(repository: Repository) -> list[str]:
     path, name = repository._shown
     source = repository._files.get(path, "")
     if name in definitions(source):
-        begin, end = definitions(source)[name]
-        found += [_edit(path, source, one) for one in mistakes(source) if begin <= one.start and one.end <= end]
+        found += [_edit(path, source, one) for one in mistakes(source, definitions(source)[name])]
     return found
 
 
@@ -163,7 +162,7 @@ class Player:
         if at < 0 or not old:
             return []
         wanted = source.replace(old, new, 1)
-        change = next(_changes(source, at, at + len(old), wanted), None)
+        change = next(same_meaning(source, at, at + len(old), wanted), None)
         if change is None:
             return []
         names = definitions(source)
@@ -182,12 +181,6 @@ class Player:
         name = next((n for n, (begin, end) in names.items() if old and begin <= at < end), "")
         looks_there = self._env.repository._shown == (path, name)
         return "" if looks_there or not name else tool_action.call("view_definition", path=path, name=name)
-
-
-def _changes(source: str, start: int, end: int, wanted: str) -> Iterator[Mutation]:
-    """The offered changes of this part that give a wanted program, in meaning."""
-    near = (m for m in mistakes(source) if m.start < end and m.end > start)
-    return (m for m in near if meaning(apply(source, m)) == meaning(wanted))
 
 
 def expert(env: Env, name: str, seed: int) -> Player:

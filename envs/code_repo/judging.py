@@ -3,7 +3,7 @@
 A user's tests run in one process with the agent's code, so what that process says may be forged: an exit code by
 `os._exit(0)`, a patched test runner, a `conftest.py`. Two things stand against it. Tests, their settings and files that
 Python or a test runner reads at its start are put back as they were. And after the tests have passed they run again
-with one more test that must fail: code that makes that one pass too has forged the first result.
+with one more test that must fail, of each form the tests have: code that makes it pass too has forged the first result.
 
 Limit: code that looks for the tests in its process, and tells the one that must fail from the others, is not stopped.
 """
@@ -18,19 +18,11 @@ from agentrl.envs.code_repo import shell
 from agentrl.envs.code_repo.files import Files, judged, protected
 from agentrl.tool import CodeRunner
 
-TRAP = """
-def test_{word}():
-    assert {first} == {second}
-
-
-import unittest
-
-
-class Test{word}(unittest.TestCase):
-    def test_{word}(self):
-        self.assertEqual({first}, {second})
-
-"""
+TRAPS = {  # a test that fails, in each form that test runners know
+    "function": "\ndef test_{word}():\n    assert {first} == {second}\n\n",
+    "method": "\nimport unittest\n\n\nclass Test{word}(unittest.TestCase):\n    def test_{word}(self):\n"
+    "        self.assertEqual({first}, {second})\n\n",
+}
 
 
 class Verdict(NamedTuple):
@@ -47,7 +39,8 @@ def verdict(runner: CodeRunner, original: Files, now: Files, hidden: Mapping[str
     Args:
         runner: opens the sandboxes.
         original, now: the repository as it was given, and as it is.
-        hidden: `calls`, [module, expression, repr of its value] each; or `files`, the tests as they are, and `command`.
+        hidden: `calls`, [module, expression, repr of its value] each; or `files`, the tests as they are,
+            `command`, and `forms` of tests that the command runs (see `forms`).
         timeout_s: of one run.
 
     Raises:
@@ -59,10 +52,11 @@ def verdict(runner: CodeRunner, original: Files, now: Files, hidden: Mapping[str
         visible = [text for path, text in original.items() if protected(path)]
         found = judge.check_calls(runner, code, [tuple(call) for call in hidden["calls"]], timeout_s, visible)
         return Verdict(found.solved, found.share)
-    files = {**files, **hidden["files"]}
+    files, tests = {**files, **hidden["files"]}, dict(hidden["files"])
     if not passes(runner, files, hidden["command"], timeout_s):
         return Verdict(False, 0.0)
-    forged = not trapped(runner, files, sorted(hidden["files"]), hidden["command"], timeout_s)
+    known = hidden.get("forms") or forms(tests)
+    forged = not all(trapped(runner, files, tests, form, hidden["command"], timeout_s) for form in known)
     return Verdict(not forged, float(not forged), forged)
 
 
@@ -71,17 +65,34 @@ def passes(runner: CodeRunner, files: Files, command: str, timeout_s: float) -> 
     return shell.run(runner, files, command, timeout_s, keep=False).code == 0
 
 
-def trapped(runner: CodeRunner, files: Files, tests: list[str], command: str, timeout_s: float) -> bool:
-    """Does the command fail when the last of these tests' files has one more test, which must fail?"""
-    path = next(path for path in reversed(tests) if path.endswith(".py"))
-    return not passes(runner, {**files, path: with_trap(files[path])}, command, timeout_s)
+def trapped(runner: CodeRunner, files: Files, tests: Files, form: str, command: str, timeout_s: float) -> bool:
+    """Does the command fail when a file of these tests, drawn by lot, has one more test of a form, which must fail?"""
+    having = [path for path in sorted(tests) if path.endswith(".py") and form in forms({path: tests[path]})]
+    path = secrets.choice(having or [path for path in sorted(tests) if path.endswith(".py")])
+    return not passes(runner, {**files, path: with_trap(files[path], form)}, command, timeout_s)
 
 
-def with_trap(source: str) -> str:
+def forms(tests: Files) -> list[str]:
+    """The forms of the tests of some files: `function`, and `method` of a TestCase; `function` if none is known."""
+    found = set()
+    for source in tests.values():
+        try:
+            body = ast.parse(source).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        for node in body:
+            if isinstance(node, ast.ClassDef) and node.bases:
+                found.add("method")
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name.lower().startswith("test"):
+                found.add("function")
+    return sorted(found) or ["function"]
+
+
+def with_trap(source: str, form: str = "function") -> str:
     """A test file with one more test, which fails; its name and values are random, so that code cannot know them."""
     word = "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(10))
     number = secrets.randbelow(900) + 100
-    trap = TRAP.format(word=word, first=[number, number + 7], second=[number + 7, number])
+    trap = TRAPS[form].format(word=word, first=[number, number + 7], second=[number + 7, number])
     try:
         last = ast.parse(source).body[-1]
     except (SyntaxError, ValueError, IndexError, RecursionError, MemoryError):

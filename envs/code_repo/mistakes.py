@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
-from agentrl.envs.code_repair.mutate import Mutation, apply, mutations, spans
+from agentrl.envs.code_repair.mutate import Mutation, apply, mutations, nodes, spans
 from agentrl.envs.code_repo.modules import Module, values
 from agentrl.tool import CodeRunner
 
@@ -29,20 +29,22 @@ class Mistake(NamedTuple):
     undo: bool
 
 
-def mistakes(source: str) -> list[Mutation]:
-    """Every mistake in a program, in the order of the text; [] if it does not parse or is too long."""
+def mistakes(source: str, part: tuple[int, int] | None = None) -> list[Mutation]:
+    """Every mistake in a program, or in `part` = (begin, end) of its text, in the order of the text; [] if it does not
+    parse or is too long."""
     if len(source) > LONGEST:
         return []
     try:
-        found = [*mutations(source, LONGEST), *_of_statements(source)]
+        found = [*mutations(source, LONGEST, part), *_of_statements(source, part)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    return list(dict.fromkeys(sorted(found, key=lambda m: (m.start, m.end, m.text))))
+    changed = [one for one in found if one.text != source[one.start : one.end]]
+    return list(dict.fromkeys(sorted(changed, key=lambda m: (m.start, m.end, m.text))))
 
 
-def _of_statements(source: str) -> Iterator[Mutation]:
+def _of_statements(source: str, part: tuple[int, int] | None) -> Iterator[Mutation]:
     span = spans(source)
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source, part):
         match node:
             case ast.If(test=test) | ast.While(test=test):
                 yield Mutation("condition", *span(test), f"not ({_text(source, span(test))})")
@@ -72,12 +74,17 @@ def _text(source: str, span: tuple[int, int]) -> str:
 
 def undoing(source: str, mutation: Mutation) -> Mutation | None:
     """The mistake of the broken program that takes a mutation back, in meaning; None if there is none."""
-    broken, wanted = apply(source, mutation), ast.dump(ast.parse(source))
-    end = mutation.start + len(mutation.text)
-    for other in mistakes(broken):
-        if other.start <= end and other.end >= mutation.start and meaning(apply(broken, other)) == wanted:
-            return other
-    return None
+    return next(
+        same_meaning(apply(source, mutation), mutation.start, mutation.start + len(mutation.text), source), None
+    )
+
+
+def same_meaning(source: str, start: int, end: int, wanted: str) -> Iterator[Mutation]:
+    """The mistakes that touch source[start:end] and give a wanted program, in meaning."""
+    aim = meaning(wanted)
+    for one in mistakes(source):
+        if one.start < end and one.end > start and meaning(apply(source, one)) == aim:
+            yield one
 
 
 def meaning(source: str) -> str:

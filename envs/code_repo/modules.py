@@ -10,9 +10,9 @@ import functools
 import gzip
 import importlib.util
 import json
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
 
 from agentrl.envs.code_repair import judge
 from agentrl.tool import CodeRunner, without_infra_error
@@ -60,7 +60,8 @@ sys.exit(failed > 0)
 '''
 
 
-class Module(NamedTuple):
+@dataclass(frozen=True)
+class Module:
     """A correct module.
 
     Attributes:
@@ -80,7 +81,7 @@ class Module(NamedTuple):
         """Its file in the repository."""
         return f"{PACKAGE}/{self.name}.py"
 
-    @property
+    @functools.cached_property
     def purpose(self) -> str:
         """The first line of its docstring."""
         return (ast.get_docstring(ast.parse(self.source)) or f"The module {self.name}.").split("\n")[0]
@@ -89,6 +90,7 @@ class Module(NamedTuple):
         """Numbers of the calls that become visible tests."""
         return list(range(0, len(self.calls), VISIBLE_EVERY))
 
+    @functools.cached_property
     def test_file(self) -> str:
         """The visible tests."""
         asked = [ast.parse(self.calls[number][0]) for number in self.visible()]

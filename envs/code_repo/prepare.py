@@ -17,7 +17,7 @@ from agentrl.envs.code_repair.mutate import Mutation, apply
 from agentrl.envs.code_repair.workspace import checked_file, unique_edit
 from agentrl.envs.code_repo import shell
 from agentrl.envs.code_repo.files import protected
-from agentrl.envs.code_repo.judging import trapped
+from agentrl.envs.code_repo.judging import forms, trapped
 from agentrl.envs.code_repo.mistakes import mistakes
 from agentrl.envs.code_repo.tasks import STATEMENT
 from agentrl.files import write_atomically
@@ -116,17 +116,19 @@ def rows_of(
     """At most `count` tasks of a repository, in an order that follows from the seed and the texts alone.
 
     Raises:
-        ValueError: the tests fail as they are, or pass with a test in them that must fail.
+        ValueError: the tests fail as they are, or pass with a test among them that must fail.
     """
     outcome = shell.run(runner, given.files, command, timeout_s, keep=False)
     if outcome.code != 0:
         raise ValueError(f"{given.name}: the tests do not pass in the sandbox by {command!r}: {outcome.output[-500:]}")
-    if not trapped(runner, given.files, given.tests, command, timeout_s):
+    tests = {path: given.files[path] for path in given.tests}
+    run = [form for form in forms(tests) if trapped(runner, given.files, tests, form, command, timeout_s)]
+    if not run:
         raise ValueError(
-            f"{given.name}: {command!r} passes with a failing test added to {given.tests[-1]}: it does not run it"
+            f"{given.name}: {command!r} passes with a failing test in {given.tests[-1]}: it does not run it"
         )
     visible = {**given.files, **{path: shown(given.files[path], path, number) for path in given.tests}}
-    hidden = {"files": {path: given.files[path] for path in given.tests}, "command": command}
+    hidden = {"files": tests, "command": command, "forms": run}
     tried = made = 0
     for path, mutation in _order(given, number):
         if made == count or tried == TRIES * count:

@@ -2,6 +2,7 @@
 gets a copy of them."""
 
 import ast
+import functools
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from agentrl.envs.code_repair.mutate import spans
 from agentrl.envs.code_repair.workspace import checked_file
 from agentrl.envs.code_repo import judging, shell
 from agentrl.envs.code_repo.files import file_patches, patch, protected, similarity, tree_hash
-from agentrl.tool import CodeRunner, shared_runner
+from agentrl.tool import CodeRunner, ToolError, shared_runner
 from agentrl.tool_env import ToolConfig
 
 VIEW_LINES = 200  # shown at once
@@ -54,6 +55,13 @@ def runner_of(config: Config, hide: tuple[str, ...] = ()) -> CodeRunner:
     return shared_runner(section, "env.sandbox")
 
 
+@functools.lru_cache(maxsize=64)
+def _first_tests(section: str, hide: tuple[str, ...], files: tuple[tuple[str, str], ...], command: str) -> str:
+    """What the tests of a task say at its beginning, which is the same for every copy of it."""
+    config = Config.model_validate_json(section)
+    return shell.run(runner_of(config, hide), dict(files), command, config.timeout_s, keep=False).output
+
+
 class Repository:
     """A repository whose tests fail. Repair it; hidden tests decide, in a sandbox of their own."""
 
@@ -90,9 +98,8 @@ class Repository:
         self._verdict, self.done, self._shown = None, False, ("", "")
         if self._config.prompt == "chat":
             return statement
-        return "\n".join(
-            [*(f"{path}: {', '.join(definitions(files[path]))}" for path in self._code()), self.run_tests()]
-        )
+        first = _first_tests(self._config.model_dump_json(), self._hide, tuple(files.items()), command)
+        return "\n".join([*(f"{path}: {', '.join(definitions(files[path]))}" for path in self._code()), first])
 
     def view(self, path: str = ".", first: int = 1, last: int = 0) -> str:
         """Show the lines of a file with their numbers, or the files of a folder.
@@ -106,12 +113,12 @@ class Repository:
         if clean not in self._files:
             inside = [one for one in sorted(self._files) if clean == "." or one.startswith(f"{clean}/")]
             if not inside:
-                raise ValueError(f"there is no file or folder {path!r:.80}: view . lists all files")
+                raise ToolError(f"there is no file or folder {path!r:.80}: view . lists all files")
             return "\n".join(inside)
         lines = self._files[clean].split("\n")
         lines = lines[:-1] if lines[-1] == "" else lines
         if not 1 <= first <= max(len(lines), 1):
-            raise ValueError(f"{clean} has {len(lines)} lines: there is no line {first}")
+            raise ToolError(f"{clean} has {len(lines)} lines: there is no line {first}")
         end = min(last if last > 0 else first + VIEW_LINES - 1, first + VIEW_LINES - 1, len(lines))
         shown = [f"{number:5}  {lines[number - 1]}" for number in range(first, end + 1)]
         more = [f"({len(lines) - end} more lines: view from line {end + 1})"] if end < len(lines) and last <= 0 else []
@@ -127,7 +134,7 @@ class Repository:
         clean = self._known(path)
         found = definitions(self._files[clean])
         if name not in found:
-            raise ValueError(f"{clean} defines no {name!r:.80}: it defines {', '.join(found) or 'nothing'}"[:SHOWN])
+            raise ToolError(f"{clean} defines no {name!r:.80}: it defines {', '.join(found) or 'nothing'}"[:SHOWN])
         self._shown = (clean, name)
         begin, end = found[name]
         return self._files[clean][begin:end].rstrip("\n")
@@ -162,8 +169,10 @@ class Repository:
         count = self._files[clean].count(old) if old else 0
         if count != 1:
             where = "is not in" if count == 0 else f"stands {count} times in"
-            raise ValueError(f"the old text {where} {clean}: give text that stands in it exactly once")
-        return self.create(clean, self._files[clean].replace(old, new))
+            raise ToolError(f"the old text {where} {clean}: give text that stands in it exactly once")
+        told = self.create(clean, self._files[clean].replace(old, new))
+        shown = self._shown if self._config.prompt == "compact" else ("", "")
+        return f"{told}\n{self.view_definition(*shown)}" if self._still(shown) else told
 
     def create(self, path: str, content: str) -> str:
         """Write a whole file, new or not.
@@ -188,6 +197,7 @@ class Repository:
 
     def run_tests(self) -> str:
         """Run the repository's tests."""
+        self._shown = ("", "")  # changes are offered of what is in view
         runner = runner_of(self._config, self._hide)
         return shell.run(runner, self._files, self._command, self._config.timeout_s, keep=False).output
 
@@ -229,6 +239,10 @@ class Repository:
         """What was changed, as a unified diff."""
         return patch(self._original, self._files)
 
+    def _still(self, shown: tuple[str, str]) -> bool:
+        """Is there such a definition, (path, name), after a change?"""
+        return shown[1] in definitions(self._files.get(shown[0], ""))
+
     def _code(self) -> list[str]:
         """The Python files that are the agent's."""
         return [path for path in sorted(self._files) if path.endswith(".py") and not protected(path)]
@@ -236,10 +250,11 @@ class Repository:
     def _known(self, path: str) -> str:
         clean = str(PurePosixPath(path))
         if clean not in self._files:
-            raise ValueError(f"there is no file {path!r:.80}: view . lists all files")
+            raise ToolError(f"there is no file {path!r:.80}: view . lists all files")
         return clean
 
 
+@functools.lru_cache(maxsize=256)
 def definitions(source: str) -> dict[str, tuple[int, int]]:
     """Functions, classes and methods of a file, by name: where they begin and end in the text; a class of methods ends
     before the first of them. {} if it does not parse."""

@@ -99,6 +99,15 @@ def _usable(name: str, listed_edits: bool) -> tuple[int, ...]:
     return tuple(number for number, one in enumerate(listed()[name]) if one.undo or not listed_edits)
 
 
+@functools.lru_cache(maxsize=1024)
+def _broken(name: str, mistake: Mistake) -> tuple[str, str, str]:
+    """A module with a mistake, and the pieces (old, new) that mend it."""
+    source, mutation = modules()[name].source, mistake.mutation
+    broken = apply(source, mutation)
+    right = source[mutation.start : mutation.end]
+    return broken, *unique_edit(broken, mutation.start, mutation.start + len(mutation.text), right)
+
+
 def _row(key: str, level: int, chosen: Sequence[Module], wrong: Sequence[tuple[str, Mistake]]) -> dict[str, Any]:
     ordered = sorted(chosen, key=lambda one: one.name)
     purposes = "\n".join(f"- `{one.path}`: {one.purpose}" for one in ordered)
@@ -109,13 +118,12 @@ def _row(key: str, level: int, chosen: Sequence[Module], wrong: Sequence[tuple[s
         "tests/__main__.py": RUNNER,
     }
     for one in ordered:
-        files[one.path], files[f"tests/test_{one.name}.py"] = one.source, one.test_file()
+        files[one.path], files[f"tests/test_{one.name}.py"] = one.source, one.test_file
     fixes = []
     for name, mistake in wrong:
-        one, mutation = modules()[name], mistake.mutation
-        files[one.path] = broken = apply(one.source, mutation)
-        right = one.source[mutation.start : mutation.end]
-        fixes.append([one.path, *unique_edit(broken, mutation.start, mutation.start + len(mutation.text), right)])
+        path = modules()[name].path
+        files[path], *fix = _broken(name, mistake)
+        fixes.append([path, *fix])
     return {
         "key": key,
         "kind": f"level {level}, {wrong[0][1].mutation.kind}",
@@ -144,6 +152,7 @@ def _own_rows(path: str) -> list[dict[str, Any]]:
             raise ValueError(f"{path}: row {number} is no task: {error}") from None
         if not calls and not any(name.endswith(".py") for name in tests):
             raise ValueError(f"{path}: row {number} has nothing that decides: hidden needs calls, or files of tests")
-        decides = {"calls": calls} if calls else {"files": tests, "command": hidden.get("command") or row["command"]}
+        own = {"files": tests, "command": hidden.get("command") or row["command"], "forms": hidden.get("forms")}
+        decides = {"calls": calls} if calls else own
         rows.append({"key": f"{number}", "fixes": [], "hide": [], **row, "files": files, "hidden": decides})
     return rows

@@ -32,7 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 SLOW = ("textworld",)  # starts a process with the game's own engine
 ONE_TURN = ("desk_user",)  # has nothing to continue
-SANDBOXED = ("code_math", "code_pair", "code_repair", "code_test")  # start a sandbox per episode
+SANDBOXED = ("code_math", "code_pair", "code_repair", "code_repo", "code_test")  # start a sandbox per episode
 
 
 def prompts(name: str) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ NEEDS = {
     "code_math": SANDBOX,
     "code_pair": SANDBOX,
     "code_repair": SANDBOX,
+    "code_repo": SANDBOX,
     "code_test": SANDBOX,
     "textworld": "the extra textworld",
     "python_sandbox": SANDBOX,

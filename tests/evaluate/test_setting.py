@@ -44,6 +44,7 @@ def test_the_generated_worlds_are_names(name, meant, option, capsys):
         ("calculator", "test"),
         ("code_math", "test"),
         ("code_repair", "test"),
+        ("code_repo", "test"),
         ("tests.toys.sums", "all"),  # rows of the user's own, which no recipe has split
     ],
 )

@@ -21,6 +21,7 @@ ELSEWHERE = {  # where the tries against the other environments are
     "code_math": "test_answers.py",
     "code_pair": "test_code.py",
     "code_repair": "test_code.py",
+    "code_repo": "test_code_repo.py",
     "code_test": "test_code.py",
     "deep_research": "test_answers.py",
     "search_qa": "test_answers.py",

@@ -37,6 +37,8 @@ from agentrl.envs.calculator.problem import NUMBER, Notebook
 from agentrl.envs.code_math import answers
 from agentrl.envs.code_math.environment import operations
 from agentrl.envs.code_repair import judge, mutate, workspace
+from agentrl.envs.code_repo import files as code_repo_files
+from agentrl.envs.code_repo import judging, repository, shell
 from agentrl.envs.gymnasium_text import environment as gymnasium_text
 from agentrl.envs.search_qa import encyclopaedia, questions, scores
 from agentrl.envs.search_qa import env as search_env
@@ -204,6 +206,12 @@ PARSERS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
     "code_repair meaning": (tasks._meaning, EXPRESSIONS),
     "code_repair edit": (lambda t: workspace.unique_edit(t, len(t) // 2, len(t) // 2, "x"), ("x = 1\n", "\n\n")),
     "code_repair path": (refusing(lambda t: workspace.Workspace(workspace.Config()).write_file(t, "")), ("a/", "./")),
+    "code_repo similarity": (lambda t: code_repo_files.similarity({"f": t}, {"f": "- a\n+ b\n"}), ("a", "- a\n", "ab")),
+    "code_repo patch": (lambda t: code_repo_files.patch({"f": t}, {"f": t[::-1]}), ("a\n", "a\nb\n", "ab")),
+    "code_repo trap": (lambda t: judging.with_trap(judging.forms({'t': t[:4_000]})[0] and t[:4_000]), EXPRESSIONS),
+    "code_repo definitions": (lambda t: repository.definitions(t[:4_000]), (*EXPRESSIONS, "def f(): 1\n")),
+    "code_repo tree": (shell._tree, ("[", '{"a":', "[1,")),
+    "code_repo path": (code_repo_files.protected, ("a/", "tests/", "test_")),
     "sub-goals": (lambda t: (_subgoals.switches(t), list(_subgoals.spans(t))), TAGS),
     "plan": (parse_with(plan.Planned(plan.Config(), Bare())), TAGS),
     "memory chunks": (lambda t: context_memory.split.__wrapped__(CHUNKS, None, t), ("a b\n",)),

@@ -130,6 +130,33 @@ def test_a_program_that_hangs_is_ended_at_its_limit_with_all_it_started(tmp_path
     assert not here
 
 
+def test_a_program_acts_in_the_environment(tmp_path, model):
+    """The sum is worked out by the environment's tool, so every answer is right: 0.125 for the call, 1 and 0.5 more."""
+    graph, metrics = trained(tmp_path, model, {"agent": f"{TOYS}:adds"})
+    last = graph.ending > 0
+    assert graph.reward[last].tolist() == [1.625] * 4 and (graph.columns["info.success"][last] == 1).all()
+    assert set(graph.columns["signal/early"][last]) == {409} and set(graph.columns["signal/wrong"][last]) == {400}
+    assert metrics["mismatch_max"] < 1e-3
+
+
+def test_an_action_can_end_the_task(tmp_path, model):
+    graph, _ = trained(tmp_path, model, {"agent": f"{TOYS}:gives_up"}, batch={"tasks": 1}, eval={"tasks": 1})
+    last = graph.ending > 0
+    signals = [set(graph.columns[f"signal/{name}"][last]) for name in ("over", "again", "asked")]
+    assert signals == [{1}, {409}, {400}] and graph.terminated[last].all()
+    assert graph.reward[last].tolist() == [0.125] * 2 and not graph.columns["info.success"][last].any()
+
+
+def test_what_the_actions_of_a_failing_program_earned_does_not_count(tmp_path, model):
+    graph, _ = trained(tmp_path, model, {"agent": f"{TOYS}:adds_and_breaks"}, batch={"tasks": 1}, eval={"tasks": 1})
+    assert not graph.reward.any() and (graph.status[graph.ending > 0] == Status.TOOL_ERROR).all()
+
+
+def test_a_fault_of_the_environment_in_an_action_is_a_fault_of_the_episode(tmp_path, model):
+    with pytest.raises(Exception, match=r"(?s)no service"):
+        trained(tmp_path, model, {"agent": f"{TOYS}:loses"}, limits={"fault_share": 0.5})
+
+
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,52 @@ def judged(task: "AgentTask") -> dict[str, Any]:
 def breaks(task: "AgentTask") -> str:
     talk(task.base_url, task.api_key, task.instruction)
     raise KeyError("what the model said")
+
+
+def act(task: "AgentTask", **body: Any) -> tuple[int, dict[str, Any]]:
+    """The HTTP status of an action in the episode's environment, and what it gives."""
+    request = urllib.request.Request(f"{task.base_url}/agentrl/act", json.dumps(body).encode())
+    request.add_header("authorization", f"Bearer {task.api_key}")
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return 200, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def adds(task: "AgentTask") -> dict[str, Any]:
+    """Asks, has the environment's tool add, and answers; what was refused is told as signals."""
+    early, _ = act(task, name="add", arguments={"a": 1, "b": 1})
+    ask(task.base_url, task.api_key, [{"role": "user", "content": task.instruction}])
+    wrong, _ = act(task, name="add", arguments=[1])
+    a, b = (int(word) for word in task.instruction.rstrip("?").split() if word.isdecimal())
+    status, seen = act(task, name="add", arguments={"a": a, "b": b})
+    assert status == 200 and seen["over"] is False
+    return {"answer": seen["observation"], "signals": {"early": early, "wrong": wrong}}
+
+
+def gives_up(task: "AgentTask") -> dict[str, Any]:
+    """Ends the task by a tool, and then goes on asking and acting."""
+    talk(task.base_url, task.api_key, task.instruction)
+    _, seen = act(task, action='{"calls": [{"name": "give_up", "arguments": {}}]}')
+    again, _ = act(task, name="add", arguments={"a": 1, "b": 1})
+    try:
+        ask(task.base_url, task.api_key, [{"role": "user", "content": "And now?"}])
+    except urllib.error.HTTPError as error:
+        return {"answer": "9", "signals": {"over": float(seen["over"]), "again": again, "asked": error.code}}
+    return {"answer": "it was answered"}
+
+
+def adds_and_breaks(task: "AgentTask") -> str:
+    adds(task)
+    raise KeyError("after the action")
+
+
+def loses(task: "AgentTask") -> str:
+    """Its action meets a fault of the environment."""
+    ask(task.base_url, task.api_key, [{"role": "user", "content": task.instruction}])
+    status, told = act(task, name="fail", arguments={"how": "lost"})
+    return f"{status} {told}"
 
 
 def main(how: str) -> int:

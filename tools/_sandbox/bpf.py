@@ -57,7 +57,7 @@ INTERNET, UNIX = (2, 10), (1,)  # socket families; every other one, such as vsoc
 TERMINAL_REQUESTS = (0x5412, 0x541C)  # TIOCSTI types into a terminal, TIOCLINUX pastes
 X32_BIT = 0x40000000
 
-EPERM, EACCES, ENOSYS = 1, 13, 38
+EPERM, EACCES, ENOSYS, EOPNOTSUPP = 1, 13, 38, 95
 LOAD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 PRETEND = 0  # an error number of zero is success
 ALLOW, KILL_PROCESS, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
@@ -83,9 +83,9 @@ def program(families: tuple[int, ...], shows: bool = False) -> bytes:
     code = [_op(LOAD, ARCHITECTURE), _op(JUMP_EQUAL, architecture, 1, 0), _op(RETURN, KILL_PROCESS), _op(LOAD, NUMBER)]
     if column == 0:
         code += [_op(JUMP_AT_LEAST, X32_BIT, 0, 1), _op(RETURN, KILL_PROCESS)]
-    for numbers in [*DENIED.values(), *(NO_MESSAGES.values() if shows else ())]:
-        if numbers[column] is not None:
-            code += _refuse(numbers[column], EPERM)
+    for name, numbers in {**DENIED, **(NO_MESSAGES if shows else {})}.items():
+        if numbers[column] is not None:  # programs do without attributes that a file system does not support
+            code += _refuse(numbers[column], EOPNOTSUPP if "setxattr" in name else EPERM)
     code += _refuse(CLONE3[column], ENOSYS)  # its flags lie in memory, where a filter cannot look
     code += _refuse(FLOCK[column], PRETEND)
     code += _unless(CLONE[column], 0, _clone_checks())

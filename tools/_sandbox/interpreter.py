@@ -97,6 +97,19 @@ def hidden(interpreter: Interpreter) -> list[str]:
     return sorted(found)
 
 
+@functools.cache
+def programs() -> tuple[str, ...]:
+    """Programs, libraries and Pythons of this machine, without what other software keeps in /usr: it may bring a Python
+    with a standard library of its own."""
+    found = [f"/usr/{name}" for name in ("bin", "sbin", "lib32", "lib64", "libx32", "local/bin", "local/sbin")]
+    for folder in ("/usr/lib", "/usr/local/lib"):
+        for entry in sorted(os.scandir(folder), key=lambda one: one.name) if os.path.isdir(folder) else ():
+            whole = "-linux-" in entry.name or re.fullmatch(r"python3(\.\d+)?|locale|git-core|bash", entry.name)
+            if entry.is_symlink() or not entry.is_dir() or whole:
+                found.append(entry.path)
+    return tuple(path for path in found if os.path.lexists(path))
+
+
 def module_paths(interpreter: Interpreter, modules: Sequence[str]) -> list[str]:
     """Files and folders of modules of the standard library, of every Python that the sandbox shows: sources, compiled
     files, packages.
@@ -104,7 +117,8 @@ def module_paths(interpreter: Interpreter, modules: Sequence[str]) -> list[str]:
     Raises:
         ValueError: a name is no dotted name, or names a module that is part of the executable.
     """
-    roots = {"/usr/lib", "/usr/local/lib", f"{interpreter.prefix}/lib", f"{interpreter.prefix}/lib64"}
+    system = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64")
+    roots = {*system, f"{interpreter.prefix}/lib", f"{interpreter.prefix}/lib64"}
     libraries = {str(path) for root in roots for path in Path(root).glob("python3*")} | {interpreter.stdlib}
     found: set[str] = set()
     for module in modules:

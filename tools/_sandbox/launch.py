@@ -173,10 +173,12 @@ def _walls(
         walls += ["--as-pid-1", "--unshare-user"] + (
             ["--disable-userns"] if _knows(program, "--disable-userns") else []
         )
-    for path in interpreter.SYSTEM:
+    for path in _system(hide):
+        for parent in _parents(path) if hide else ():
+            walls += ["--perms", "0755", "--dir", parent]
         if os.path.islink(path):
             walls += ["--symlink", os.readlink(path), path]
-        elif os.path.isdir(path):
+        elif os.path.exists(path):
             walls += ["--ro-bind", path, path]
     if not inside.prefix.startswith("/usr"):
         needed = [inside.executable, *(f"{inside.prefix}/{lib}" for lib in ("lib", "lib64"))]
@@ -198,6 +200,13 @@ def _walls(
         walls += ["--perms", "1777", "--size", size, "--tmpfs", path]
     walls += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work", "--hostname", "sandbox"]
     return [*walls, "--die-with-parent", "--seccomp", "{filter}", "--info-fd", "{info}", "--"]
+
+
+def _system(hide: tuple[str, ...]) -> tuple[str, ...]:
+    """What is shown of the machine itself; if modules are hidden, without software that may hold copies of them."""
+    if not hide:
+        return interpreter.SYSTEM
+    return (*interpreter.programs(), *(path for path in interpreter.SYSTEM if path != "/usr"))
 
 
 def _parents(path: str) -> list[str]:
@@ -227,7 +236,7 @@ def _allowed(
 ) -> list[tuple[str, int]]:
     """Landlock's rules. They only add rights, so a folder that holds a hidden one is allowed child by child."""
     covered = {*interpreter.hidden(inside), *interpreter.module_paths(inside, hide)}
-    shown = ["/usr", "/bin", "/sbin", "/lib", "/lib64", inside.executable, f"{inside.prefix}/lib", inside.stdlib]
+    shown = [*_system(hide), inside.executable, f"{inside.prefix}/lib", inside.stdlib]
     rules: dict[str, int] = {}
     waiting = sorted({os.path.realpath(path) for path in shown if os.path.exists(path)})
     while waiting:

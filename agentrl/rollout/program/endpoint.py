@@ -19,7 +19,8 @@ from agentrl.rollout.program.recorder import Recorder
 
 BODY_BYTES = 64 << 20  # longest request body
 IDLE_S = 60.0  # seconds after which an idle connection is closed
-CHAT, RESPONSES, MODELS, END = "/v1/chat/completions", "/v1/responses", "/v1/models", "/v1/agentrl/end"
+CHAT, RESPONSES, MODELS = "/v1/chat/completions", "/v1/responses", "/v1/models"
+END, ACT = "/v1/agentrl/end", "/v1/agentrl/act"
 
 
 class Endpoint:
@@ -104,6 +105,11 @@ class Endpoint:
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(recorder.answer(asked), self._loop).result()
 
+    def act(self, recorder: Recorder, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What an action gives, from a thread; see `Recorder.act`."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(recorder.act(body), self._loop).result()
+
     def forget(self, recorder: Recorder, replies: list[Replied]) -> None:
         """The program went away before it read these replies."""
         if self._loop is not None:
@@ -153,9 +159,12 @@ class _Handler(BaseHTTPRequestHandler):
             if path == END:
                 self._send(200, self.endpoint.end(self.headers.get("authorization", ""), body))
                 return
-            if path not in (CHAT, RESPONSES):
-                raise Refusal(404, f"no {path[:100]}: POST {CHAT} or POST {RESPONSES}", "not_found")
+            if path not in (CHAT, RESPONSES, ACT):
+                raise Refusal(404, f"no {path[:100]}: POST {CHAT}, {RESPONSES} or {ACT}", "not_found")
             recorder = self.endpoint.recorder(self.headers.get("authorization", ""))
+            if path == ACT:
+                self._send(200, self.endpoint.act(recorder, body))
+                return
             asked = protocol.read_chat(body) if path == CHAT else protocol.read_responses(body)
             replies = self.endpoint.answer(recorder, asked)
         except Refusal as refusal:

@@ -3,7 +3,8 @@
 The program gets the endpoint as OPENAI_BASE_URL and OPENAI_API_KEY, the task as AGENTRL_TASK, a seed as AGENTRL_SEED,
 and a path as AGENTRL_RESULT. It ends the episode by ending. If it has written JSON to that path, `answer` is its
 answer, `reward` (a number), if given, its reward instead of the environment's, and `signals` further numbers; else its
-answer is what it printed. The environment is stepped once, with the action that its prompt reads in the answer.
+answer is what it printed. The environment is stepped once, with the action that its prompt reads in the answer, unless
+the program has ended the task itself by an action (POST /v1/agentrl/act).
 """
 
 import asyncio
@@ -69,6 +70,8 @@ class ProgramEpisode:
         for step in self.recorder.steps:
             self.record.spend(step.generation)
         self.record.calls += len(self.recorder.steps)
+        if self.recorder.fault is not None:
+            raise self.recorder.fault
         if not self.recorder.steps:
             raise EnvFault(ended.failure or "the program ended without a request to the model")
         if ended.failure and self.program.crash == "fault" and self.recorder.ending is None:
@@ -88,19 +91,25 @@ class ProgramEpisode:
         self.record.final, self.record.reason = first, ended.failure or self.recorder.reason
         counts = {"program_failed": float(bool(ended.failure)), "model_calls": float(len(self.record.steps))}
         signals = {**ended.signals, **counts}
-        last.info = {"signals": signals, "success": False}
+        last.info = joined(joined({"success": False, **last.info}, self.recorder.outcome), {"signals": signals})
         last.terminated = True
+        if self.recorder.seen is not None:
+            self.record.final = self.recorder.seen
+        if ended.failure or ended.reward is not None:  # what its actions earned does not count
+            for step in self.record.steps:
+                step.reward = 0.0
         if ended.failure:
             last.status, self.record.ending = Status.TOOL_ERROR, Status.DONE
+            last.info = {**last.info, "success": False}
         elif ended.reward is not None:
             last.reward, last.info = ended.reward, {**last.info, "success": ended.success, "answer": ended.answer}
-        else:
+        elif not self.recorder.over:
             parsed = self.prompt.parse(ended.answer, first)
             last.valid = parsed.valid
             result = await self.handle.step(parsed.action)
             self.record.final = result.observation
-            last.reward = result.reward
-            last.info = joined({"success": False, **result.info}, {"signals": signals, "answer": ended.answer})
+            last.reward += result.reward
+            last.info = joined(last.info, {**result.info, "answer": ended.answer})
             if not (result.terminated or result.truncated):
                 verdict = await self.handle.cut()
                 if verdict is not None:

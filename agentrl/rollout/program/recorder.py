@@ -1,6 +1,8 @@
 """Answers the prompts of one episode's program from an actor, and keeps what was asked and sampled."""
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 from agentrl.chat import Chat
 from agentrl.env import Handle, Limits
@@ -8,8 +10,9 @@ from agentrl.rollout.actor import Actor
 from agentrl.rollout.agent_calls import session_below
 from agentrl.rollout.program.conversations import Conversations, Prompted
 from agentrl.rollout.program.protocol import Asked, Refusal, Replied, replied
-from agentrl.rollout.records import StepRecord
-from agentrl.types import NO_ANSWER, Generation, Observation, Request, Status
+from agentrl.rollout.records import StepRecord, joined
+from agentrl.tool import action as tool_action
+from agentrl.types import NO_ANSWER, EnvFault, Generation, Observation, Request, Status
 
 FIRST_SIDE = 1 << 16  # sessions of prompts that are asked while another one of the episode is not answered yet
 
@@ -30,6 +33,10 @@ class Recorder:
         ending: the limit that refused a prompt; None while none did.
         reason: the model's or the server's words for it.
         ignored: options of requests that differ from the run's sampling and are not followed.
+        over: an action of the program ended the task; requests are refused from then on.
+        outcome: that action's info; empty before.
+        seen: what its last action gave to see; None before the first.
+        fault: the environment failed in an action; None if it did not.
     """
 
     def __init__(
@@ -50,6 +57,11 @@ class Recorder:
         self.ending: Status | None = None
         self.reason = ""
         self.ignored: set[str] = set()
+        self.over = False
+        self.outcome: Mapping[str, Any] = {}
+        self.seen: Observation | None = None
+        self.fault: EnvFault | None = None
+        self._hand = asyncio.Lock()  # one action at a time
         self._busy = False
         self._sides = 0
         self._begun = 0
@@ -72,6 +84,44 @@ class Recorder:
             raise Refusal(400, str(error)) from None
         jobs = [self._one(prompt, asked, self.conversations.times(prompt)) for _ in range(asked.n)]
         return list(await asyncio.gather(*jobs))
+
+    async def act(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out an action in the episode's environment, for the program.
+
+        Its reward and info go to the step that was answered last.
+
+        Args:
+            body: `name` and `arguments` of a tool, or `action`, a text that the environment understands.
+
+        Returns:
+            `observation`, a text; `over`: the task has ended.
+
+        Raises:
+            Refusal: there is no environment, no step yet, the task has ended, or the body says no action.
+        """
+        if self.handle is None:
+            raise Refusal(404, "this endpoint has no environment to act in", "not_found")
+        if not self.steps:
+            raise Refusal(409, "ask the model before the first action, which belongs to its answer", "no_answer")
+        action, name = body.get("action"), body.get("name")
+        if isinstance(name, str) and isinstance(body.get("arguments", {}), dict):
+            action = tool_action.call(name, **body.get("arguments", {}))
+        if not isinstance(action, str):
+            raise Refusal(400, 'send {"name": ..., "arguments": {...}}, or {"action": ...}')
+        async with self._hand:
+            if self.over or self.fault is not None:
+                raise Refusal(409, "the task has ended", "episode_over")
+            step = self.steps[-1]
+            try:
+                result = await self.handle.step(action)
+            except EnvFault as fault:
+                self.fault = fault
+                raise Refusal(500, str(fault), "server_error") from None
+            step.reward += result.reward
+            step.info = joined(step.info, result.info)
+            self.seen, self.over = result.observation, result.terminated or result.truncated
+            self.outcome = result.info if self.over else {}
+        return {"observation": result.observation.text, "over": self.over}
 
     async def _one(self, prompt: Prompted, asked: Asked, time: int) -> Replied:
         room = self._room(prompt, asked)
@@ -103,6 +153,8 @@ class Recorder:
 
     def _room(self, prompt: Prompted, asked: Asked) -> int:
         """How many tokens may be sampled; raises Refusal if a limit leaves none."""
+        if self.over:
+            raise Refusal(400, "the task has ended: an action of the program ended it", "episode_over")
         limits, sampled = self.limits, sum(len(step.generation.token_ids) for step in self.steps)
         if self._begun >= limits.turns:
             raise self._end(Status.TURN_LIMIT, f"the episode has used its {limits.turns} turns (limits.turns)")
