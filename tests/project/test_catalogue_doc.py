@@ -52,8 +52,8 @@ WHAT = {
 }
 LETTERS = {
     "credit": "In formulas, A is the advantage, r_k the reward of step k, V_k the value of its state, and `score` the "
-    "sum of an episode's rewards. GN(x | key) is x less the mean of x among the rows with an equal key, divided by their "
-    "standard deviation.",
+    "sum of an episode's rewards. GN(x | key) is x less the mean of x among the rows with an equal key, divided by "
+    "their standard deviation.",
     "loss": "In formulas, l is the loss of a token, A its advantage, and u = pi_new / pi_old the ratio of its "
     "probabilities.",
 }

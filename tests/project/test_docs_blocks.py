@@ -103,7 +103,7 @@ def page_files(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def commands(text: str) -> list[list[str]]:
     """The words of each command line, without comments."""
-    lines = text.replace("\\\n", " ").splitlines()
+    lines = text.replace("\\\n", " ").replace(" && ", "\n").splitlines()
     return [words for line in lines if (words := shlex.split(line.removesuffix("&"), comments=True))]
 
 
@@ -186,6 +186,8 @@ def test_commands_are_read_by_their_verbs(block, page_files, only_reads, capsys)
     for words in commands(block.text):
         if words[0] == "make":
             assert all(word in TARGETS for word in words[1:]), words
+        elif words[0] == "cd":
+            assert (ROOT / words[1]).is_dir(), words
         elif words[0] == "python" and words[1] != "-m":
             assert (ROOT / words[1]).is_file(), words
         elif words[0] == "agentrl" and len(words) > 1:
