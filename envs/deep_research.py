@@ -36,9 +36,9 @@ _TAGS = ("delegate", "answer")
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """world, world_seed, split, hops: which questions, as in `search_qa`. max_turns: questions that may be delegated;
-    then one last turn to answer. prompt: `tags` for language models, `compact` for small ones. searcher: options of the
-    searcher's own environment."""
+    """world, world_seed, split, hops: which questions, as in `search_qa`. max_turns: most questions that may be
+    delegated; one last turn follows for the answer. prompt: `tags` for language models, `compact` for small ones.
+    searcher: options of the searcher's own environment."""
 
     world: Literal["tiny", "small", "medium", "large"] = "small"
     world_seed: int = Field(0, ge=0)

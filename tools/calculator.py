@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "min": min, "max": max, 
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """digits: significant digits of results that are no whole numbers."""
+    """digits: significant digits of results that are not whole numbers."""
 
     digits: int = Field(12, ge=1, le=30)
 

@@ -50,10 +50,11 @@ NO_KEY = (
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """timeout_s: seconds of one run. lifetime_s: of a sandbox. template: of E2B; empty for its code interpreter.
-    internet: may the code reach the internet. key_variable: the environment variable with the key. api_url,
-    sandbox_url: of a server of your own. output_kb: of stdout and of stderr that is kept. stateful, convention: of
-    the tool.
+    """timeout_s: seconds per run. lifetime_s: seconds that a sandbox lives. template: E2B's template; empty for its
+    code interpreter. internet: whether the code may reach the internet. key_variable: the environment variable with the
+    key. api_url,
+    sandbox_url: addresses of a server of your own. output_kb: how much is kept of stdout and of stderr. stateful,
+    convention: as in python_sandbox.
     """
 
     timeout_s: float = Field(30.0, gt=0)

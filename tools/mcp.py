@@ -35,22 +35,25 @@ SAID_CHARS = 300  # of a server's stderr, in the sentence about its end
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """Where the server is and how patient to be.
+    """Where the server is, and how long to wait for it.
 
     Attributes:
         command: the program and its words, for a server on stdio.
-        env: variables it gets besides the few that are always passed on; "${NAME}" in a value, as in url, headers and
-            command, is replaced by the environment variable NAME. Stored configurations hold "***" for other values.
-        cwd: its working folder; empty for this one.
+        env: environment variables of the server, besides the few that are always passed on; "${NAME}" in a value, as in
+            url, headers and command, is replaced by the environment variable NAME. Stored configurations hold "***" for
+            other values.
+        cwd: working folder of the server; empty for the present folder.
         url: the address, for a server over HTTP; headers: sent with every request.
-        only: the tools to offer; empty for all. prefix: put before each tool's name, as two servers may share names.
-        start_s: seconds until it must have told its tools. timeout_s: of one call.
-        on_timeout: a call that takes too long is a fault (the episode is retried, never scored), or is told the model.
-        restarts: times a lost server is started again without a call answered in between.
-        episode: whose state the server keeps. shared: one server serves all episodes, for tools without state. restart:
-            every episode has a new process (`command`) or a new session (`url`). reset: every environment instance
-            has a process or session of its own, whose tool `reset_tool` begins each episode.
-        reset_tool: the tool that forgets everything, which no model sees; reset_arguments: what it is called with.
+        only: the tools to offer; empty for all. prefix: text before each tool's name, because two servers may have
+            tools of the same name.
+        start_s: seconds until the server must have listed its tools. timeout_s: seconds per call.
+        on_timeout: what a call that takes too long is: a fault (the episode is played again, never scored), or a
+            message to the model.
+        restarts: how often a lost server is started again before it has answered a call.
+        episode: which episodes share the server's state. shared: one server serves all episodes, for tools without
+            state. restart: every episode has a new process (`command`) or a new session (`url`). reset: every
+            environment instance has a process or session of its own, whose tool `reset_tool` begins each episode.
+        reset_tool: the tool that clears the server's state; models do not see it. reset_arguments: its arguments.
     """
 
     command: tuple[str, ...] = ()

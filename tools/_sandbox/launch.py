@@ -44,14 +44,14 @@ BOOT = (  # the interpreter's first line: read so many bytes and run them, compi
 
 
 class Limits(BaseModel, frozen=True, extra="forbid"):
-    """What code may use.
+    """Limits of what code may use.
 
     memory_mb: address space of one process. total_mb: resident memory of all processes of a sandbox together.
     processes: processes and threads at once. disk_mb: each of the working folder, /tmp and /dev/shm, and the
     largest file. files: how many files. open_files: descriptors of one process; all processes of a sandbox together
     may hold four times as many. loopback: whether the code may open internet sockets to itself (bwrap and unshare
-    only; the kernel memory of their buffers is then bounded by the number of sockets alone). output_kb: of stdout, of
-    stderr and of the echoed value that are kept. fetch_mb: largest file brought back.
+    only; the kernel memory of their buffers is then bounded by the number of sockets alone). output_kb: how much is
+    kept of stdout, of stderr and of the echoed value. fetch_mb: largest file that is brought back.
     """
 
     memory_mb: int = Field(384, ge=64)
