@@ -143,7 +143,7 @@ class TextWorld:
         return self._observe(opening=True)
 
     def step(self, action: str) -> StepResult:
-        """Type a command; the game answers whatever it is."""
+        """Type a command; the game answers every text."""
         self._sent.append(action)
         if self._over:
             return StepResult(Observation(text="The game is over."), 0.0, True, False, self._info())

@@ -110,7 +110,7 @@ def _function(name: str, arguments: list[Fraction]) -> Fraction:
 
 
 def shown(value: Fraction, digits: int = 12) -> str:
-    """A whole number in full, anything else as a decimal of so many significant digits."""
+    """A whole number in full, any other number as a decimal with `digits` significant digits."""
     if value.denominator == 1:
         return str(value.numerator)
     with localcontext() as context:

@@ -194,7 +194,7 @@ def _fetched(printed: str) -> dict[str, bytes]:
 
 
 class _Session:
-    """What both kinds of sessions are made of: settings, files, and the sandbox once there is one."""
+    """What both kinds of sessions have: settings, files, and the sandbox after its start."""
 
     backend = BACKEND
 
@@ -341,7 +341,7 @@ class E2BTool:
         return describe_code(without_infra_error(self._session.run(code)), self._config.convention)
 
     def reset(self) -> None:
-        """Forget all variables."""
+        """Drop all variables."""
         self._session.close()
 
     def close(self) -> None:

@@ -4,7 +4,7 @@
     {"name": "mcp", "url": "http://127.0.0.1:8000/mcp", "only": ["search"]}
 
 What a model writes is checked here against the server's own schema, strictly: the SDK's servers take unknown arguments
-and turn "2" into 2. A server that dies or hangs is started anew; the call it was at is a `ToolFault`, since nobody
+and turn "2" into 2. A server that dies or hangs is started again; its open call is a `ToolFault`, because nobody
 knows whether it was carried out. What a server prints to stdout beside the protocol is passed over.
 """
 
@@ -81,11 +81,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def where(self) -> str:
-        """The server in words, without secrets."""
+        """A name of the server for sentences, without secrets."""
         return hidden_url(self.url) or " ".join(redacted(self.command))
 
     def secrets(self) -> list[str]:
-        """The values of variables and headers, which nothing that is told may hold."""
+        """The values of variables and headers, which no message may hold."""
         values = [*self.env.items(), *self.headers.items()]
         return [expand(value, name) for name, value in values if value != HIDDEN and _is_set(value)]
 
@@ -314,7 +314,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def content(result: Any) -> str:
-    """The words of a result: texts as they are, other contents by kind and size, else its structured content."""
+    """The text of a result: texts unchanged, other contents by kind and size, else its structured content."""
     parts = []
     for item in result.content:
         if hasattr(item, "text"):
@@ -424,7 +424,8 @@ class Toolbox:
         )
 
     def _name(self, listed: str) -> str:
-        """What a model calls a tool by: `_` for what no name may hold, and before a digit, dot or dash at the start.
+        """The name by which a model calls a tool: `_` for characters that no name may hold, and before a digit, dot or
+        dash at the start.
 
         Raises:
             ValueError: the name is empty or longer than 64 characters.
@@ -450,7 +451,7 @@ class Toolbox:
 class EpisodeToolbox(Toolbox):
     """The tools of a server that keeps state: every environment instance has its own process or session.
 
-    It is started when an episode first calls a tool. What the server lists is asked for once a process.
+    It is started when an episode first calls a tool. The server is asked for its list of tools once per process.
     """
 
     _known: ClassVar[dict[str, list[Any]]] = {}

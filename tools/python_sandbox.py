@@ -100,7 +100,7 @@ class PythonSandbox:
         return describe_code(result, self._config.convention)
 
     def reset(self) -> None:
-        """Forget all variables: the next call starts a new interpreter."""
+        """Drop all variables: the next call starts a new interpreter."""
         self._session.close()
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 Source: its `POST /run_code`: `{code, language, run_timeout, memory_limit_MB, stdin, files {path: base64}, fetch_files}`
 gives `{status: Success | Failed | SandboxError, message, run_result: {status: Finished | Error | TimeLimitExceeded,
 execution_time, return_code, stdout, stderr} or null, files}`. Every run is a fresh sandbox: the server keeps no state,
-so sessions are stateless whatever is asked for, unless `replay` repeats the earlier cells before each new one.
+so sessions are stateless, unless `replay` repeats the earlier cells before each new cell.
 """
 
 import base64
@@ -146,7 +146,7 @@ class FusionSession:
         )
 
     def close(self) -> None:
-        """Forget the cells; the server holds nothing."""
+        """Drop the cells; the server has no state."""
         self._cells.clear()
 
 

@@ -26,9 +26,9 @@ class MethodData(BaseModel, frozen=True):
     Attributes:
         name: the method.
         options: its options, defaults included.
-        advantage: one number a step, null where the method gives no credit.
+        advantage: one number per step, null where the method gives no credit.
         weight: paths through a step times how often each is used.
-        parts: named numbers a step, such as `episode_advantage`.
+        parts: named numbers per step, such as `episode_advantage`.
     """
 
     name: str
@@ -82,9 +82,9 @@ class GroupData(BaseModel, frozen=True):
         episodes: indices into `episodes`, best score first; called agents behind their caller.
         states: the states that its played steps and candidates leave or reach, by first visit.
         visits: how many steps leave each of `states`.
-        score: mean score of the episodes that leave it, null for a state that nothing leaves.
+        score: mean score of the episodes that leave it, null for a state that no episode leaves.
         first: the column (see `StepsData.column`) of the first visit of each of `states`.
-        edges: what leads from state to state.
+        edges: the actions that lead from state to state.
     """
 
     name: str

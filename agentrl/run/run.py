@@ -165,7 +165,8 @@ class Run:
         self.state.evaluated.append(name)
 
     def stop_if_judges_disagree(self) -> None:
-        """Save the run and raise a ValueError if its held-out judge differs too much from the one that pays."""
+        """Save the run and raise a ValueError if its held-out judge differs too much from the judge that the reward
+        reads."""
         found = self.rollouts.disagreement
         why = "" if found is None else found.broken()
         if why:

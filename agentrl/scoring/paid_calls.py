@@ -2,7 +2,7 @@
 
 The file has one JSON object per line, `{"key", "value", "tokens", "price", "at"}`. `key` is a hash of everything that
 the answer depends on; `at` is the iteration that paid for it, so that a run which is killed and goes on reports the
-same costs as one that is not. The sum over the lines is what the run has spent.
+same costs as a run that is not. The sum over the lines is what the run has spent.
 """
 
 import asyncio

@@ -184,7 +184,7 @@ class Settings:
         """What replayed rollouts demand of other sections."""
         if self.loss.hooks.behaviour and self.tables.update.old_logprob != "engine":
             raise ValueError(
-                f"loss.name={self.loss.name} measures how far the policy is from the one that sampled: set "
+                f"loss.name={self.loss.name} compares the policy with the policy that sampled: set "
                 "update.old_logprob='engine'"
             )
         if self.replay is None:

@@ -111,7 +111,7 @@ def options_of(to: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> l
     """The section of each tracker.
 
     Raises:
-        ValueError: a tracker is named twice, or options are for one that is not used.
+        ValueError: a tracker is named twice, or options are for a tracker that is not used.
     """
     for name in to:
         if list(to).count(name) > 1:

@@ -118,7 +118,7 @@ def _reread(
     columns = {"old_logprob": old, "importance": np.ones(len(old))}
     counted = decisions(graph.tokens) & np.isin(token_rows(graph.tokens), rows)  # [S]
     stale = np.zeros(len(counted), bool)  # [S]
-    if graph.has("replayed"):  # their policy was another one: no fault of the engine
+    if graph.has("replayed"):  # another policy sampled them, so that the difference is not the engine's fault
         stale = graph.column("replayed").astype(bool)[token_rows(graph.tokens)]
     metrics = mismatch(behaviour[counted & ~stale], old[counted & ~stale])
     tolerance = config.tolerance(half=learner.half)

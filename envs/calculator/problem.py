@@ -46,7 +46,7 @@ class Config(ToolConfig, frozen=True):
 
 @functools.cache
 def _tool(options: str) -> Callable[[str], str]:
-    """The catalogue's calculator, one a process: it keeps no state."""
+    """The catalogue's calculator, one per process: it keeps no state."""
     entry = resolve("tools", {"name": "calculator", **json.loads(options)}, "env.tools.calculator")
     made: Callable[[str], str] = entry.hooks.make(entry.config)
     return made

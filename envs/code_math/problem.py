@@ -65,7 +65,7 @@ class Config(ToolConfig, frozen=True):
 
 
 def runner_of(config: Config) -> CodeRunner:
-    """The sandbox of a configuration, one a process; ValueError if it has none."""
+    """The sandbox of a configuration, one per process; ValueError if it has none."""
     return shared_runner(config.sandbox, "env.sandbox")
 
 

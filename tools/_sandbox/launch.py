@@ -37,7 +37,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-BOOT = (  # the interpreter's first line: read so many bytes and run them, compiled or as text
+BOOT = (  # the interpreter's first line: read a given number of bytes and run them, compiled or as text
     "import os,sys,marshal\nd=b''\nn=int(sys.argv[2])\nwhile len(d)<n:d+=os.read(0,n-len(d))or sys.exit(1)\n"
     "exec(marshal.loads(d)if sys.argv[3]=='c'else d,{'REPLIES':int(sys.argv[1])})"
 )
@@ -265,7 +265,7 @@ def _scratch(packages: tuple[str, ...], uid: int) -> Scratch:
 
 @functools.cache
 def _sweep(parent: str) -> None:
-    """Remove, once a process, the folders whose owner was killed: nobody holds their lock, and they are not new."""
+    """Remove, once per process, the folders whose owner was killed: their lock is free, and they are not new."""
     for path in glob.glob(f"{parent}/{SCRATCH}*"):
         with suppress(OSError):
             if os.lstat(path).st_uid != os.getuid() or time.time() - os.lstat(path).st_mtime < 60:
@@ -360,7 +360,7 @@ PLANS = {"bwrap": _bwrap, "unshare": _unshare, "landlock": _landlock, "unsafe-ho
 
 
 def unheld(backend: str, limits: Limits) -> tuple[str, ...]:
-    """The limits that a backend does not hold strictly on this machine, each in words; none for most."""
+    """Sentences on the limits that a backend does not hold strictly on this machine; most backends have none."""
     if backend == "unsafe-host":
         return ("no limit holds: there are no walls",)
     found = []

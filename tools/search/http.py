@@ -58,7 +58,7 @@ def _with_path(url: str) -> str:
 
 
 class _Failed(NamedTuple):
-    """What went wrong with one try, and whether another may pass."""
+    """What went wrong with a try, and whether another try may succeed."""
 
     words: str
     may_pass: bool = True
@@ -131,7 +131,7 @@ class Http:
         )
 
     def _order(self) -> list[str]:
-        """The addresses, another one first each time, those that failed lately last."""
+        """The addresses, each time with another first; those that failed lately come last."""
         urls, now = self.config.urls, time.monotonic()
         start = next(self._turn) % len(urls)
         turned = [*urls[start:], *urls[:start]]
@@ -155,7 +155,7 @@ class Http:
 
     def _post(self, url: str, content: bytes, kind: str) -> tuple[int, bytes]:
         """Status and body; TimeoutError for a body that trickles on after the time of a try, which the library, whose
-        limits are between two bytes, would wait for; ReadError for one that is too large."""
+        limits are between two bytes, would wait for; ReadError for an answer that is too large."""
         ends = time.monotonic() + self.config.timeout_s
         parts, size = [], 0
         with self._client.stream("POST", url, content=content, headers={"content-type": kind}) as answer:
