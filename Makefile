@@ -19,7 +19,7 @@ PINS := $(if $(GPU),,-r requirements-cpu.txt)
 EXTRAS := dev,lora,gguf,openai,tensorboard,webshop,search,faiss,data,mcp,e2b,vllm
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test slow pretrained ray docs check browser browser-ready vllm bench bench-credit gpu install sandbox clean
+.PHONY: demo test slow foreign pretrained ray docs check browser browser-ready vllm trl bench bench-credit gpu gpu-wheels install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
@@ -28,7 +28,11 @@ test: check .venv/reference
 	$(PYTEST) -n 2 -m "not gpu and not slow and not browser and not pretrained and not vllm and not ray"
 
 slow: install .venv/reference
-	$(PYTEST) -n 2 -m "slow and not gpu and not vllm and not ray"
+	$(PYTEST) -n 2 -m "slow and not gpu and not vllm and not ray and not foreign"
+
+# Environments of other packages (docs/foreign.md), each installed by uv into .venv-foreign/NAME on the first run.
+foreign: install
+	$(PYTEST) -m foreign
 
 # Rollouts on a local Ray cluster; workers are killed while they play.
 ray: install
@@ -74,11 +78,34 @@ vllm: install .venv-vllm/installed
 	@.venv-vllm/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	@touch $@
 
+# TRL's GRPO beside agentrl on one load. Its environment adds trl to the torch and transformers of .venv.
+trl: install .venv-trl/installed
+	$(BIN)/python benchmarks/trl.py --trl-python .venv-trl/bin/python
+
+.venv-trl/installed: requirements-trl.txt .venv/installed
+	@test -x .venv-trl/bin/python || $(BIN)/python -m venv .venv-trl
+	@$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > \
+	  "$$(.venv-trl/bin/python -c 'import site; print(site.getsitepackages()[0])')/agentrl.pth"
+	@.venv-trl/bin/python -m pip install -qq --disable-pip-version-check -r requirements-trl.txt
+	@touch $@
+
 # On a machine with an NVIDIA GPU, in ten minutes: the tests marked gpu, and what only a GPU can measure, in gpu.json.
-# GPU_PYTHON=python3 uses an environment that is there, for machines without a network.
+# GPU_PYTHON=python3 uses an environment that is there, with torch, transformers, accelerate and peft. Without a network:
+# `make gpu-wheels` here, copy the checkout with its folder .gpu-wheels, and `make gpu GPU_PYTHON=python3` there.
 GPU_PYTHON ?= $(BIN)/python
 gpu: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),install)
-	@$(GPU_PYTHON) benchmarks/gpu.py
+	@$(if $(wildcard .gpu-wheels/*.whl),$(GPU_PYTHON) -m pip install -qq --disable-pip-version-check --upgrade --no-deps \
+	  --no-index --find-links .gpu-wheels --target .gpu-wheels/installed -r requirements-gpu.txt)
+	@PYTHONPATH=.:.gpu-wheels/installed $(GPU_PYTHON) benchmarks/gpu.py
+
+# Wheels for a machine without a network, for its version of Python.
+GPU_VERSION ?= 3.12
+gpu-wheels: install
+	@rm -rf .gpu-wheels
+	@$(BIN)/python -m pip download -qq --disable-pip-version-check --no-deps \
+	  --only-binary=:all: --python-version $(GPU_VERSION) --platform manylinux_2_28_x86_64 \
+	  --platform manylinux2014_x86_64 --dest .gpu-wheels -r requirements-gpu.txt
+	@du -sh .gpu-wheels
 
 bench-credit: install
 	$(BIN)/python benchmarks/credit_gradient.py

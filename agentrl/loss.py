@@ -12,7 +12,7 @@ on a branched graph, each root-to-leaf path then counts as an episode
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:  # a recipe names its loss, and checking a recipe needs no torch
@@ -37,6 +37,7 @@ class LossInputs:
         weight: how often the step counts in terms without an advantage.
         step: int64, the step (or copy of a step) of each token.
         path: int64, the episode (or root-to-leaf path) of each token.
+        columns: what the regularizers of the recipe read beside (`READS` of their files), by name.
     """
 
     logprob: "Tensor"
@@ -48,6 +49,7 @@ class LossInputs:
     weight: "Tensor"
     step: "Tensor"
     path: "Tensor"
+    columns: "Mapping[str, Tensor]" = field(default_factory=dict)
 
 
 class LossOutput(NamedTuple):

@@ -7,11 +7,10 @@ programming. A group is 8 episodes of one task (for trees: 2 trees of 4 leaves).
 episodes of sum over steps of A * grad log pi, A the method's advantage. Over many independent groups this
 gives the expected estimate and its covariance. Reported for each method and MDP:
 
-    cosine       of the expected estimate and the exact gradient, with a 95% interval (jackknife over 25
-    folds) ratio        of their norms (methods that divide by a standard deviation change the scale by
-    design) noise        trace of the covariance over the squared norm of the expected estimate: variance at
-    the same number of
-                 episodes, at the scale at which the estimates would be used; smaller is better
+    cosine       of the expected estimate and the exact gradient, with a 95% interval (jackknife over 25 folds)
+    ratio        of their norms (methods that divide by a standard deviation change the scale by design)
+    noise        trace of the covariance over the squared norm of the expected estimate: variance at the same number
+                 of episodes, at the scale at which the estimates would be used; smaller is better
     biased       is the interval of the cosine below 0.999?
 
 The critic of turn_ppo is exact, or off by a fixed error in each state (standard deviation 0.2); vine_ppo's

@@ -18,7 +18,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from agentrl.tool import CodeRunner, CodeSession, Convention, describe_code, with_print, without_infra_error
-from agentrl.tools._sandbox.interpreter import entries
+from agentrl.tools._sandbox.interpreter import entries, find, module_paths
 from agentrl.tools._sandbox.launch import Limits, unheld
 from agentrl.tools._sandbox.probe import choose
 from agentrl.tools._sandbox.session import LocalSession
@@ -27,15 +27,17 @@ from agentrl.tools._sandbox.session import LocalSession
 class Config(BaseModel, frozen=True, extra="forbid"):
     """backend: how code is confined (see the module). timeout_s: seconds per run. limits: memory, processes, files,
     output. packages: installed distributions the code may import, with what they require; none by default.
-    python: the executable; empty takes the Python that runs agentrl, or the system's where the sandbox cannot reach
-    that. echo: print the value of the last expression, as a notebook does. stateful: keep variables from call to call.
-    convention: how the tool's answer is written: plain, torl or retool. print_last: ReTool's rewrite of the last line.
+    hide: modules of the standard library whose files the code can neither import nor read. python: the executable;
+    empty takes the Python that runs agentrl, or the system's where the sandbox cannot reach that. echo: print the value
+    of the last expression, as a notebook does. stateful: keep variables from call to call. convention: how the tool's
+    answer is written: plain, torl or retool. print_last: ReTool's rewrite of the last line.
     """
 
     backend: Literal["auto", "bwrap", "unshare", "landlock", "unsafe-host"] = "auto"
     timeout_s: float = Field(10.0, gt=0, le=3600)
     limits: Limits = Limits()
     packages: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
     python: str = ""
     echo: bool = True
     stateful: bool = True
@@ -47,9 +49,13 @@ class Runner:
     """Opens local sessions of one configuration; see `agentrl.tool.code.CodeRunner`."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds here, or a package is not installed; warns of limits that the backend
-        does not hold."""
+        """Raises ValueError if no sandbox holds here, a package is not installed, or a module cannot be hidden.
+
+        Warns of limits that the backend does not hold.
+        """
         entries(config.packages)
+        if config.hide:
+            module_paths(find(config.python, False), config.hide)
         self.config, self.backend = config, choose(config.backend, config.python)
         if config.limits.loopback and self.backend == "landlock":
             raise ValueError(
@@ -68,6 +74,7 @@ class Runner:
             config.limits,
             python=config.python,
             packages=config.packages,
+            hide=config.hide,
             timeout_s=config.timeout_s,
             echo=config.echo,
             stateful=stateful,

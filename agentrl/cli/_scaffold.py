@@ -106,9 +106,11 @@ ENV_README = """\
 ```
 agentrl check agentrl_NAME                    # does it keep the promises of an environment?
 agentrl play agentrl_NAME                     # by hand
-agentrl eval agentrl_NAME --policy expert     # the demonstrator; then: random
+agentrl eval agentrl_NAME --policy expert     # the demonstrator, on all tasks
 agentrl train NAME.toml                       # clones the demonstrator, then learns from rewards
-agentrl eval agentrl_NAME --policy runs/NAME --split test
+agentrl eval agentrl_NAME --policy runs/NAME --out run.json                 # on the tasks that it was not trained on
+agentrl eval agentrl_NAME --policy random --split test --out random.json    # on the same ones
+agentrl compare run.json random.json
 ```
 
 The run prints held-out success before the warm-up (start), after it (clone) and after training (end). What can be

@@ -5,7 +5,6 @@ are not needed and do not disturb the closing; a later one ends the process at o
 ignores Ctrl-C; SIGTERM always works.
 """
 
-import _thread
 import logging
 import os
 import signal
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 PATIENCE_S = 3.0  # for closing, before a repeated signal ends the process
+AGAIN_S = 0.05  # until a signal that arrived where Python cannot raise is raised elsewhere
 LAST_S = 10.0  # for the interpreter to end after the sentence; threads that hang are then left
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -91,10 +91,16 @@ def _tell() -> None:
 
 
 def _unraisable(unraisable: Any) -> None:
-    """The interrupt arrived where Python cannot raise it, such as in `__del__`: raise it in the main code instead."""
+    """The interrupt arrived where Python cannot raise it, such as in `__del__`: raise it in the main code instead.
+
+    That is done a moment later, by another thread: an interrupt within this function would be lost too.
+    """
     if isinstance(unraisable.exc_value, KeyboardInterrupt) and requested():
         signum, _State.signum = _State.signum, 0
-        _thread.interrupt_main(signal.Signals(signum))
+        main = threading.main_thread().ident or 0
+        again = threading.Timer(AGAIN_S, signal.pthread_kill, (main, signum))
+        again.daemon = True
+        again.start()
     elif not requested():
         sys.__unraisablehook__(unraisable)
 

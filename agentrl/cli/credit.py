@@ -17,7 +17,7 @@ from agentrl.cli._parser import Parser, positive
 from agentrl.cli._sentence import sentence
 from agentrl.config import Entry
 from agentrl.credit import Credit, CreditMethod, agreement, assign, parse_options
-from agentrl.graph import PROBE, StepGraph, read_any
+from agentrl.graph import DEMO, PROBE, StepGraph, read_any
 
 
 def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
@@ -153,8 +153,8 @@ def null(x: Any) -> Any:
 
 
 def table(graph: StepGraph, credit: Credit, method: str) -> str:
-    """A summary of each group, and the metrics, as text; probes are left out, because they never get credit."""
-    counted = graph.kind != PROBE  # [N]
+    """A summary of each group, and the metrics, as text, without probes and demonstrations."""
+    counted = ~np.isin(graph.kind, (PROBE, DEMO))  # [N]
     peers = graph.peers  # [N] scores of different agents are never averaged together
     names = _names(graph, peers)
     episodes = int((graph.first & counted).sum())

@@ -1,6 +1,6 @@
 """Credit: turns rewards into what each step earned; with the primitives for writing credit methods."""
 
-from agentrl.credit.assignment import assign, require, where
+from agentrl.credit.assignment import assign, require, shown_only, where, with_imitation
 from agentrl.credit.compare_methods import agreement
 from agentrl.credit.gold_answer import GoldAnswer
 from agentrl.credit.method import Credit, CreditMethod, Options, PathCredit
@@ -89,6 +89,7 @@ __all__ = [
     "reward_metrics",
     "rewards_after_annotation",
     "scan",
+    "shown_only",
     "signal",
     "signal_names",
     "similar_states",
@@ -97,5 +98,6 @@ __all__ = [
     "tree_up",
     "where",
     "whiten",
+    "with_imitation",
     "with_signals",
 ]

@@ -6,7 +6,7 @@ import numpy as np
 
 from agentrl.config import Entry
 from agentrl.credit.method import Credit, CreditMethod, PathCredit
-from agentrl.graph import CANDIDATE, PLAYED, Paths, StepGraph, expand, forked, keys, moments, paths, select
+from agentrl.graph import CANDIDATE, DEMO, PLAYED, Paths, StepGraph, expand, forked, keys, moments, paths, select
 
 
 def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
@@ -20,8 +20,8 @@ def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
         ValueError: a column the method needs is missing, or absent on some step.
     """
     method, config = entry.hooks, entry.config
-    kinds = (PLAYED, CANDIDATE) if method.candidates else (PLAYED,)
-    visible = np.flatnonzero(np.isin(graph.kind, kinds) & ~graph.failed())
+    kinds = {PLAYED, *([CANDIDATE] if method.candidates else []), *([DEMO] if method.demonstrations else [])}
+    visible = np.flatnonzero(np.isin(graph.kind, [*kinds]) & ~graph.failed())
     part = graph if len(visible) == len(graph) else select(graph, visible)
     require(method, part)
     part = _in_statistics(part)
@@ -48,22 +48,42 @@ def _in_statistics(graph: StepGraph) -> StepGraph:
 
 
 def _in_gradient(credit: Credit, graph: StepGraph) -> Credit:
-    """The credit, with no credit on rows with `in_gradient` False: they served statistics and values only."""
+    """The credit, with no credit on rows with `in_gradient` False: they served statistics and values only.
+
+    A demonstration among them keeps its advantage, as a number to print and to weigh imitation with.
+    """
     if not graph.has("in_gradient"):
         return credit
     trained = graph.column("in_gradient").astype(bool)  # [N]
+    told = trained | (graph.kind == DEMO)  # [N]
     tokens = credit.token_advantage
     if tokens is not None and graph.tokens is not None:
         tokens = tokens * np.repeat(trained, np.diff(graph.tokens.offsets))  # [S]
     return replace(
         credit,
-        advantage=credit.advantage * trained,
+        advantage=credit.advantage * told,
         positive=credit.positive * trained,
         negative=credit.negative * trained,
         weight=credit.weight * trained,
-        assigned=credit.assigned & trained,
+        assigned=credit.assigned & told,
         token_advantage=tokens,
     )
+
+
+def with_imitation(credit: Credit, graph: StepGraph) -> Credit:
+    """The credit, with weight 1 on demonstrations that have no policy gradient, so that an update can imitate them.
+
+    Their positive and negative parts stay 0.
+    """
+    shown = shown_only(graph) & ~graph.failed()  # [N]
+    weight = np.where(shown, 1.0, credit.weight)  # [N]
+    return replace(credit, weight=weight, assigned=credit.assigned | shown)
+
+
+def shown_only(graph: StepGraph) -> np.ndarray:
+    """[N] bool, demonstrations without a policy gradient: nobody knows the log-probs of who played them."""
+    shown: np.ndarray = graph.kind == DEMO
+    return shown & ~graph.column("in_gradient").astype(bool) if graph.has("in_gradient") else shown
 
 
 def where(graph: StepGraph, row: int) -> str:

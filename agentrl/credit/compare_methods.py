@@ -13,15 +13,15 @@ from agentrl.graph import StepGraph
 def agreement(graph: StepGraph, credits: Mapping[str, Credit], top: int) -> list[dict[str, Any]]:
     """One entry per pair of methods: correlation, share of sign disagreements, and the `top` steps that differ most.
 
-    The difference of a step is that of its advantages, each in units of its method's root mean square, over the steps
-    that both methods assign.
+    The difference of a step, `apart`, is that of its advantages, each in units of its method's root mean square over
+    the steps that both methods assign.
     """
     entries = []
     for (a, left), (b, right) in combinations(credits.items(), 2):
         rows = np.flatnonzero(left.assigned & right.assigned)
         x, y = left.advantage[rows], right.advantage[rows]  # [both]
         apart = np.abs(unit(x) - unit(y))  # [both]
-        worst = rows[np.argsort(-apart, kind="stable")[:top]]
+        worst = np.argsort(-apart, kind="stable")[:top]
         entries.append(
             {
                 "methods": [a, b],
@@ -29,8 +29,8 @@ def agreement(graph: StepGraph, credits: Mapping[str, Credit], top: int) -> list
                 "correlation": correlation(x, y),
                 "sign_disagreements": float(np.mean(x * y < 0)) if len(rows) else 0.0,
                 "most_apart": [
-                    describe(graph, int(row)) | {a: left.advantage[row].item(), b: right.advantage[row].item()}
-                    for row in worst
+                    describe(graph, int(rows[i])) | {a: x[i].item(), b: y[i].item(), "apart": apart[i].item()}
+                    for i in worst
                 ],
             }
         )

@@ -147,6 +147,8 @@ class CreditMethod(CatalogueFile):
         reads: columns that may be absent on some steps.
         on: `chains`; `nodes` for a method that is written for branched graphs; `tokens` for one that gives credit per
             token and therefore has no pooled form (where an option decides: `Options.per_token`).
+        demonstrations: the method can compare demonstrations (`kind` DEMO) with the played episodes of their group: it
+            sees them, with weight 0 where `in_statistics` is False.
         candidates: the method compares actions that were sampled from one state: it sees every row once, also the rows
             of `kind` CANDIDATE, whose actions were not executed.
         called_agents: the method needs a run in which agents call other agents.
@@ -162,6 +164,7 @@ class CreditMethod(CatalogueFile):
     reads: tuple[str, ...] = hook("READS", "columns that may be absent on some steps", ())
     on: Literal["chains", "nodes", "tokens"] = hook("ON", "what it gives credit to: chains, nodes or tokens", "chains")
     candidates: bool = hook("CANDIDATES", "it sees sampled actions that were not executed", False)
+    demonstrations: bool = hook("DEMONSTRATIONS", "demonstrations may count in its baselines", False)
     called_agents: bool = hook("CALLS", "a run with it needs agents that are called", False)
     wraps: bool = hook("WRAPS", "it changes the credit of another method", False)
     filler: Callable[[Any], Filler] | None = hook("", "(config) -> Filler of columns it reads", None)

@@ -85,6 +85,8 @@ class EngineFile(CatalogueFile):
         folders: `load` takes a `WeightFolder` too; otherwise a run reads the folder into a model first.
         check: see the class `Demands`.
         close: ends what `make` started, such as servers.
+        card_share: share of a GPU's memory, at most 1, that servers of the engine take on the GPUs of the learner's
+            processes, whose number is the second argument; for forecasts of memory.
     """
 
     KIND: ClassVar[str] = "engine"
@@ -96,3 +98,6 @@ class EngineFile(CatalogueFile):
         help="(config, demands): ValueError for what the engine cannot do, told before a run begins", default=None
     )
     close: Callable[[Any], None] | None = hook(help="(engine): end what `make` started", default=None)
+    card_share: Callable[[Any, int], float] | None = hook(
+        help="(config, processes): share of a GPU's memory that servers take beside the learner", default=None
+    )

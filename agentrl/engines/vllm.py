@@ -22,6 +22,7 @@ WEIGHTS = True
 FOLDERS = True
 LOCAL = ("127.0.0.1", "localhost", "::1")
 COLDEST = 0.01  # vLLM raises lower temperatures above 0 to this one
+SHARE = 0.92  # of a GPU's memory that vLLM takes if options.gpu_memory_utilization does not say
 
 
 class Config(EngineOptions, frozen=True):
@@ -150,6 +151,17 @@ def make(config: Config, serving: Serving) -> "VllmEngine":
 def close(engine: "VllmEngine") -> None:
     """End the servers that were started."""
     engine.close()
+
+
+def card_share(config: Config, processes: int) -> float:
+    """The share of a GPU's memory that started servers take on the GPUs 0 to `processes` - 1 of the learner."""
+    if config.urls or config.device == "cpu":
+        return 0.0
+    share = float(config.options.get("gpu_memory_utilization", SHARE))
+    if not config.gpus:
+        return share
+    learning = {str(number) for number in range(processes)}
+    return share * max(sum(card in cards.split(",") for cards in config.gpus) for card in learning)
 
 
 def _servers(config: Config, serving: Serving) -> "Servers":

@@ -1,6 +1,7 @@
 """Environments: their protocol, their prompts, and the pools that run their instances."""
 
 from agentrl.env.checked import checked_observation, checked_result
+from agentrl.env.foreign import ForeignEnv, ForeignProgram
 from agentrl.env.hooks import (
     ENDLESS,
     RANDOM,
@@ -20,7 +21,20 @@ from agentrl.env.panels import panel_hash, panel_tasks, read_panel
 from agentrl.env.places import make_pool, place_of, pool_within
 from agentrl.env.players import random_share
 from agentrl.env.pool import Handle, Pool, Slot
-from agentrl.env.prompt import Bare, Parsed, Past, Plain, Prompt, Shown, action_line, continues, native, rewords, stops
+from agentrl.env.prompt import (
+    Bare,
+    Parsed,
+    Past,
+    Plain,
+    Prompt,
+    Shown,
+    action_line,
+    continues,
+    native,
+    rewords,
+    stops,
+    without_thought,
+)
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
 from agentrl.env.published import PublishedFile, published_report
 from agentrl.env.threads import ThreadPool
@@ -36,6 +50,8 @@ __all__ = [
     "EnvironmentFile",
     "Errand",
     "Expert",
+    "ForeignEnv",
+    "ForeignProgram",
     "Handle",
     "Judges",
     "Limits",
@@ -83,4 +99,5 @@ __all__ = [
     "rewords",
     "stops",
     "tasks_of",
+    "without_thought",
 ]

@@ -98,6 +98,12 @@ class EnvironmentFile(CatalogueFile):
     small_model: Mapping[str, Any] = hook(
         "SMALL_MODEL", "options that a recipe takes for a model made from scratch, where it sets none itself", dict
     )
+    markov: bool | Callable[[Any], bool] = hook(
+        "MARKOV",
+        "each observation shows everything that matters, so that a model made from scratch needs no history "
+        "(context.name=last_k, context.k=0); or a function config -> bool",
+        False,
+    )
     gymnasium_ids: Mapping[str, Mapping[str, Any]] = hook(
         "GYMNASIUM_IDS", "Gymnasium id -> arguments of its Config", dict
     )
@@ -116,6 +122,10 @@ class EnvironmentFile(CatalogueFile):
         if self.expert is None:
             return False
         return self.experts is None or name.partition(":")[0] in self.experts
+
+    def is_markov(self, config: Any) -> bool:
+        """Does each observation show everything under this configuration?"""
+        return bool(self.markov(config) if callable(self.markov) else self.markov)
 
     def waits_under(self, config: Any) -> bool:
         """Do the environment's steps wait under this configuration?"""

@@ -10,13 +10,20 @@ class Parsed(NamedTuple):
     """What an answer means: the action that the environment gets, and how well the answer was formed.
 
     `valid` is the format flag of the estimators (GiGPO's v); `status` is OK or PARSE_ERROR; `calls` counts the tool
-    calls in the answer.
+    calls in the answer. If an answer has an action and is invalid all the same, `missing` says what the format asks
+    for beside it, such as "<think> and </think>".
     """
 
     action: str
     valid: bool
     status: Status
     calls: int = 0
+    missing: str = ""
+
+
+def without_thought(text: str) -> str:
+    """`Parsed.missing` of a format that asks for a thought: which of its tags an answer lacks; empty if it has both."""
+    return " and ".join(tag for tag in ("<think>", "</think>") if tag not in text)
 
 
 class Past(NamedTuple):

@@ -43,7 +43,7 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     if (a["panel"], a["benchmark"]) != (b["panel"], b["benchmark"]):
         raise ValueError(
             f"these are different panels ({a['benchmark']} {a['panel']}, {b['benchmark']} {b['panel']}): "
-            "evaluate both policies on one panel"
+            "evaluate both policies on one panel, with the same --split and --tasks"
         )
     won = [_success(report) for report in (a, b)]
     tasks = [task for task in won[0] if task in won[1]]

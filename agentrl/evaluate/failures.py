@@ -14,6 +14,7 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
         "refused": "were refused or broken off by a content filter",
         "empty": "were empty",
         "cut": "were cut off at the token limit",
+        "no_format": "held an action without what the format asks for beside it",
         "no_action": "held no action that could be read",
         "bad_action": "held an action that is not allowed",
         "tool_error": "called a tool that failed",
@@ -42,13 +43,15 @@ ADVICE: Mapping[str, str] = MappingProxyType(
 class Example(NamedTuple):
     """A kind of failure in an episode: how often it occurred, and a text that shows it.
 
-    `thoughts` counts the answers that had reasoning beside them, `cut` those that ended at the token limit.
+    `thoughts` counts the answers that had reasoning beside them, `cut` those that ended at the token limit; `missing`
+    is what the format asks for.
     """
 
     times: int
     thoughts: int = 0
     cut: int = 0
     text: str = ""
+    missing: str = ""
 
 
 def kind_of_answer(step: StepRecord) -> str:
@@ -61,7 +64,7 @@ def kind_of_answer(step: StepRecord) -> str:
     if answer.finish == "length":
         return "cut"
     if step.status == Status.PARSE_ERROR:
-        return "no_action"
+        return "no_format" if step.missing else "no_action"
     if not step.valid:
         return "bad_action"
     return "tool_error" if step.status == Status.TOOL_ERROR else ""
@@ -79,6 +82,7 @@ def failures_of(record: EpisodeRecord) -> dict[str, Example]:
                 before.thoughts + bool(answer.thought),
                 before.cut + (answer.finish == "length"),
                 before.text or _shown(kind, step),
+                before.missing or step.missing,
             )
     return found
 
@@ -115,6 +119,7 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
                 sum(one.thoughts for one in counts),
                 sum(one.cut for one in counts),
                 counts[0].text,
+                counts[0].missing,
             )
             example = {"text": total.text, "task": first.task, "episode": number}
             found[f"answers.{kind}"] = _entry(f"answers {words}", _advice(kind, total), total.times, answers, example)
@@ -135,6 +140,9 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
 
 def _advice(kind: str, total: Example) -> str:
     """What to do about failed answers of a kind."""
+    if kind == "no_format":
+        lost = "; the server took the reasoning out of the text" if total.thoughts else ""
+        return f"missing is {total.missing}{lost}: the action was carried out, and the answer counts as invalid"
     if kind != "empty":
         return ADVICE.get(kind, "")
     if total.thoughts:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from agentrl.graph.similarity import first_fit, similar_states
     from agentrl.graph.sources import newest_graph, read_any
-    from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, Columns, StepGraph, success_of
+    from agentrl.graph.step_graph import CANDIDATE, COLUMNS, DEMO, PLAYED, PROBE, Columns, StepGraph, success_of
     from agentrl.graph.store import graph_from_bytes, graph_to_bytes, read_graph, read_note, write_graph
     from agentrl.graph.tokens import (
         Tokens,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CANDIDATE",
     "COLUMNS",
+    "DEMO",
     "KINDS",
     "PLAYED",
     "PROBE",
@@ -120,6 +121,7 @@ __all__ = [
 _HOME = {
     "CANDIDATE": "agentrl.graph.step_graph",
     "COLUMNS": "agentrl.graph.step_graph",
+    "DEMO": "agentrl.graph.step_graph",
     "Filler": "agentrl.graph.filler",
     "KINDS": "agentrl.graph.export",
     "PLAYED": "agentrl.graph.step_graph",

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.graph.step_graph import CANDIDATE, PLAYED, PROBE, StepGraph
+from agentrl.graph.step_graph import CANDIDATE, DEMO, PLAYED, PROBE, StepGraph
 from agentrl.types import Status
 
-KINDS = {PLAYED: "played", CANDIDATE: "candidate", PROBE: "probe"}
+KINDS = {PLAYED: "played", CANDIDATE: "candidate", PROBE: "probe", DEMO: "demo"}
 
 
 def to_networkx(
@@ -17,7 +17,7 @@ def to_networkx(
     """The steps of one group or one episode as a `networkx.MultiDiGraph`.
 
     A node is a state: its id, with `text`. An edge is a step from `state` to `next_state`. Its key is the step's row;
-    its attributes are `episode`, `kind` (played, candidate or probe), `turn`, `action`, `reward`, `ending`,
+    its attributes are `episode`, `kind` (played, candidate, probe or demo), `turn`, `action`, `reward`, `ending`,
     `terminated`, `truncated`, `valid`, and `advantage` where the step has one. Steps of several episodes that leave one
     state leave one node, so the result is the merged graph.
 

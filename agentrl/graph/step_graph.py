@@ -17,7 +17,9 @@ from agentrl.graph.segments import keys
 from agentrl.graph.tokens import Tokens, check_tokens
 from agentrl.types import Status
 
-PLAYED, CANDIDATE, PROBE = 0, 1, 2  # `kind`: executed; sampled and not executed; a Monte Carlo continuation
+# `kind`: executed; sampled and not executed; a Monte Carlo continuation; a chain of an expert or of a stored success
+# that joined the group
+PLAYED, CANDIDATE, PROBE, DEMO = 0, 1, 2, 3
 
 COLUMNS: Mapping[str, type] = MappingProxyType(
     {

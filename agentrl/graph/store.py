@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
 from agentrl.files import write_atomically
-from agentrl.graph.step_graph import CANDIDATE, COLUMNS, PLAYED, PROBE, StepGraph
+from agentrl.graph.step_graph import CANDIDATE, COLUMNS, DEMO, PLAYED, PROBE, StepGraph
 from agentrl.graph.tokens import Tokens
 from agentrl.types import Status
 
@@ -113,7 +113,7 @@ def _check_ids(graph: StepGraph) -> None:
             raise ValueError(f"column {name} has type {found.dtype}, not {np.dtype(kind)}")
         if found.dtype.kind == "f" and not np.isfinite(found).all():
             raise ValueError(f"column {name} has values that are not finite")
-    kinds, statuses = [PLAYED, CANDIDATE, PROBE], [int(status) for status in Status]
+    kinds, statuses = [PLAYED, CANDIDATE, PROBE, DEMO], [int(status) for status in Status]
     for name, known in (("kind", kinds), ("status", statuses), ("ending", statuses)):
         if not np.isin(graph.columns[name], known).all():
             raise ValueError(f"column {name} has a value that is none of {known}")

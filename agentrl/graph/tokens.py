@@ -59,10 +59,15 @@ class Tokens:
 
     def path(self, row: int) -> np.ndarray:
         """[L] int64, the token ids that the model has read and sampled by the end of `row`."""
+        ids: np.ndarray = self.ids[self.path_index(row)]
+        return ids
+
+    def path_index(self, row: int) -> np.ndarray:
+        """[L] int64, the places of the tokens of `path` in the table."""
         pieces: list[np.ndarray] = []
         keep = -1  # -1: all of the row's path
         while row >= 0:
-            added = self.ids[self.offsets[row] : self.offsets[row + 1]]
+            added = np.arange(self.offsets[row], self.offsets[row + 1])
             start = int(self.context_tokens[row])
             if keep < 0 or keep > start:
                 pieces.append(added if keep < 0 else added[: keep - start])

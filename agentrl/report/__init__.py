@@ -4,8 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentrl.report.credit_schema import CreditData
     from agentrl.report.curve import curve_svg, learning_curve
-    from agentrl.report.data import CreditData, credit_data
+    from agentrl.report.data import credit_data
     from agentrl.report.page import credit_page, inspector_page, run_page, write_credit_page
     from agentrl.report.read_run import run_data
     from agentrl.report.run_schema import RunData
@@ -49,7 +50,7 @@ _HOME = {
     "inspector_page": "agentrl.report.page",
     "search": "agentrl.report.stored",
     "sources": "agentrl.report.stored",
-    "CreditData": "agentrl.report.data",
+    "CreditData": "agentrl.report.credit_schema",
     "credit_data": "agentrl.report.data",
     "credit_page": "agentrl.report.page",
     "learning_curve": "agentrl.report.curve",

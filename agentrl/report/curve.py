@@ -44,12 +44,13 @@ def curve_svg(curve: CurveData) -> str:
         *_axes(last),
         *_training(curve, last),
     ]
+    most = max((point.episodes for point in curve.evaluations), default=0)
     cloned = any(point.name == "clone" for point in curve.evaluations)  # then the clone is iteration 0, else the start
     ends: list[tuple[float, str]] = []
     for mode, shift in (("sampled", -2.0), ("greedy", 2.0)):
         points = [p for p in curve.evaluations if p.mode == mode and not (cloned and p.name == "start")]
         if points:
-            lines += _evaluations(points, mode, shift, last)
+            lines += _evaluations(points, mode, shift, last, most)
             ends.append((_up(points[-1].success), mode))
     lines += _labels(ends)
     return "\n".join([*lines, "</svg>", ""])
@@ -82,22 +83,26 @@ def _training(curve: CurveData, last: int) -> list[str]:
     label = (
         f'<text x="{WIDTH - RIGHT - 4}" y="{HEIGHT - BOTTOM - 8}" text-anchor="end" fill="{GREY}">grey: training tasks'
     )
-    return [_line(points, f'stroke="{GREY}" stroke-opacity="0.7"'), f"{label}; bars: 95% intervals</text>"]
+    sizes = sorted({point.episodes for point in curve.evaluations})
+    small = f"; small marks: {' or '.join(map(str, sizes[:-1]))} of the {sizes[-1]} tasks" if len(sizes) > 1 else ""
+    return [_line(points, f'stroke="{GREY}" stroke-opacity="0.7"'), f"{label}; bars: 95% intervals{small}</text>"]
 
 
-def _evaluations(points: Sequence[EvaluationPoint], mode: str, shift: float, last: int) -> list[str]:
+def _evaluations(points: Sequence[EvaluationPoint], mode: str, shift: float, last: int, most: int) -> list[str]:
+    """The marks of a mode and a line between them; marks of fewer than `most` tasks are small, and make it thin."""
     at = [(_across(p.iteration, last) + shift, _up(p.success), p) for p in points]
-    colour = COLOURS[mode]
-    lines = [_line([(x, y) for x, y, _ in at], f'stroke="{colour}" stroke-width="2"')]
+    colour, width = COLOURS[mode], 2 if all(p.episodes == most for p in points) else 1
+    lines = [_line([(x, y) for x, y, _ in at], f'stroke="{colour}" stroke-width="{width}"')]
     for x, y, p in at:
+        r = 4 if p.episodes == most else 2.5
         low, high = _up(p.low), _up(p.high)
         bar = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 4:.1f} {low:.1f}h8M{x - 4:.1f} {high:.1f}h8"
         lines.append(f'<path d="{bar}" stroke="{colour}" stroke-width="1.5"/>')
         words = f"{p.name}, {mode}: {p.success:.1%} [{p.low:.1%}, {p.high:.1%}] of {p.episodes}"
         mark = (
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}">'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r}" fill="{colour}">'
             if mode == "sampled"
-            else f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8" fill="{colour}">'
+            else f'<rect x="{x - r:.1f}" y="{y - r:.1f}" width="{2 * r}" height="{2 * r}" fill="{colour}">'
         )
         lines.append(f"{mark}<title>{escape(words)}</title>{'</circle>' if mode == 'sampled' else '</rect>'}")
     return lines

@@ -1,149 +1,19 @@
-"""What the credit page shows, as data: steps, episodes, merged states, and the credit of several methods.
+"""The data of the credit page, out of a step graph: episodes, merged states, and the credit of several methods."""
 
-The page reads nothing else, and `agentrl credit ... --html OUT --json` prints it. Arrays lie in columns: one entry per
-shown step. NaN becomes null, which is not 0: no credit was given.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel
 
 from agentrl.credit import Credit, agreement
 from agentrl.graph import KINDS, PLAYED, PROBE, StepGraph, mean, word
-from agentrl.report.printable import printable
+from agentrl.report.credit_schema import CreditData, EdgeData, EpisodeData, GroupData, MethodData, StepsData
+from agentrl.report.printable import cut, numbers, printable
+from agentrl.report.step_tokens import AllowedSets, Decode
+from agentrl.report.tree import lanes, tree_nodes, values_below
 from agentrl.types import Status
 
-SCHEMA = 1
 TEXT_CHARS = 8_000  # of one observation or answer; the page says how much was cut
-Numbers = Sequence[float | None]
-
-
-class MethodData(BaseModel, frozen=True):
-    """One method on the shown steps.
-
-    Attributes:
-        name: the method.
-        options: its options, defaults included.
-        advantage: one number per step, null where the method gives no credit.
-        weight: paths through a step times how often each is used.
-        parts: named numbers per step, such as `episode_advantage`.
-    """
-
-    name: str
-    options: Mapping[str, Any]
-    advantage: Numbers
-    weight: Numbers
-    parts: Mapping[str, Numbers]
-
-
-class EpisodeData(BaseModel, frozen=True):
-    """One agent's chain of steps, in the order of the page.
-
-    Attributes:
-        name, agent: words of the graph, or numbers where none are stored.
-        group: index into `groups`.
-        score: sum of the rewards on its path, or the stored score.
-        succeeded: did it succeed?
-        ending: how it ended, such as `done` or `turn_limit`; empty if the graph does not say.
-        failed: it ended by an environment error, so that no statistic counts it.
-        kind: `played`, `candidate` or `probe`.
-        lane: how many calls lie between it and the main agent.
-        steps: its steps, ascending.
-    """
-
-    name: str
-    agent: str
-    group: int
-    score: float | None
-    succeeded: bool
-    ending: str
-    failed: bool
-    kind: str
-    lane: int
-    steps: Sequence[int]
-
-
-class EdgeData(BaseModel, frozen=True):
-    """An action between two states, by all steps of a group that took it."""
-
-    source: int
-    target: int
-    action: int
-    steps: Sequence[int]
-
-
-class GroupData(BaseModel, frozen=True):
-    """The copies of one task.
-
-    Attributes:
-        name: the task.
-        episodes: indices into `episodes`, best score first; called agents behind their caller.
-        states: the states that its played steps and candidates leave or reach, by first visit.
-        visits: how many steps leave each of `states`.
-        score: mean score of the episodes that leave it, null for a state that no episode leaves.
-        first: the column (see `StepsData.column`) of the first visit of each of `states`.
-        edges: the actions that lead from state to state.
-    """
-
-    name: str
-    episodes: Sequence[int]
-    states: Sequence[int]
-    visits: Sequence[int]
-    score: Numbers
-    first: Sequence[int]
-    edges: Sequence[EdgeData]
-
-
-class StepsData(BaseModel, frozen=True):
-    """Columns of the shown steps.
-
-    Attributes:
-        row: the step's row in the graph.
-        turn: its number in the episode.
-        column: where it stands on the time line: steps before it on its path, a called agent's from its caller on.
-        parent, caller: shown steps, -1 for none.
-        state, next_state, action: indices into `states` and `actions`.
-        observation, answer: indices into `texts`, -1 where the graph stores no text.
-        status: such as `ok` or `parse_error`.
-        values: further columns by name (value, old_value, mc_value, signals and so on), null for NaN.
-        tokens: for each step its sampled tokens as [text, log-prob in nats, number of allowed tokens or 0].
-    """
-
-    row: Sequence[int]
-    turn: Sequence[int]
-    column: Sequence[int]
-    parent: Sequence[int]
-    caller: Sequence[int]
-    state: Sequence[int]
-    next_state: Sequence[int]
-    action: Sequence[int]
-    observation: Sequence[int]
-    answer: Sequence[int]
-    reward: Numbers
-    valid: Sequence[bool]
-    status: Sequence[str]
-    kind: Sequence[str]
-    values: Mapping[str, Numbers]
-    tokens: Sequence[Sequence[tuple[str, float, int]]]
-
-
-class CreditData(BaseModel, frozen=True):
-    """Everything on the page; `schema_version` counts changes of this form."""
-
-    schema_version: int = SCHEMA
-    title: str
-    subtitle: str
-    shown: str
-    methods: Sequence[MethodData]
-    groups: Sequence[GroupData]
-    episodes: Sequence[EpisodeData]
-    steps: StepsData
-    states: Sequence[str]
-    actions: Sequence[str]
-    texts: Sequence[str]
-    agreement: Sequence[Mapping[str, Any]]
 
 
 def credit_data(
@@ -155,7 +25,7 @@ def credit_data(
     subtitle: str = "",
     groups: Sequence[int] | None = None,
     at_most: int = 6_400,
-    decode: Callable[[Sequence[int]], Sequence[str]] | None = None,
+    decode: Decode = None,
     text_chars: int = TEXT_CHARS,
 ) -> CreditData:
     """The data of the credit page.
@@ -177,27 +47,26 @@ def credit_data(
     rows = np.flatnonzero(np.isin(graph.group, chosen))  # [M] the shown steps
     place = np.full(len(graph) + 1, -1, np.int64)  # [N+1] row -> shown step; the last entry serves -1
     place[rows] = np.arange(len(rows))
-    column = columns_of_time(graph)  # [N]
-    episodes, by_group = _episodes(graph, chosen, place)
+    at = _Places(place, columns_of_time(graph), lanes(graph), values_below(graph, rows))
+    episodes, by_group = _episodes(graph, chosen, at)
     states = _Words(graph, "state", text_chars)
     actions = _Words(graph, "action", text_chars)
     texts: dict[str, int] = {}
-    steps = _steps(graph, rows, place, column, states, actions, texts, decode)
+    allowed = AllowedSets(decode)
+    steps = _steps(graph, rows, at, states, actions, texts, allowed)
     total = len(np.unique(graph.group))
     return CreditData(
         title=title,
         subtitle=subtitle,
         shown=f"{len(chosen)} of {total} groups, {len(rows)} of {len(graph)} steps",
         methods=[_method(name, credit, options.get(name, {}), rows) for name, credit in credits.items()],
-        groups=[
-            _group(graph, int(g), by_group[int(g)], place, column, states, actions, index)
-            for index, g in enumerate(chosen)
-        ],
+        groups=[_group(graph, int(g), by_group[int(g)], at, states, actions) for g in chosen],
         episodes=episodes,
         steps=steps,
         states=states.words,
         actions=actions.words,
         texts=list(texts),
+        allowed=allowed.found,
         agreement=printable(agreement(graph, credits, top=5)) if len(credits) > 1 else [],
     )
 
@@ -241,6 +110,22 @@ def columns_of_time(graph: StepGraph) -> np.ndarray:
     return start[root] + before
 
 
+class _Places(NamedTuple):
+    """Arrays [N] that say where the rows of a graph stand.
+
+    Attributes:
+        place: [N+1], row -> shown step, -1 for others; the last entry serves -1.
+        column: see `columns_of_time`.
+        lane: see `lanes`.
+        value: see `values_below`.
+    """
+
+    place: np.ndarray
+    column: np.ndarray
+    lane: np.ndarray
+    value: np.ndarray
+
+
 class _Words:
     """The words of the ids that are shown, each once."""
 
@@ -250,7 +135,7 @@ class _Words:
 
     @property
     def words(self) -> list[str]:
-        return [_cut(text, self.text_chars) for text in self.index]
+        return [cut(text, self.text_chars) for text in self.index]
 
     def of(self, number: int) -> int:
         return self.index.setdefault(word(self.graph, self.kind, number), len(self.index))
@@ -271,20 +156,18 @@ def _method(name: str, credit: Credit, options: Mapping[str, Any], rows: np.ndar
     if credit.returns is not None:
         parts = {"returns": numbers(credit.returns[rows]), **parts}
     return MethodData(
-        name=name, options=options, advantage=numbers(advantage[rows]), weight=numbers(credit.weight[rows]), parts=parts
+        name=name,
+        options=options,
+        advantage=numbers(advantage[rows]),
+        weight=numbers(credit.weight[rows]),
+        parts=parts,
+        ids=[k for k, v in credit.parts.items() if k.endswith("_group") and np.issubdtype(v.dtype, np.integer)],
     )
 
 
-def numbers(values: np.ndarray) -> list[float | None]:
-    """Numbers for JSON, six digits: null for NaN and for infinities."""
-    return [float(f"{x:.6g}") if np.isfinite(x) else None for x in np.asarray(values, np.float64).tolist()]
-
-
-def _episodes(
-    graph: StepGraph, chosen: Sequence[int], place: np.ndarray
-) -> tuple[list[EpisodeData], dict[int, list[int]]]:
+def _episodes(graph: StepGraph, chosen: Sequence[int], at: _Places) -> tuple[list[EpisodeData], dict[int, list[int]]]:
     """The episodes of the chosen groups, and the indices of those of each group."""
-    score, succeeded, failed, lane = graph.score, graph.succeeded, graph.failed(), _lanes(graph)
+    score, succeeded, failed = graph.score, graph.succeeded, graph.failed()
     episodes: list[EpisodeData] = []
     by_group: dict[int, list[int]] = {}
     for index, group in enumerate(chosen):
@@ -305,24 +188,11 @@ def _episodes(
                     ending=Status(ending).name.lower() if ending else "",
                     failed=bool(failed[last]),
                     kind=KINDS[int(graph.kind[last])],
-                    lane=int(lane[last]),
-                    steps=place[own[np.argsort(graph.turn[own], kind="stable")]].tolist(),
+                    lane=int(at.lane[last]),
+                    steps=at.place[own[np.argsort(graph.turn[own], kind="stable")]].tolist(),
                 )
             )
     return episodes, by_group
-
-
-def _lanes(graph: StepGraph) -> np.ndarray:
-    """[N] int64, calls between a step's agent and the main agent."""
-    lane = np.zeros(len(graph), np.int64)
-    called = np.flatnonzero(graph.caller >= 0)
-    for _ in range(len(called)):
-        deeper = lane.copy()
-        deeper[called] = lane[graph.caller[called]] + 1
-        if np.array_equal(deeper, lane):
-            break
-        lane = deeper
-    return lane
 
 
 def _order(graph: StepGraph, rows: np.ndarray, score: np.ndarray) -> list[int]:
@@ -340,18 +210,16 @@ def _group(
     graph: StepGraph,
     number: int,
     episodes: Sequence[int],
-    place: np.ndarray,
-    column: np.ndarray,
+    at: _Places,
     states: _Words,
     actions: _Words,
-    index: int,
 ) -> GroupData:
     rows = np.flatnonzero((graph.group == number) & (graph.kind != PROBE) & (graph.state >= 0))
     first: dict[int, int] = {}
-    for row in rows[np.argsort(column[rows], kind="stable")].tolist():
-        first.setdefault(int(graph.state[row]), int(column[row]))
+    for row in rows[np.argsort(at.column[rows], kind="stable")].tolist():
+        first.setdefault(int(graph.state[row]), int(at.column[row]))
         if graph.next_state[row] >= 0:
-            first.setdefault(int(graph.next_state[row]), int(column[row]) + 1)
+            first.setdefault(int(graph.next_state[row]), int(at.column[row]) + 1)
     seen = list(first)
     played = rows[graph.kind[rows] == PLAYED]
     _, group_of = np.unique(graph.state[played], return_inverse=True)  # [P]
@@ -360,7 +228,7 @@ def _group(
     edges: dict[tuple[int, int, int], list[int]] = {}
     for row in rows[graph.next_state[rows] >= 0].tolist():
         key = (int(graph.state[row]), int(graph.next_state[row]), int(graph.action[row]))
-        edges.setdefault(key, []).append(int(place[row]))
+        edges.setdefault(key, []).append(int(at.place[row]))
     return GroupData(
         name=printable(word(graph, "group", number)),
         episodes=episodes,
@@ -372,33 +240,33 @@ def _group(
             EdgeData(source=states.of(s), target=states.of(t), action=actions.of(a), steps=steps)
             for (s, t, a), steps in edges.items()
         ],
+        tree=tree_nodes(graph, np.flatnonzero(graph.group == number), at.place, at.lane, at.value),
     )
 
 
 def _steps(
     graph: StepGraph,
     rows: np.ndarray,
-    place: np.ndarray,
-    column: np.ndarray,
+    at: _Places,
     states: _Words,
     actions: _Words,
     texts: dict[str, int],
-    decode: Callable[[Sequence[int]], Sequence[str]] | None,
+    allowed: AllowedSets,
 ) -> StepsData:
     def text(name: str) -> list[int]:
         stored = graph.texts.get(name)
         if stored is None:
             return [-1] * len(rows)
-        return [texts.setdefault(_cut(stored[row], actions.text_chars), len(texts)) for row in rows.tolist()]
+        return [texts.setdefault(cut(stored[row], actions.text_chars), len(texts)) for row in rows.tolist()]
 
     shown = ("value", "old_value", "mc_value", "mc_error", "env_score", "entropy")
     extra = [k for k in graph.columns if k in shown or k.startswith(("signal/", "info."))]
     return StepsData(
         row=rows.tolist(),
         turn=graph.turn[rows].tolist(),
-        column=column[rows].tolist(),
-        parent=place[graph.parent[rows]].tolist(),
-        caller=place[graph.caller[rows]].tolist(),
+        column=at.column[rows].tolist(),
+        parent=at.place[graph.parent[rows]].tolist(),
+        caller=at.place[graph.caller[rows]].tolist(),
         state=[states.of(s) for s in graph.state[rows].tolist()],
         next_state=[states.of(s) for s in graph.next_state[rows].tolist()],
         action=[actions.of(a) for a in graph.action[rows].tolist()],
@@ -409,29 +277,5 @@ def _steps(
         status=[Status(s).name.lower() for s in graph.status[rows].tolist()],
         kind=[KINDS[k] for k in graph.kind[rows].tolist()],
         values={k: numbers(graph.columns[k][rows]) for k in sorted(extra)},
-        tokens=[_tokens(graph, row, decode) for row in rows.tolist()],
+        tokens=[allowed.tokens(graph, row) for row in rows.tolist()],
     )
-
-
-def _tokens(
-    graph: StepGraph, row: int, decode: Callable[[Sequence[int]], Sequence[str]] | None
-) -> list[tuple[str, float, int]]:
-    """[text, log-prob, number of allowed tokens or 0] of each sampled token of a row."""
-    table = graph.tokens
-    if table is None:
-        return []
-    index = np.arange(table.offsets[row], table.offsets[row + 1])
-    index = index[table.sampled[index]]
-    ids = table.ids[index].tolist()
-    words = printable(list(decode(ids))) if decode is not None else [str(i) for i in ids]
-    allowed = (table.allowed_offsets[index + 1] - table.allowed_offsets[index]).tolist()
-    logprob = [float(f"{x:.4g}") for x in table.logprobs[index].tolist()]
-    return list(zip(words, logprob, allowed, strict=True))
-
-
-def _cut(text: str, most: int) -> str:
-    """At most `most` characters; lone surrogates, which no file can hold, become a question mark."""
-    text = printable(text)
-    if len(text) <= most:
-        return text
-    return f"{text[:most]} … ({len(text) - most} more characters)"

@@ -1,7 +1,9 @@
-"""Texts as a file can hold them: JSON of other programs may hold lone surrogates, which are no UTF-8."""
+"""Texts and numbers as a file can hold them: JSON of other programs may hold lone surrogates, which are no UTF-8."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
+
+import numpy as np
 
 Value = TypeVar("Value")
 
@@ -17,3 +19,16 @@ def _printable(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_printable(key): _printable(inner) for key, inner in value.items()}
     return [_printable(inner) for inner in value] if isinstance(value, list) else value
+
+
+def cut(text: str, most: int) -> str:
+    """At most `most` characters; lone surrogates become a question mark."""
+    text = printable(text)
+    if len(text) <= most:
+        return text
+    return f"{text[:most]} … ({len(text) - most} more characters)"
+
+
+def numbers(values: np.ndarray) -> list[float | None]:
+    """Numbers for JSON, six digits: null for NaN and for infinities."""
+    return [float(f"{x:.6g}") if np.isfinite(x) else None for x in np.asarray(values, np.float64).tolist()]

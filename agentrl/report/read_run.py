@@ -1,5 +1,6 @@
 """The data of a run's page: a pure function of the run's folder (and of another one, to compare with)."""
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from agentrl.evaluate import (
     situation_rows,
 )
 from agentrl.files import read_toml
-from agentrl.graph import StepGraph, read_graph
+from agentrl.graph import StepGraph, read_graph, read_note
 from agentrl.report.printable import printable
 from agentrl.report.run_about import about_data, run_word
 from agentrl.report.run_against import against_data
@@ -44,7 +45,7 @@ from agentrl.report.run_schema import (
     StepLink,
 )
 from agentrl.report.tokenizer import token_words
-from agentrl.run import read_metrics
+from agentrl.run import TASK_KINDS, read_metrics
 from agentrl.settings import Settings
 
 RECENT = 10  # stored iterations at each end of the run that failures and decisions are counted over
@@ -78,7 +79,8 @@ def run_data(run: Path, against: Path | None = None, budget: Budget | None = Non
     graphs = {i: recent.get(i) or read_graph(files[i]) for i in shown_iterations([*files])}
     held_out = _held_out(run)
     parts, numbers = _parts(run, config, graphs, held_out, budget)
-    failures = list(_failures(recent, held_out, parts, numbers, situation))
+    kinds = _training_kinds([files[i] for i in recent])
+    failures = list(_failures(recent, kinds, held_out, parts, numbers, situation))
     health = health_data(run / "health.json", rows, certain)
     return RunData(
         name=name,
@@ -88,6 +90,7 @@ def run_data(run: Path, against: Path | None = None, budget: Budget | None = Non
         health=health,
         failures=failures,
         situations=situations,
+        situation_words=_words_of(situation),
         parts=parts,
         against=None if against is None else _against(run, against, config),
         left_out=list(_left_out(run, rows, curve, files, held_out)),
@@ -109,6 +112,8 @@ def _wrong_in(row: Any) -> str:
     if not (isinstance(row, dict) and isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)):
         return "it needs a stage and a step"
     texts, numbers = NEEDED.get(row["stage"], ((), ()))
+    if "guided_share" in row:  # a guide may have helped every chain
+        numbers = tuple(name for name in numbers if name != "reward")
     for key in texts:
         if not isinstance(row.get(key), str):
             return f"{key} is no text"
@@ -139,6 +144,12 @@ def _situation(config: Mapping[str, Any]) -> Situation:
         return Settings(config, stored=True).env.hooks.situation
     except (ValueError, KeyError, TypeError, ImportError):
         return None
+
+
+def _words_of(situation: Situation) -> str:
+    """What the environment's hook says of the names that it gives: the first two paragraphs of its documentation."""
+    paragraphs = (inspect.getdoc(situation) or "").split("\n\n")[:2] if situation else []
+    return printable(" ".join(" ".join(paragraphs).split()))
 
 
 def _decisions(
@@ -197,8 +208,19 @@ def _evaluation(path: Path, mode: str) -> str:
     return path.name.removesuffix(f"-{mode}.json").replace("-", " ")
 
 
+def _training_kinds(files: Sequence[Path]) -> dict[str, str]:
+    """Task -> its type, as runs store it with their rollouts; empty for runs of older versions."""
+    found: dict[str, str] = {}
+    for file in files:
+        stored = read_note(file).get(TASK_KINDS)
+        if isinstance(stored, dict):
+            found |= {str(task): printable(str(kind)) for task, kind in stored.items()}
+    return found
+
+
 def _failures(
     recent: Mapping[int, StepGraph],
+    kinds_in_training: Mapping[str, str],
     held_out: Mapping[str, tuple[Path, StepGraph | None]],
     parts: Sequence[PartData],
     numbers: Sequence[int],
@@ -226,7 +248,7 @@ def _failures(
         def training_links(number: int, row: int) -> list[StepLink]:
             return links(iterations[number], row)
 
-        yield failures_of_graphs(source, [*recent.values()], {}, training_links, situation)
+        yield failures_of_graphs(source, [*recent.values()], kinds_in_training, training_links, situation)
 
 
 def _against(run: Path, against: Path, config: Mapping[str, Any]) -> AgainstData:

@@ -98,6 +98,7 @@ def _point(row: Row, tokens: int, cpu_s: float | None) -> EvaluationPoint:
         low=min(float(low), rate),  # older runs store bounds beyond the rate
         high=max(float(high), rate),
         episodes=int(row["episodes"]),
+        panel=str(row["panel"]),
         tokens=tokens,
         cpu_s=cpu_s,
         reward=number(row.get("mean_reward")),

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import ValidationError
 
 from agentrl import catalogue
 from agentrl.config import Entry, resolve
 from agentrl.credit import Credit, CreditMethod, assign
 from agentrl.graph import PLAYED, StepGraph, read_graph
-from agentrl.report.data import TEXT_CHARS, CreditData, choose, credit_data
+from agentrl.report.credit_schema import CreditData
+from agentrl.report.data import TEXT_CHARS, choose, credit_data
 from agentrl.report.run_schema import PartData, StepLink
 
 Decode = Callable[[Sequence[int]], Sequence[str]] | None
@@ -67,11 +69,13 @@ def training_part(
     credits, options = _credits(graph, method)
     groups, reasons = _groups(graph, credits, at_most)
     data = credit_data(graph, credits, options, title=stored.title, groups=groups, decode=decode, text_chars=text_chars)
+    story, singled_out = _story(data)
     return PartData(
         title=stored.title,
         kind="training",
         reasons=reasons,
-        story=_story(data),
+        story=story,
+        singled_out=singled_out,
         methods={name: _about(name, method) for name in credits},
         seconds=_seconds(graph, data),
         data=data,
@@ -97,6 +101,7 @@ def evaluation_part(stored: Stored, at_most: int, decode: Decode, text_chars: in
         kind="evaluation",
         reasons=reasons,
         story="",
+        singled_out=[],
         methods={},
         seconds=_seconds(graph, data),
         data=data,
@@ -129,10 +134,7 @@ def _credits(
     credits: dict[str, Credit] = {}
     options: dict[str, Mapping[str, Any]] = {}
     entries = [] if method is None else [method]
-    for name in BESIDE:
-        if method is None or name != method.name:
-            loaded = catalogue.load(CreditMethod, name)
-            entries.append(Entry(name, loaded, loaded.config()))
+    entries += [_beside(name, method) for name in BESIDE if method is None or name != method.name]
     for entry in entries:
         try:
             credits[entry.name] = assign(entry, graph)
@@ -145,6 +147,17 @@ def _credits(
         stored = Credit.of(np.where(has, given, 0.0), assigned=has)
         credits, options = {AS_STORED: stored, **credits}, {AS_STORED: {}, **options}
     return credits, options
+
+
+def _beside(name: str, own: Entry[CreditMethod] | None) -> Entry[CreditMethod]:
+    """A method to compare with, under the options that it shares with the run's own, such as how groups are divided."""
+    loaded = catalogue.load(CreditMethod, name)
+    given = {} if own is None else own.config.model_dump(exclude={"preset"})
+    shared = {key: value for key, value in given.items() if key in loaded.config.model_fields}
+    try:
+        return Entry(name, loaded, loaded.config(**shared))
+    except ValidationError:  # an option of the same name means something else there
+        return Entry(name, loaded, loaded.config())
 
 
 def _about(name: str, own: Entry[CreditMethod] | None) -> str:
@@ -177,19 +190,23 @@ def _groups(graph: StepGraph, credits: Mapping[str, Credit], at_most: int) -> tu
     return chosen, [reasons[g] for g in chosen]
 
 
-def _story(data: CreditData) -> str:
-    """What the first method singles out in the group of the widest spread: its best and its worst credited step."""
+def _story(data: CreditData) -> tuple[str, list[int]]:
+    """What the first method singles out in the group of the widest spread: its best and its worst credited step.
+
+    Returns:
+        The sentence, and the rows of these two steps; none if no step stands out.
+    """
     if not data.methods or not data.groups:
-        return ""
+        return "", []
     method, widest = data.methods[0], widest_group(data)
-    rows = [i for e in data.groups[widest].episodes for i in data.episodes[e].steps]
-    given = [(a, i) for i in rows if (a := method.advantage[i]) is not None]
+    episodes = [data.episodes[e] for e in data.groups[widest].episodes]
+    given = [(a, i) for one in episodes for i in one.steps if (a := method.advantage[i]) is not None]
     if not given:
-        return f"{method.name} gave no credit in the group that opens first."
-    won = sum(data.episodes[e].succeeded for e in data.groups[widest].episodes)
+        return f"{method.name} gave no credit in the group that opens first.", []
+    won = sum(one.succeeded for one in episodes)
     best, worst = max(given, key=lambda x: (x[0], -x[1])), min(given)
     if best[0] == worst[0]:
-        return f"{method.name} gave every step of the group that opens first the same credit, {best[0]:+.2f}."
+        return f"{method.name} gave every step of the group that opens first the same credit, {best[0]:+.2f}.", []
 
     def said(step: tuple[float, int]) -> str:
         action = " ".join(data.actions[data.steps.action[step[1]]].split())
@@ -197,14 +214,19 @@ def _story(data: CreditData) -> str:
             action = action[:SINGLED_OUT_CHARS] + "…"
         parts = [f"{name} {x:+.2f}" for name, x in _terms(method.parts, step[1])]
         why = f": {', '.join(parts)}" if parts else ""
-        copy = next(place for place, e in enumerate(data.groups[widest].episodes) if step[1] in data.episodes[e].steps)
-        return f'"{action}" in turn {data.steps.turn[step[1]]} of episode {copy + 1} from the top ({step[0]:+.2f}{why})'
+        name = next(_short_name(one.name, data.groups[widest].name) for one in episodes if step[1] in one.steps)
+        return f'"{action}" in turn {data.steps.turn[step[1]]} of episode {name} ({step[0]:+.2f}{why})'
 
-    copies = f"{won} of the {len(data.groups[widest].episodes)} copies succeeded"
-    return (
-        f"Task {data.groups[widest].name}, which opens first: {copies}. {method.name} credits {said(best)} most, and "
-        f"blames {said(worst)} most."
+    story = (
+        f"Task {data.groups[widest].name}, which opens first: {won} of the {len(episodes)} copies succeeded. "
+        f"{method.name} credits {said(best)} most, and blames {said(worst)} most."
     )
+    return story, [data.steps.row[step] for _, step in (best, worst)]
+
+
+def _short_name(episode: str, group: str) -> str:
+    """The name of an episode as the page's rows have it: without the task's, which begins it."""
+    return (episode[len(group) :] if episode.startswith(group) else "") or episode
 
 
 def _terms(parts: Mapping[str, Sequence[float | None]], step: int) -> list[tuple[str, float]]:

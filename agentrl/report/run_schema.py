@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from agentrl.report.data import CreditData, Numbers
+from agentrl.report.credit_schema import CreditData, Numbers
 
-RUN_SCHEMA = 1
+RUN_SCHEMA = 2
 
 
 class StepLink(NamedTuple):
@@ -58,6 +58,7 @@ class EvaluationPoint(BaseModel, frozen=True):
         iteration: updates of training before it; 0 for `start` and `clone`.
         success, low, high: success rate and its 95% interval (Wilson).
         episodes: scored episodes.
+        panel: which tasks these were, in short; only evaluations of one panel compare point by point.
         tokens: sampled in training before it.
         cpu_s: CPU seconds of the run before it, evaluations included; null without whole timings.
         reward, steps: means per episode.
@@ -71,6 +72,7 @@ class EvaluationPoint(BaseModel, frozen=True):
     low: float
     high: float
     episodes: int
+    panel: str
     tokens: int
     cpu_s: float | None
     reward: float | None
@@ -228,6 +230,7 @@ class PartData(BaseModel, frozen=True):
         kind: `training` or `evaluation`.
         reasons: for each group of `data`, why it is shown.
         story: one sentence on what the credit singles out; empty for an evaluation.
+        singled_out: rows of the steps that the story names: the one credited most, and the one blamed most.
         methods: method of `data` -> what it is, in a sentence.
         seconds: for each step of `data`, wall-clock seconds of [answer, environment]; empty if the run stored none.
         data: the steps.
@@ -237,6 +240,7 @@ class PartData(BaseModel, frozen=True):
     kind: str
     reasons: Sequence[str]
     story: str
+    singled_out: Sequence[int]
     methods: Mapping[str, str]
     seconds: Sequence[tuple[float | None, float | None]]
     data: CreditData
@@ -317,9 +321,12 @@ class AgainstData(BaseModel, frozen=True):
 class RunData(BaseModel, frozen=True):
     """Everything on the page of a run; `schema_version` counts changes of this form.
 
+    Version 2 has `panel`, `singled_out`, `situation_words`, and credit pages of version 2.
+
     Attributes:
         name: of the run.
         in_short: the answers in a few sentences.
+        situation_words: how the environment names situations, in its own words; empty if it has no names of its own.
         left_out: what does not fit into the page, one sentence each.
     """
 
@@ -331,6 +338,7 @@ class RunData(BaseModel, frozen=True):
     health: HealthData
     failures: Sequence[FailureData]
     situations: Sequence[SituationData]
+    situation_words: str
     parts: Sequence[PartData]
     against: AgainstData | None
     left_out: Sequence[str]

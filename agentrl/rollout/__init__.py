@@ -10,10 +10,12 @@ from agentrl.rollout.baselines import ExpertActor, Random, Scripted, expert_acto
 from agentrl.rollout.batches import Budget, Collected, collect
 from agentrl.rollout.branch import Opening, OpeningTurn, Point, StateMismatch
 from agentrl.rollout.context import Ask, ContextPolicy, History, appended, continued, fresh
+from agentrl.rollout.demonstrations import Demonstrating, demonstration_of, with_demonstrations
 from agentrl.rollout.episode import play, play_starts
 from agentrl.rollout.expansion import Branch, Expansion, RolloutMethod, RolloutOptions, adopt, lost
 from agentrl.rollout.faults import fault_counts, stop_on_faults
-from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown, Teacher
+from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown, Teacher, Teaching
+from agentrl.rollout.hints import Hinting, Taught, Telling, taught
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.program import AgentTask, Program, program_path
 from agentrl.rollout.provision import Provision, Wanted, groups_to_begin
@@ -40,6 +42,7 @@ __all__ = [
     "ContextPolicy",
     "Crew",
     "Demonstrate",
+    "Demonstrating",
     "Draw",
     "Endpoint",
     "EpisodeRecord",
@@ -49,6 +52,7 @@ __all__ = [
     "Fresh",
     "Guide",
     "GuideFile",
+    "Hinting",
     "History",
     "Joins",
     "Opening",
@@ -75,7 +79,10 @@ __all__ = [
     "StepRecord",
     "Stored",
     "Success",
+    "Taught",
     "Teacher",
+    "Teaching",
+    "Telling",
     "TooManyFaults",
     "Wanted",
     "adopt",
@@ -84,6 +91,7 @@ __all__ = [
     "by_group",
     "collect",
     "continued",
+    "demonstration_of",
     "expert_actor",
     "fault_counts",
     "fresh",
@@ -101,6 +109,8 @@ __all__ = [
     "same_state",
     "stop_on_faults",
     "success_rate",
+    "taught",
+    "with_demonstrations",
 ]
 
 _LATER = {  # most runs need no HTTP server

@@ -11,6 +11,7 @@ from agentrl.credit import RewardTransform, rescore, with_signals
 from agentrl.graph import PLAYED, StepGraph, expand, forked, paths
 from agentrl.rollout.expansion import Expansion, RolloutMethod, lost
 from agentrl.rollout.guide import Demonstrate, Guide, guided
+from agentrl.rollout.hints import Taught, hinted
 from agentrl.rollout.player import Player
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord
@@ -23,11 +24,12 @@ FIRST_WAVE = 4  # under a budget, 1/4 of the groups are played first, to learn t
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """A batch: its graph, its records (for timings) and its metrics."""
+    """A batch: its graph, its records (for timings), its metrics, and its steps as its own teacher reads them."""
 
     graph: StepGraph
     records: Sequence[EpisodeRecord]
     metrics: dict[str, float]
+    taught: Taught | None = None
 
 
 class Budget(NamedTuple):
@@ -146,6 +148,7 @@ async def collect(
                 left = size * copies - batch.begun()
                 batch.next_wave(_checked(batch, sampler.further(draws, wave, left), left))
                 records += await rollout.hooks.rollout(rollout.config, batch, copies)
+            records += await hinted(guide, batch, records, rollout, copies, player, demonstrate)
             batch.finish()
             if scores is not None:
                 await score_records(scores, records, player.limits.fault_share)

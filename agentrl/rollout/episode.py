@@ -339,6 +339,7 @@ class _Episode:
             valid=parsed.valid,
             status=parsed.status,
             calls=parsed.calls,
+            missing=parsed.missing,
             rewrites=ask.rewrites is not None,
             asked=ask.messages,
             answer_s=time.monotonic() - began if self.player.timed else math.nan,

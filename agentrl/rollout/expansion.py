@@ -128,6 +128,11 @@ class Expansion:
         """Let `spread` name this many chains per group from now on, none of the groups that are not in `copies`."""
         self._wave = {group: copies.get(group, 0) for group in self.groups}
 
+    def draw_more(self, draws: Mapping[int, Draw]) -> None:
+        """Let the next wave begin the chains of these draws, in the groups that they are given for, and no others."""
+        self.draws |= draws
+        self.next_wave({group: draw.copies or 0 for group, draw in draws.items()})
+
     def begun(self) -> int:
         """Number of chains so far."""
         return sum(self._copies.values())

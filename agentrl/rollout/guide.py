@@ -11,11 +11,12 @@ sampler learns, leave them out. `GuideFile` lists what else a file may offer.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.graph import StepGraph
 from agentrl.rollout.records import EpisodeRecord
+from agentrl.rollout.replay import Joins
 from agentrl.rollout.sampler import Draw
 from agentrl.types import Task
 
@@ -64,6 +65,26 @@ class Teacher(Protocol):
         ...
 
 
+class Teaching(NamedTuple):
+    """Who reads what the policy sampled, and says the log-prob of each token.
+
+    Attributes:
+        source: `folder`, `endpoint` or `own`.
+        path, dtype, device: of a model in a folder.
+        url, model, api_key, concurrency, timeout_s: of an endpoint.
+    """
+
+    source: str
+    path: str
+    dtype: str
+    device: str
+    url: str
+    model: str
+    api_key: str
+    concurrency: int
+    timeout_s: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class GuideFile(CatalogueFile):
     """The file of a guide.
@@ -71,6 +92,12 @@ class GuideFile(CatalogueFile):
     Attributes:
         make: see the module.
         expert: does it ask for episodes of the agent's expert (`Shown`)?
+        words: texts whose words a new tokenizer must know.
+        plain: it gives groups further chains with words (`agentrl.rollout.hints.Hinting`): (config) -> are they trained
+            behind the prompt without them?
+        teaches: (config) -> who says the log-probs of what the policy sampled, the column `teacher_logprob`.
+        joins: it puts demonstrations into groups (`agentrl.rollout.demonstrations.Demonstrating`): (config) -> what
+            they take part in.
         paper: one line for listings.
     """
 
@@ -78,6 +105,12 @@ class GuideFile(CatalogueFile):
 
     make: Callable[[Any, int], Guide] = hook(help="(config, seed) -> Guide")
     expert: Callable[[Any], bool] | None = hook("", "(config) -> does it ask for episodes of the agent's expert?", None)
+    words: Callable[[Any], Sequence[str]] | None = hook("", "(config) -> its own words, for a new tokenizer", None)
+    plain: Callable[[Any], bool] | None = hook("", "(config) -> are chains with words trained without them?", None)
+    teaches: Callable[[Any], Teaching] | None = hook("", "(config) -> Teaching of who says teacher_logprob", None)
+    joins: Callable[[Any], Joins] | None = hook(
+        "", "(config) -> Joins of the demonstrations that it puts in groups", None
+    )
     paper: str = hook("PAPER", "one line for listings", "")
 
 

@@ -34,7 +34,8 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     (NaN on steps without the entry). If steps rewrote a memory, a column `rewrites` marks them. If chains had a
     temperature of their own, the column `temperature` holds it (NaN on the other steps); if chains had words of their
     own, the texts `words` hold them. If chains began with words or with an opening, the column `guided` marks them; the
-    turns of an opening count: such a chain begins above turn 0. See also `_measured`.
+    turns of an opening count: such a chain begins above turn 0. `reprompted` marks chains that stand behind other
+    prompts than those that they were sampled behind. See also `_measured`.
     """
     chains = _chains(episodes)
     ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
@@ -58,6 +59,8 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     words = [record.words for record in of_step]
     guided = np.array([record.guided for record in of_step], bool)  # [N]
     optional |= {"guided": guided} if guided.any() else {}
+    reprompted = np.array([record.reprompted for record in of_step], bool)  # [N]
+    optional |= {"reprompted": reprompted} if reprompted.any() else {}
     return StepGraph(
         columns={**arrays, **_info_columns(steps), **optional},
         tokens=_tokens(steps, arrays["parent"]),

@@ -31,6 +31,7 @@ class StepRecord:
         reward, terminated, truncated, info: what the environment returned.
         value: Monte Carlo estimate of the value of the state before the step; NaN if there is none.
         calls: number of tool calls that the answer asks for.
+        missing: what the format asks for beside the action, and the answer lacks.
         rewrites: the answer was the model's new memory and did not go to the environment.
         asked: the messages of the prompt.
         answer_s: wall-clock seconds from the request to the answer, waiting for other episodes included; NaN if the
@@ -51,6 +52,7 @@ class StepRecord:
     info: Mapping[str, Any] = field(default_factory=dict)
     value: float = math.nan
     calls: int = 0
+    missing: str = ""
     rewrites: bool = False
     asked: Sequence[Message] = ()
     answer_s: float = math.nan
@@ -91,6 +93,7 @@ class EpisodeRecord:
         temperature: its sampling temperature; None for that of the recipe.
         words: what its prompts say beside the environment's words; see `agentrl.rollout.sampler.Draw`.
         opening: the turns of an earlier episode that it began with; they are no steps of it.
+        reprompted: its tokens stand behind other prompts than those that it was sampled behind.
     """
 
     task: Task
@@ -120,6 +123,7 @@ class EpisodeRecord:
     temperature: float | None = None
     words: str = ""
     opening: Sequence[OpeningTurn] = ()
+    reprompted: bool = False
 
     @property
     def guided(self) -> bool:

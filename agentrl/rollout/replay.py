@@ -26,7 +26,17 @@ from pydantic import BaseModel, Field
 
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.config import Entry
-from agentrl.graph import COLUMNS, PLAYED, StepGraph, concatenate, extract, graph_from_bytes, graph_to_bytes, read_graph
+from agentrl.graph import (
+    COLUMNS,
+    DEMO,
+    PLAYED,
+    StepGraph,
+    concatenate,
+    extract,
+    graph_from_bytes,
+    graph_to_bytes,
+    read_graph,
+)
 
 _KEPT = ("temperature", "guided", "rewrites")  # optional columns that a stored rollout keeps, beside signals and info
 
@@ -135,7 +145,7 @@ class Replay:
     def join(self, graph: StepGraph, iteration: int) -> StepGraph:
         """The batch with the rollouts that the rule chose; as it is if there are none."""
         config, chosen = self.entry.config, list[tuple[int, Stored]]()
-        for group, fresh in _groups(graph, iteration):
+        for group, fresh in fresh_groups(graph, iteration):
             stored = self._young(fresh.task, iteration)
             if stored:
                 rng = np.random.default_rng((self.seed, iteration, group))
@@ -204,13 +214,16 @@ class Replay:
 
 def fresh_part(graph: StepGraph) -> StepGraph:
     """The rows that the batch itself played, for its metrics; without tokens if others joined them."""
-    return graph.take(np.flatnonzero(~graph.column("replayed"))) if graph.has("replayed") else graph
+    joined = graph.kind == DEMO  # [N]
+    joined = joined | graph.column("replayed").astype(bool) if graph.has("replayed") else joined
+    return graph.take(np.flatnonzero(~joined)) if joined.any() else graph
 
 
-def _groups(graph: StepGraph, iteration: int) -> list[tuple[int, Fresh]]:
+def fresh_groups(graph: StepGraph, iteration: int) -> list[tuple[int, Fresh]]:
     """(group, what a rule sees of it) of each group with a scored rollout."""
     scored = graph.first & (graph.kind == PLAYED) & (graph.caller < 0) & ~graph.failed()  # [N]
-    scored &= ~graph.column("guided") if graph.has("guided") else True  # they begin elsewhere, behind another prompt
+    for name in ("guided", "replayed"):  # guided ones begin elsewhere, or behind another prompt
+        scored &= ~graph.column(name).astype(bool) if graph.has(name) else True
     score, won, found = graph.score, graph.succeeded, list[tuple[int, Fresh]]()
     for group in np.unique(graph.group[scored]).tolist():
         rows = np.flatnonzero(scored & (graph.group == group))

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from agentrl.run.checks import leak_note
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
-    from agentrl.run.folder import RunFolder, versions
+    from agentrl.run.folder import TASK_KINDS, RunFolder, versions
     from agentrl.run.health import RULES, findings, read_findings
     from agentrl.run.learner_group import Place
     from agentrl.run.listing import Condition, ListedRun, condition, listed_runs, ordered, selected
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BRANCH",
     "RULES",
+    "TASK_KINDS",
     "Condition",
     "Contestant",
     "Curve",
@@ -120,6 +121,7 @@ _HOME = {
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",
+    "TASK_KINDS": "agentrl.run.folder",
     "read_metrics": "agentrl.run.metrics",
     "read_vocabularies": "agentrl.run.vocabulary",
     "train": "agentrl.run.training",

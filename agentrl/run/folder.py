@@ -19,6 +19,7 @@ from agentrl.files import flush_entries, read_toml, remove_remnants, write_atomi
 from agentrl.run.holder import LOCK, clear_holder, write_holder
 from agentrl.secret import scrubbed_values
 
+TASK_KINDS = "task_kinds"  # in the note of stored rollouts: key of a task -> its type, under which results are counted
 RECORDED = (
     "agentrl-stepgraph",
     "torch",

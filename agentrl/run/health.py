@@ -19,7 +19,7 @@ SHORT = 5
 CONSTANT = 0.9  # share of constant groups from which on there is hardly anything to learn from
 CUT = 0.9  # share of episodes that one limit ends
 INVALID = 0.5  # share of answers without a valid action
-UNKNOWN = 0.01  # share of unknown tokens in what a model reads
+UNKNOWN = 0.01  # share of observations that look like another one, since they differ in unknown words
 UNLISTED = 0.1  # share of an expert's moves that the environment does not list
 FAULTS = 0.05  # share of episodes lost to the environment
 GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
@@ -103,6 +103,8 @@ def flat_reward(past: Past) -> str:
     rows = past.train[-WINDOW:]
     if past.last["stage"] != "train" or len(rows) < WINDOW or mean(rows, "success") >= SOLVED:
         return ""
+    if any("reward" not in row for row in rows):  # a guide helped every chain
+        return ""
     rewards = [float(row["reward"]) for row in rows]
     if any(row["constant_groups"] < 1 for row in rows) or max(rewards) - min(rewards) > 1e-9:
         return ""
@@ -156,8 +158,8 @@ def unknown_words(past: Past) -> str:
     if share < UNKNOWN:
         return ""
     return (
-        f"{share:.0%} of the tokens that the model reads are unknown words, so observations look alike to it: "
-        "name them in the environment's hook entities, or let an expert or listed actions show them"
+        f"{share:.0%} of the observations look to the model like another one, since they differ in words that it does "
+        "not know: leave model.new.vocabulary out (it then spells them), or let an expert or listed actions show them"
     )
 
 
@@ -215,14 +217,15 @@ def entropy_gone(past: Past) -> str:
 
 def success_gone(past: Past) -> str:
     """Success was there, and is gone."""
-    if past.last["stage"] != "train" or len(past.train) < 2 * SHORT:
+    rows = [row for row in past.train if "success" in row]  # without batches in which a guide helped every chain
+    if past.last["stage"] != "train" or len(rows) < 2 * SHORT:
         return ""
-    wins = [float(row["success"]) for row in past.train if "success" in row]
+    wins = [float(row["success"]) for row in rows]
     means = [sum(wins[i : i + SHORT]) / SHORT for i in range(len(wins) - SHORT + 1)]
     best = max(means)
     if best < SEEN or means[-1] > FALL * best:
         return ""
-    at = int(past.train[means.index(best)]["step"])
+    at = int(rows[means.index(best)]["step"])
     return (
         f"success fell from {best:.0%} (from iteration {at} on) to {means[-1]:.0%}: lower optim.lr, and go on from an "
         "earlier checkpoint"
@@ -231,8 +234,9 @@ def success_gone(past: Past) -> str:
 
 def no_progress(past: Past) -> str:
     """At the end of training, success is what it was at first."""
-    first, last = past.train[:WINDOW], past.train[-WINDOW:]
-    if past.last.get("name") != "end" or len(past.train) < 2 * WINDOW or mean(first, "success") >= SOLVED:
+    rows = [row for row in past.train if "success" in row]
+    first, last = rows[:WINDOW], rows[-WINDOW:]
+    if past.last.get("name") != "end" or len(rows) < 2 * WINDOW or mean(first, "success") >= SOLVED:
         return ""
     a, b = mean(first, "success"), mean(last, "success")
     sizes = [max(1.0, sum(float(row["episodes"]) for row in rows)) for rows in (first, last)]

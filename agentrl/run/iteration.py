@@ -6,7 +6,7 @@ Both training loops use it: the one that plays and updates in turn, and the one 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agentrl.credit import Credit, assign, reward_metrics, rewards_after_annotation
+from agentrl.credit import Credit, assign, reward_metrics, rewards_after_annotation, with_imitation
 from agentrl.graph import StepGraph
 from agentrl.rollout import Collected, fault_counts, fresh_part
 from agentrl.run.metrics import Stopwatch
@@ -45,6 +45,8 @@ def learn(run: Run, played: Played) -> Learned:
     settings, watch = run.settings, played.watch
     with watch.phase("annotate"):
         annotated = run.policies.annotate(played.batch.graph)
+        if run.teacher is not None:
+            annotated = annotated._replace(graph=run.teacher.read(annotated.graph, played.batch.taught))
         annotated = annotated._replace(graph=rewards_after_annotation(annotated.graph, settings.reward))
         run.rollouts.annotated(fresh_part(annotated.graph))
     with watch.phase("credit"):
@@ -52,7 +54,8 @@ def learn(run: Run, played: Played) -> Learned:
         charged |= reward_metrics(fresh_part(annotated.graph))
         credit = assign(settings.credit, graph)
     with watch.phase("update"):
-        learned = run.policies.improve(graph, credit, played.iteration, played.spent)
+        trained = with_imitation(credit, graph) if settings.imitates else credit
+        learned = run.policies.improve(graph, trained, played.iteration, played.spent)
         learned |= lesson(run, played.iteration)
     if settings.tables.run.staleness:
         charged |= age_metrics(graph, played.iteration)
@@ -77,7 +80,7 @@ def age_metrics(graph: StepGraph, version: int) -> dict[str, float]:
 def settle(run: Run, learned: Learned, bar: Bar) -> None:
     """Store and log an iteration, then the evaluation and the checkpoint that are due."""
     iteration, batch, _, watch = learned.played
-    run.store(iteration, learned.graph, learned.credit)
+    run.store(iteration, learned.graph, learned.credit, batch.records)
     faults = fault_counts(batch.records)
     failed = {"faults": faults} if faults else {}
     unknown = run.rollouts.unknown(batch.graph)

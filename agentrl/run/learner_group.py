@@ -19,13 +19,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from agentrl.settings import Settings
 from agentrl.trainer import LearnerConfig, Ranks
+
+if TYPE_CHECKING:
+    from agentrl.run.ranks import Message
 
 READY = b"ready\n"  # what a follower writes when it has imported everything
 START_S = 300.0  # for a follower to begin
@@ -76,12 +79,13 @@ class LearnerGroup:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.config = settings.tables.learner
+        self.config, self.cluster = settings.tables.learner, settings.tables.cluster
         self.place = Place.found()
         self.device = check_group(settings, self.place)
-        self._followers: list[_Follower] = []
+        self._followers: list[Any] = []
         self._store: Path | None = None
-        self._lost: _Follower | None = None
+        self._lost: Any = None
+        self._ranks = Ranks()
         self._closing = False
         self._handler: Any = None
 
@@ -113,27 +117,42 @@ class LearnerGroup:
         if not self.config.divided:
             return Ranks()
         if self.place is not None and self.place.size > 1:
-            return joined(self.device, self.place)
+            self._ranks = joined(self.device, self.place)
+            return self._ranks
         self._store = Path(tempfile.mkdtemp(prefix="agentrl-ranks-"))
         size = self.config.processes
-        if threading.current_thread() is threading.main_thread():
-            self._handler = signal.signal(signal.SIGUSR1, _raise_lost)
         for rank in range(1, size):
             self._followers.append(_Follower(rank, size, self._store / "store", self.device))
         for follower in self._followers:
             follower.await_ready(START_S)
+        self._look_after_followers()
+        self._ranks = joined(self.device, Place(0, size, 0), self._store / "store")
+        return self._ranks
+
+    def tell(self, message: "Message") -> None:
+        """Say to the other ranks what to do.
+
+        Raises:
+            RankLost: one of them has ended.
+        """
+        self.check()
+        self._ranks.broadcast(message.encoded())
+
+    def _look_after_followers(self) -> None:
+        """Let the end of a follower interrupt this thread, which must be the one that trains."""
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGUSR1, _raise_lost)
         for follower in self._followers:
             threading.Thread(target=self._watch, args=(follower, threading.get_ident()), daemon=True).start()
-        return joined(self.device, Place(0, size, 0), self._store / "store")
 
     def check(self) -> None:
         """Raises RankLost if a follower has ended."""
         if self._lost is not None:
             raise RankLost
 
-    def _watch(self, follower: "_Follower", main: int) -> None:
+    def _watch(self, follower: Any, main: int) -> None:
         """Interrupt rank 0 when a follower ends before the run does."""
-        follower.process.wait()
+        follower.wait()
         if self._closing:
             return
         self._lost = self._lost or follower
@@ -194,6 +213,10 @@ class _Follower:
             self.process.wait()
             raise ValueError(self.how_it_ended())
 
+    def wait(self) -> None:
+        """Wait until it ends."""
+        self.process.wait()
+
     def how_it_ended(self) -> str:
         """A clause with its last words."""
         code = self.process.poll()
@@ -222,18 +245,41 @@ class _Follower:
         self._errors.close()
 
 
-def joined(device: torch.device, place: Place, store: Path | None = None) -> Ranks:
-    """Join the process group, over a file on this machine or as torchrun's variables say."""
+def group_of(settings: Settings) -> LearnerGroup:
+    """The processes of a run's learners: of this machine, of torchrun, or actors of [cluster].
+
+    Raises:
+        ValueError: these processes cannot work here; see `check_group`.
+    """
+    tables = settings.tables
+    if not tables.cluster.address or tables.learner.processes == 1 or Place.found() is not None:
+        return LearnerGroup(settings)
+    from agentrl.run.ray_learners import RayLearnerGroup  # imports Ray, which most runs do not have
+
+    return RayLearnerGroup(settings)
+
+
+def joined(device: torch.device, place: Place, store: Any = None, *, alone: bool = True) -> Ranks:
+    """Join the process group.
+
+    Args:
+        device: what this rank computes on.
+        place: of this rank.
+        store: where the ranks find each other: a file on this machine, a store of torch, or None for what torchrun's
+            variables say.
+        alone: with a store, all ranks are on this machine.
+    """
     if device.type == "cuda":
         torch.cuda.set_device(place.local)
-    if store is not None and any(name == "lo" for _, name in socket.if_nameindex()):
+    if store is not None and alone and any(name == "lo" for _, name in socket.if_nameindex()):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # no other machine takes part
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     if store is None:
         dist.init_process_group(backend)
     else:
-        file: Any = dist.FileStore(str(store), place.size)  # type: ignore[attr-defined]
-        dist.init_process_group(backend, store=file, rank=place.rank, world_size=place.size)
+        if isinstance(store, Path):
+            store = dist.FileStore(str(store), place.size)  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size)
     return Ranks(grouped=True)
 
 
@@ -254,6 +300,8 @@ def check_group(settings: Settings, place: Place | None) -> torch.device:
         return device
     _check_torch()
     local = int(os.environ.get("LOCAL_WORLD_SIZE", config.processes)) if place else config.processes
+    if settings.tables.cluster.address and place is None:
+        local = 1  # the cluster knows where the GPUs of the other processes are
     if device.type == "cuda":
         if device.index is not None:
             raise ValueError(

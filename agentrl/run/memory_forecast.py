@@ -145,7 +145,7 @@ class _Policy:
         if self.settings.tables.critic.model == "own":
             own = 16 * self._billions() * 1e9 / GIB / now.processes
             yield f"#   {own:6.1f} GiB more for the critic's own model (16 bytes per weight, without activations)"
-        yield from self._cache()
+        yield from self._engine(card)
         if card:
             yield from self._fit(card, now, needs[now])
 
@@ -157,7 +157,7 @@ class _Policy:
 
     def _fit(self, card: str, config: LearnerConfig, need: Any) -> Iterator[str]:
         """Whether the recipe fits, and the largest `update.max_tokens` that does."""
-        tokens, room = self.update.max_tokens, CARDS[card] * USABLE * GIB - self._beside(need)
+        tokens, room = self.update.max_tokens, self._room(card, need)
         fixed = need.weights + need.reference + need.optimiser
         head = f"#   {card} ({CARDS[card]:g} GiB, {USABLE:.0%} of it usable), {_in_words(config)}:"
         if fixed >= room:
@@ -216,29 +216,59 @@ class _Policy:
         context: int = getattr(self.settings.engine.config, "max_context", self.update.max_tokens)
         return context
 
-    def _cache(self) -> Iterator[str]:
-        """The engine's cache of keys and values."""
-        size = self._cache_bytes()
+    def _engine(self, card: str) -> Iterator[str]:
+        """What the engine takes of the learner's cards: its cache of keys and values, or its servers."""
+        engine, share = self.settings.engine.config, self._share()
+        size, each = self._cache_bytes(), self._token_bytes()
         if size:
-            engine = self.settings.engine.config
             yield (
                 f"#   {size / GIB:6.1f} GiB at most for the engine's keys and values "
                 f"({engine.max_slots} slots of {engine.max_context} tokens)"
             )
+        elif self.settings.engine.hooks.card_share is not None and not share:
+            yield f"#   {0:6.1f} GiB for the engine, whose servers are on other cards"
+        elif share:
+            weights = self._billions() * 1e9 * (4 if self._dtype() == "float32" else 2)
+            yield (
+                f"#   {share:6.0%} of each card for the engine's servers: {weights / GIB:.1f} GiB of weights, and "
+                f"{each / 1024:.0f} KiB of keys and values per token"
+            )
+            if card:
+                left = CARDS[card] * share * GIB - weights
+                episodes = max(0, math.floor(left / (each * engine.max_context)))
+                yield (
+                    f"#   {card}: {CARDS[card] * share:.1f} GiB for a server, with room for at most {episodes} "
+                    f"episodes of {engine.max_context} tokens at once"
+                )
+
+    def _share(self) -> float:
+        """Share of each card of the learner that the engine's servers take."""
+        hook = self.settings.engine.hooks.card_share
+        share: float = (
+            0.0 if hook is None else hook(self.settings.engine.config, self.settings.tables.learner.processes)
+        )
+        return share
 
     def _cache_bytes(self) -> int:
-        engine, text = self.settings.engine.config, self.shape.config.get_text_config()
+        """Of the embedded engine's cache."""
+        engine = self.settings.engine.config
         if not hasattr(engine, "max_slots") or not hasattr(engine, "max_context"):
             return 0
+        size: int = self._token_bytes() * engine.max_slots * engine.max_context
+        return size
+
+    def _token_bytes(self) -> int:
+        """Keys and values of one token."""
+        text = self.shape.config.get_text_config()
         width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
         heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-        size: int = 2 * text.num_hidden_layers * heads * width * engine.max_slots * engine.max_context
-        return size * (4 if self._dtype() == "float32" else 2)
+        size: int = 2 * text.num_hidden_layers * heads * width * (4 if self._dtype() == "float32" else 2)
+        return size
 
-    def _beside(self, need: Any) -> int:
-        """What else is in the memory of the card of process 0 during an update."""
-        whole: int = need.whole
-        return whole + self._cache_bytes()
+    def _room(self, card: str, need: Any) -> float:
+        """Bytes of the card of process 0 that are left to the update."""
+        usable = CARDS[card] * (USABLE - self._share()) * GIB
+        return float(usable - need.whole - self._cache_bytes())
 
     def _dtype(self) -> str:
         return "bfloat16" if self.model.dtype == "auto" else self.model.dtype

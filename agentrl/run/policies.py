@@ -213,7 +213,8 @@ def _model(settings: Settings, policy: str, vocabularies: Mapping[str, Vocabular
         if config.new is not None:
             check_shape(stored.model, config.new, at)
         return stored
-    known = vocabularies[policy]._asdict() if config.new is not None else {}
+    words = None if config.new is None else vocabularies[policy]
+    known = {} if words is None else {"texts": words.texts, "entities": words.entities}
     loaded = load_model(config, seed, **known)
     if at is not None:
         restore_model(loaded, at / policy)

@@ -124,8 +124,7 @@ class LeadingPolicies(Policies):
 
     def _tell(self, call: str, graph: StepGraph | None = None, credit: Credit | None = None, **values: Any) -> None:
         if self._ranks.size > 1:
-            self._group.check()
-            self._ranks.broadcast(Message(call=call, values=values, graph=graph, credit=credit).encoded())
+            self._group.tell(Message(call=call, values=values, graph=graph, credit=credit))
 
 
 def follow(ranks: Ranks) -> None:
@@ -136,10 +135,10 @@ def follow(ranks: Ranks) -> None:
         if message.call == "end":
             return
         if message.call == "begin":
-            policies = _begun(message.values, ranks)
+            policies = begun(message.values, ranks)
         else:
             assert policies is not None
-            _carry_out(policies, message)
+            carry_out(policies, message)
 
 
 def follow_torchrun(settings: Settings, place: Place) -> None:
@@ -148,7 +147,8 @@ def follow_torchrun(settings: Settings, place: Place) -> None:
         follow(joined(group.device, place))
 
 
-def _begun(values: Mapping[str, Any], ranks: Ranks) -> Policies:
+def begun(values: Mapping[str, Any], ranks: Ranks) -> Policies:
+    """This rank's parts of the policies."""
     settings = Settings(values["settings"], stored=True)
     if settings.tables.run.threads:
         torch.set_num_threads(settings.tables.run.threads)
@@ -160,7 +160,8 @@ def _begun(values: Mapping[str, Any], ranks: Ranks) -> Policies:
     return Policies(settings, words, None if at is None else Path(at), ranks)
 
 
-def _carry_out(policies: Policies, message: Message) -> None:
+def carry_out(policies: Policies, message: Message) -> None:
+    """Do with this rank's parts what rank 0 says."""
     values, graph = message.values, message.graph
     match message.call:
         case "restart":

@@ -9,7 +9,7 @@ until then), or a new one takes its place (`ActorDiedError`). A restarted worker
 refuses groups that are meant for others, gets the current weights, and is asked again; the graph is the one of an
 undisturbed run. `retried_shards` counts it; no episode becomes an `env_error`.
 
-Limit: workers have embedded engines, and the update runs in the driver's process.
+Limit: workers have embedded engines. The processes of the learners are `agentrl.run.ray_learners`.
 """
 
 import asyncio
@@ -26,8 +26,11 @@ from agentrl.model import Weights
 from agentrl.rollout import Collected, Draw, EpisodeRecord, Expansion
 from agentrl.run.rollouts import OnEpisode, Rollouts
 from agentrl.settings import Settings
+from agentrl.settings.sections import ClusterSection
+from agentrl.trainer import LearnerConfig
 
 TRIES, BACK_OFF_S = 60, 0.5  # how often a worker is asked again, and the pause before
+_USERS: list[str] = []  # addresses, one for each user of the connection
 KNOCK_S = 5.0  # for a head node to take a connection; Ray itself tries for minutes
 
 
@@ -118,14 +121,13 @@ class RayRollouts(Rollouts):
     """
 
     def __init__(self, settings: Settings, tokenizers: Mapping[str, Any] | None = None) -> None:
-        cluster = settings.tables.cluster
-        self._ray, self.retried = _connect(cluster.address, cluster.workers), 0
+        self._ray, self.retried = connect(settings.tables.cluster, settings.tables.learner), 0
         self._workers: list[Any] = []
         self._state: Any = None  # of the weights of now, in Ray's store
         try:
             super().__init__(settings, tokenizers)
         except BaseException:
-            self._ray.shutdown()
+            release(self._ray)
             raise
         hooks = replace(settings.rollout.hooks, rollout=self._spread)
         self.method = Entry(settings.rollout.name, hooks, settings.rollout.config)
@@ -154,7 +156,7 @@ class RayRollouts(Rollouts):
         super().close()
         for worker in self._workers:
             self._ray.kill(worker)
-        self._ray.shutdown()
+        release(self._ray)
 
     def pids(self) -> list[int]:
         """Process numbers of the workers."""
@@ -211,16 +213,28 @@ class RayRollouts(Rollouts):
         )
 
 
-def _connect(address: str, workers: int) -> Any:
-    """Ray, connected to the cluster; `local` starts one with as many CPUs as workers."""
+def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
+    """Ray, connected to the cluster; `local` starts one with a CPU for each worker and each process of the learner.
+
+    Each call is answered by one of `release`, the last of which leaves the cluster.
+
+    Raises:
+        ValueError: Ray is not installed, cannot be reached, or has too few CPUs.
+    """
+    address, ranks = cluster.address, learner.processes if learner.processes > 1 else 0
+    cpus = cluster.workers + ranks
     try:
         import ray
+        import ray.util.scheduling_strategies
     except ImportError:
         raise ValueError(
             f"cluster.address = {address!r} needs Ray: pip install 'agentrl-stepgraph[ray]', or leave cluster.address "
             "empty"
         ) from None
-    place = {"num_cpus": workers, "include_dashboard": False} if address == "local" else {"address": address}
+    if _USERS and ray.is_initialized():
+        _USERS.append(address)
+        return ray
+    place = {"num_cpus": cpus, "include_dashboard": False} if address == "local" else {"address": address}
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = {"env_vars": {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}}
     try:
@@ -232,13 +246,24 @@ def _connect(address: str, workers: int) -> Any:
             f"cluster.address = {address!r}: no Ray cluster answers there ({first}); start one with `ray start "
             "--head`, or set cluster.address=local"
         ) from None
-    cpus = int(ray.cluster_resources().get("CPU", 0))
-    if cpus < workers:
+    there = int(ray.cluster_resources().get("CPU", 0))
+    if there < cpus:
         ray.shutdown()
+        besides = f" and learner.processes = {ranks}" if ranks else ""
         raise ValueError(
-            f"cluster.workers = {workers} needs as many CPUs, and the Ray cluster has {cpus}: lower cluster.workers"
+            f"cluster.workers = {cluster.workers}{besides} need {cpus} CPUs, and the Ray cluster has {there}: lower "
+            "one of them"
         )
+    _USERS[:] = [address]
     return ray
+
+
+def release(ray: Any) -> None:
+    """Leave the cluster if nobody else in this process uses it; a cluster that was started here ends."""
+    if _USERS:
+        _USERS.pop()
+    if not _USERS:
+        ray.shutdown()
 
 
 def _knock(address: str) -> None:

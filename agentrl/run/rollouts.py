@@ -40,18 +40,21 @@ from agentrl.rollout import (
     expert_actor,
     groups_to_begin,
     play,
+    taught,
+    with_demonstrations,
 )
 from agentrl.run.checks import check_disjoint
 from agentrl.run.event_loop import Loop
 from agentrl.run.speakers import EngineSpeaker
 from agentrl.run.stages import CLONE, EVALUATE, GUIDE, TRAIN
+from agentrl.run.vocabulary import look_alike
 from agentrl.scoring import Disagreement, ScoreStage
 from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
 OnEpisode = Callable[[EpisodeRecord], None] | None
 BEST = 10  # one episode of so many is cloned if none was won
-UNKNOWN = 0.01  # share of unknown tokens from which on the rules of health get it
+UNKNOWN = 0.01  # share of observations that look alike from which on the rules of health get it
 
 
 def held_out_tasks(settings: Settings) -> list[Task]:
@@ -189,12 +192,24 @@ class Rollouts:
             collected.metrics.update(self.disagreement.observe(collected.graph))
         if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
-        graph = self._with_gold(collected)
-        if self.replay is None:
-            return replace(collected, graph=graph)
-        joined = self.replay.join(graph, iteration)
-        self.replay.add(graph, iteration)
-        return replace(collected, graph=joined, metrics={**collected.metrics, **self.replay.metrics(joined)})
+        graph, metrics = self._with_gold(collected), dict(collected.metrics)
+        if self.replay is not None:
+            fresh = graph
+            graph = self.replay.join(fresh, iteration)
+            self.replay.add(fresh, iteration)
+            metrics |= self.replay.metrics(graph)
+        graph, shown = self._with_demonstrations(graph, collected.records, iteration)
+        read = taught(self.guide, collected.records, self.player())
+        return replace(collected, graph=graph, metrics={**metrics, **shown}, taught=read)
+
+    def _with_demonstrations(
+        self, graph: StepGraph, records: Sequence[EpisodeRecord], iteration: int
+    ) -> tuple[StepGraph, dict[str, float]]:
+        """The batch with the demonstrations that the guide puts into its groups, and metrics of them."""
+        tasks = {record.task.key: record.task for record in records}
+        show = self._demonstrate(iteration)
+        joined = with_demonstrations(self.guide, graph, tasks, show, self.settings.reward, self.signals)
+        return self.loop.run(joined)
 
     def annotated(self, graph: StepGraph) -> None:
         """Show the annotated graph of the batch to a sampler that reads it."""
@@ -214,12 +229,11 @@ class Rollouts:
         self.loop.run(self.provision.cancel())
 
     def unknown(self, graph: StepGraph) -> dict[str, float]:
-        """Share of unknown tokens in what the model reads, `unknown_share` for the rules of health; empty below 1%."""
+        """`unknown_share` for the rules of health, see `look_alike`; empty below 1%."""
         unknown = self.chats[self.main.policy].tokenizer.unk_token_id
-        if unknown is None or graph.tokens is None or len(self.chats) > 1:
+        if unknown is None or len(self.chats) > 1:
             return {}
-        read = graph.tokens.ids[~graph.tokens.sampled]
-        share = float((read == unknown).mean()) if len(read) else 0.0
+        share = look_alike(graph, unknown)
         return {"unknown_share": share} if share >= UNKNOWN else {}
 
     def demonstrations(self, step: int, on_episode: OnEpisode = None) -> tuple[StepGraph, dict[str, float]]:

@@ -12,13 +12,15 @@ import numpy as np
 import torch
 
 from agentrl.credit import Credit
+from agentrl.env import kind_of
 from agentrl.evaluate import Finding
 from agentrl.files import read_toml, write_atomically
 from agentrl.graph import StepGraph, write_graph
+from agentrl.rollout import EpisodeRecord
 from agentrl.run import checkpoint
 from agentrl.run.checks import leak_note, leaves_report
 from agentrl.run.decisions import Decisions
-from agentrl.run.folder import RunFolder
+from agentrl.run.folder import TASK_KINDS, RunFolder
 from agentrl.run.health import Health, decided_before
 from agentrl.run.learner_group import LearnerGroup
 from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
@@ -27,9 +29,10 @@ from agentrl.run.policies import Policies
 from agentrl.run.progress import Progress
 from agentrl.run.ranks import LeadingPolicies
 from agentrl.run.rollouts import Rollouts
+from agentrl.run.teacher import Teacher, teacher_of
 from agentrl.run.vocabulary import Vocabulary, vocabularies
 from agentrl.secret import restored
-from agentrl.settings import Settings
+from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import template_fit
 from agentrl.trackers import Tracked, Trackers, check_packages, tracked_id
 
@@ -50,6 +53,7 @@ class Run:
         health: what the rules found in the metrics and in the decisions.
         decisions: what the rule on decisions looks at.
         rollouts, policies: what rolls out, and what learns.
+        teacher: says the log-probs of what the policy sampled; None without one.
     """
 
     settings: Settings
@@ -62,6 +66,7 @@ class Run:
     now: Now
     rollouts: Rollouts
     policies: Policies
+    teacher: Teacher | None
 
     @property
     def spent(self) -> float:
@@ -114,13 +119,17 @@ class Run:
                 f"health: {len(named)} findings: {', '.join(named)}; the sentences are in {self.folder.health}"
             )
 
-    def store(self, iteration: int, graph: StepGraph, credit: Credit) -> None:
-        """The iteration's graph with its credit, if the run stores it; `credit_weight` is how often a step counted."""
+    def store(self, iteration: int, graph: StepGraph, credit: Credit, records: Sequence[EpisodeRecord]) -> None:
+        """The iteration's graph with its credit and the types of its tasks, if the run stores it.
+
+        `credit_weight` is how often a step counted.
+        """
         every = self.settings.tables.run.graphs_every
         if every and iteration % every == 0:
             given = np.where(credit.assigned, credit.advantage, np.nan)  # [N]
             stored = graph.with_columns(advantage=given, credit_weight=credit.weight)
-            write_graph(stored, self.folder.graph_path(iteration))
+            kinds = {record.task.key: kind_of(self.settings.env, record.task) for record in records}
+            write_graph(stored, self.folder.graph_path(iteration), {TASK_KINDS: kinds})
             self._tell(self.health.note(self.decisions.add(iteration, stored)))
 
     def pauses_after(self, iteration: int) -> bool:
@@ -230,11 +239,17 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         else:
             folder.check_never_stored()
         words = _vocabularies(settings, at)
+        fitting = settings if at is not None else fitted(settings, words)
+        if fitting is not settings:
+            rollouts.close()
+            settings, rollouts = fitting, _rollouts(fitting)
+            rollouts.scores.prepare()
         if group is not None and group.config.divided:
             policies: Policies = LeadingPolicies(settings, words, at, group)
         else:
             policies = Policies(settings, words, at)
         rollouts.speak(policies.tokenizers)
+        teacher = teacher_of(settings, policies)
         if tables.warmup.updates:
             rollouts.try_expert()
         if at is not None:  # before the folder is written to: a damaged checkpoint must change nothing
@@ -268,12 +283,14 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         now=now,
         rollouts=rollouts,
         policies=policies,
+        teacher=teacher,
     )
 
 
 def _rollouts(settings: Settings) -> Rollouts:
     """What rolls out: in this process, or on the workers of [cluster]."""
-    if not settings.tables.cluster.address:
+    cluster = settings.tables.cluster
+    if not cluster.address or not cluster.workers:
         return Rollouts(settings)
     from agentrl.run.ray_driver import RayRollouts  # imports Ray, which most runs do not have
 
@@ -298,6 +315,16 @@ def _vocabularies(settings: Settings, at: Path | None) -> dict[str, Vocabulary]:
     """Those of new models; a checkpoint holds its own tokenizer, but adapters are laid over a model made anew."""
     adapted = any(plan.model.lora is not None for plan in settings.policies.values())
     return vocabularies(settings) if at is None or adapted else {}
+
+
+def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
+    """The settings with a limit of turns that follows the expert's episodes, if the recipe leaves it open."""
+    longest = max((one.turns for one in words.values()), default=0)
+    turns = turns_of(longest)
+    found = settings.fitted({"limits.turns": turns}) if longest else settings
+    if found is not settings:
+        found.notes = [*settings.notes, f"limits.turns = {turns}: the longest of the expert's episodes has {longest}"]
+    return found
 
 
 def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policies) -> checkpoint.RunState:

@@ -1,7 +1,7 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
 from agentrl.run.iteration import Played, learn, settle
-from agentrl.run.learner_group import LearnerGroup
+from agentrl.run.learner_group import group_of
 from agentrl.run.overlap import reinforce_ahead
 from agentrl.run.progress import Progress
 from agentrl.run.run import Run, open_run
@@ -11,14 +11,15 @@ from agentrl.settings import Settings
 def train(settings: Settings, *, resume: bool = False, progress: Progress | None = None) -> Run:
     """Clone, then train, evaluating on held-out tasks before, between and after; everything lands in the run folder.
 
-    With `learner.processes` above 1 the other processes are started, watched and ended here. Under torchrun this is
-    for rank 0; the others call `agentrl.run.follow_torchrun`, as `agentrl train` does.
+    With `learner.processes` above 1 the other processes are started, watched and ended here (as actors of [cluster] if
+    there is one). Under torchrun this is for rank 0; the others call `agentrl.run.follow_torchrun`, as `agentrl train`
+    does.
 
     Raises:
         ValueError: the configuration or the run folder does not allow it, or another process of the learner has ended.
         TooManyFaults: the environment failed too often.
     """
-    with progress or Progress() as shown, LearnerGroup(settings) as group:
+    with progress or Progress() as shown, group_of(settings) as group:
         run = open_run(settings, resume=resume, progress=shown, group=group)
         try:
             if run.state.stage == "warmup":

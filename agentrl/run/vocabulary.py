@@ -11,9 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from agentrl.chat import CHAT_TEMPLATE, kept_together
 from agentrl.env import RANDOM, Prompt, Shown, pool_within, rewords, tasks_of
 from agentrl.files import write_atomically
+from agentrl.graph import StepGraph
 from agentrl.rollout import Agent, Crew, EpisodeRecord, expert_actor, play
 from agentrl.run.event_loop import Loop
 from agentrl.run.stages import VOCABULARY
@@ -26,10 +29,15 @@ FILE = "vocabulary.json"
 
 
 class Vocabulary(NamedTuple):
-    """Texts whose words become tokens, and entity names that become one token each."""
+    """Texts whose words become tokens, and entity names that become one token each.
+
+    Attributes:
+        turns: of the longest of the episodes that experts played for it; 0 if no expert played.
+    """
 
     texts: tuple[str, ...]
     entities: tuple[str, ...]
+    turns: int = 0
 
 
 def vocabularies(settings: Settings) -> dict[str, Vocabulary]:
@@ -38,6 +46,8 @@ def vocabularies(settings: Settings) -> dict[str, Vocabulary]:
         return {}
     experts = {name: _teller(agent) for name, agent in settings.agents.items()}
     records = _episodes(settings, experts, EPISODES)
+    chains = [chain for record in records for chain in record.chains() if experts[chain.agent].expert != RANDOM]
+    longest = max((sum(not step.rewrites for step in chain.steps) for chain in chains), default=0)
     wide = any(
         plan.model.new is not None and plan.model.new.vocabulary == "open" for plan in settings.policies.values()
     )
@@ -45,10 +55,31 @@ def vocabularies(settings: Settings) -> dict[str, Vocabulary]:
         strays = {name: replace(agent, expert=RANDOM) for name, agent in experts.items()}
         records += _episodes(settings, strays, STRAYS)
     return {
-        policy: _vocabulary(settings, policy, records)
+        policy: _vocabulary(settings, policy, records)._replace(turns=longest)
         for policy, plan in settings.policies.items()
         if plan.model.new is not None
     }
+
+
+def look_alike(graph: StepGraph, unknown: int) -> float:
+    """Share of steps that read what another step reads, though their observations differ: in words that are unknown.
+
+    An unknown word costs nothing where it tells nothing apart, as in the one answer to "help".
+
+    Args:
+        graph: of a batch of rollouts.
+        unknown: token id of every unknown word.
+    """
+    tokens = graph.tokens
+    if tokens is None or not len(graph):
+        return 0.0
+    at = np.flatnonzero((tokens.ids == unknown) & ~tokens.sampled)
+    texts: dict[bytes, list[str]] = {}
+    for row in np.unique(np.searchsorted(tokens.offsets, at, side="right") - 1):
+        ids = tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]]
+        read = ids[~tokens.sampled[tokens.offsets[row] : tokens.offsets[row + 1]]]
+        texts.setdefault(read.tobytes(), []).append(graph.texts["observation"][row])
+    return sum(len(alike) for alike in texts.values() if len({*alike}) > 1) / len(graph)
 
 
 def write_vocabularies(found: Mapping[str, Vocabulary], folder: Path) -> None:
@@ -106,6 +137,8 @@ def _vocabulary(settings: Settings, policy: str, records: list[EpisodeRecord]) -
             entities += agent.env.hooks.entities(agent.env.config)
         if agent.context.hooks.words is not None:
             texts |= {*agent.context.hooks.words(agent.context.config)}
+    if settings.guide is not None and settings.guide.hooks.words is not None:
+        texts |= {*settings.guide.hooks.words(settings.guide.config)}
     texts |= {f" {name}" for name in entities}
     new = settings.policies[policy].model.new
     kept = dict.fromkeys(entities) if new is not None and new.entity_pattern else ()

@@ -223,11 +223,31 @@ def page(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def found(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The episodes that a search finds in one stored graph."""
-    graph = reader.graph(Path(request["file"]))
-    episodes = search(graph, Asked(**request["asked"]))
-    shown = [one.model_dump(mode="json") for one in islice(episodes, MOST_FOUND)]
-    return {"episodes": shown, "more": sum(1 for _ in episodes), "of": len(np.unique(graph.episode))}
+    """The episodes that a search finds in stored graphs, one graph after the other, each with the key of its graph.
+
+    It ends after `MOST_FOUND` episodes, and begins no further graph after `seconds`; `next` is the key of the graph
+    that is due then. Of several graphs one is in memory at a time, and those that cannot be read are named in `unread`.
+    """
+    end, files = time.monotonic() + request["seconds"], request["files"]
+    answer: dict[str, Any] = {"episodes": [], "more": 0, "of": 0, "searched": 0, "unread": [], "next": ""}
+    for key, file in files:
+        left = MOST_FOUND - len(answer["episodes"])
+        if answer["searched"] and (left <= 0 or time.monotonic() > end):
+            answer["next"] = key
+            break
+        answer["searched"] += 1
+        try:
+            graph = reader.graph(Path(file)) if len(files) == 1 else read_graph(Path(file))
+        except ValueError:
+            if len(files) == 1:
+                raise
+            answer["unread"].append(key)
+            continue
+        episodes = search(graph, Asked(**request["asked"]))
+        answer["episodes"] += [{"source": key, **one.model_dump(mode="json")} for one in islice(episodes, left)]
+        answer["more"] += sum(1 for _ in episodes)
+        answer["of"] += len(np.unique(graph.episode))
+    return {**answer, "sources": len(files)}
 
 
 ANSWERS: Mapping[str, Callable[[Reader, Mapping[str, Any]], dict[str, Any]]] = {"page": page, "found": found}

@@ -15,6 +15,7 @@ from agentrl.serve.credit_worker import STORED
 from agentrl.types import Status
 
 MOST_METHODS = 9  # as many as there are keys for
+SEARCH_S = 3.0  # seconds that one request searches; the page asks for the rest, so that other requests come in between
 Query = Mapping[str, list[str]]
 
 
@@ -95,7 +96,11 @@ class InspectedRun:
         }
 
     def episodes(self, query: Query) -> dict[str, Any]:
-        """The request for a search: `source`, and as wanted `task`, `ending`, `success` (yes or no) and `text`."""
+        """The request for a search: where, and as wanted `task`, `ending`, `success` (yes or no) and `text`.
+
+        Where: `source` is the key of stored steps; or `within` is `iterations` or `evaluations`, all of the run's, the
+        newest first, beginning at the key `from` if it is given.
+        """
         ending, success = _one(query, "ending"), _one(query, "success")
         endings = [status.name.lower() for status in Status]
         if ending and ending not in endings:
@@ -104,7 +109,23 @@ class InspectedRun:
             raise Refused(400, f"success={success!r:.40}: write yes or no")
         succeeded = {"yes": True, "no": False}.get(success)
         asked = Asked(task=_one(query, "task"), ending=ending, succeeded=succeeded, text=_one(query, "text"))
-        return {"do": "found", "file": str(self._source(query).path), "asked": asked._asdict()}
+        files = [(source.key, str(source.path)) for source in self._places(query)]
+        return {"do": "found", "files": files, "asked": asked._asdict(), "seconds": SEARCH_S}
+
+    def _places(self, query: Query) -> list[Source]:
+        """The stored steps that a search looks into."""
+        within = _one(query, "within")
+        if not within:
+            return [self._source(query)]
+        kind = {"iterations": TRAINING, "evaluations": EVALUATION}.get(within)
+        if kind is None:
+            raise Refused(400, f"within={within!r:.40}: write iterations or evaluations, or name a source")
+        found = [source for source in reversed(sources(self.path)) if source.kind == kind]
+        begin = _one(query, "from")
+        at = [place for place, source in enumerate(found) if source.key == begin] if begin else [0]
+        if not found or not at:
+            raise Refused(404, f"from={begin!r:.80}: the run has stored no such steps")
+        return found[at[0] :]
 
     def _branch(self, source: Source) -> str:
         """The command that branches from a step of an iteration, without the step; evaluations cannot be branched."""

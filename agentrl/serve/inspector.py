@@ -92,82 +92,100 @@ class _Server(ThreadingHTTPServer):
         self._worker.close()
 
 
-def _handler(inspected: InspectedRun, worker: CreditWorker, token: str) -> type[BaseHTTPRequestHandler]:
+def _handler(inspected: InspectedRun, worker: CreditWorker, token: str) -> type["_Handler"]:
     page = inspector_page(f"{inspected.path.name}: inspector")
     policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
+    asked = _Asked(inspected, worker, token, page.encode(), policy)
+    return type("Handler", (_Handler,), {"asked": asked})
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 20.0  # seconds for a client to send its request
-        server_version, sys_version = "agentrl", ""
 
-        def do_GET(self) -> None:
-            try:
-                self._refuse_strangers()
-                route, query = self._route()
-                if not route:
-                    self._send(200, page.encode(), "text/html; charset=utf-8")
-                elif route == "methods":
-                    self._json(200, method_forms())
-                elif route == "run":
-                    self._json(200, inspected.state())
-                elif route in ("credit", "episodes"):
-                    request = inspected.credit(query) if route == "credit" else inspected.episodes(query)
-                    self._send(200, worker.ask(request), "application/json")
-                else:
-                    raise Refused(404, f"there is no {route!r} here")
-            except Refused as refusal:
-                self._json(refusal.status, {"error": str(refusal)})
-            except TookTooLong as error:
-                self._json(503, {"error": str(error)})
-            except (ValueError, OSError) as error:
-                self._json(400, {"error": " ".join(scrubbed(str(error)).split())})
+class _Asked(NamedTuple):
+    """What the answers of one inspector come from."""
 
-        def do_POST(self) -> None:
-            self.close_connection = True
-            self._json(405, {"error": "this server only answers GET"}, allow="GET")
+    run: InspectedRun
+    worker: CreditWorker
+    token: str
+    page: bytes
+    policy: str
 
-        do_HEAD = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_POST
 
-        def _refuse_strangers(self) -> None:
-            """Another site may have its name point to this machine, or let its pages send requests to it."""
-            if _name(self.headers.get("host", "")) not in HOSTS:
-                raise Refused(403, "open the address that agentrl inspect printed: this host name is not allowed")
-            origin = self.headers.get("origin")
-            if origin is not None and urlsplit(origin).netloc != self.headers["host"]:
-                raise Refused(403, "requests of other sites are not allowed")
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request; `asked` is set by `_handler`."""
 
-        def _route(self) -> tuple[str, Mapping[str, list[str]]]:
-            """What is asked for, below the token, and the query; Refused without the token."""
-            path, _, query = self.path.partition("?")
-            given, slash, route = path.removeprefix("/").partition("/")
-            if not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
-                raise Refused(403, "open the address that agentrl inspect printed: it has a token after the port")
-            if not slash:
-                raise Refused(404, "the address ends with a slash")
-            if len(query) > MOST_QUERY_CHARS:
-                raise Refused(400, f"the query has {len(query)} characters, at most {MOST_QUERY_CHARS}: ask for less")
-            try:
-                return route, parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=200)
-            except ValueError:
-                raise Refused(400, "the query is none: write name=value&name=value") from None
+    asked: _Asked
+    timeout = 20.0  # seconds for a client to send its request
+    server_version, sys_version = "agentrl", ""
 
-        def _json(self, status: int, value: Any, **headers: str) -> None:
-            self._send(status, json.dumps(value).encode(), "application/json", **headers)
+    def do_GET(self) -> None:
+        try:
+            self._refuse_strangers()
+            route, query = self._route()
+            self._answer(route, query)
+        except Refused as refusal:
+            self._json(refusal.status, {"error": str(refusal)})
+        except TookTooLong as error:
+            self._json(503, {"error": str(error)})
+        except (ValueError, OSError) as error:
+            self._json(400, {"error": " ".join(scrubbed(str(error)).split())})
 
-        def _send(self, status: int, content: bytes, kind: str, **headers: str) -> None:
-            self.send_response(status)
-            for name, value in {**HEADERS, **headers, "content-type": kind}.items():
-                self.send_header(name, value)
-            self.send_header("content-security-policy", f"{policy}; frame-ancestors 'none'")
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(content)
+    def do_POST(self) -> None:
+        self.close_connection = True
+        self._json(405, {"error": "this server only answers GET"}, allow="GET")
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Log nothing: a line of the log would hold the token."""
+    do_HEAD = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_POST
 
-    return Handler
+    def _answer(self, route: str, query: Mapping[str, list[str]]) -> None:
+        run, worker = self.asked.run, self.asked.worker
+        if not route:
+            self._send(200, self.asked.page, "text/html; charset=utf-8")
+        elif route == "methods":
+            self._json(200, method_forms())
+        elif route == "run":
+            self._json(200, run.state())
+        elif route in ("credit", "episodes"):
+            request = run.credit(query) if route == "credit" else run.episodes(query)
+            self._send(200, worker.ask(request), "application/json")
+        else:
+            raise Refused(404, f"there is no {route!r} here")
+
+    def _refuse_strangers(self) -> None:
+        """Another site may have its name point to this machine, or let its pages send requests to it."""
+        if _name(self.headers.get("host", "")) not in HOSTS:
+            raise Refused(403, "open the address that agentrl inspect printed: this host name is not allowed")
+        origin = self.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != self.headers["host"]:
+            raise Refused(403, "requests of other sites are not allowed")
+
+    def _route(self) -> tuple[str, Mapping[str, list[str]]]:
+        """What is asked for, below the token, and the query; Refused without the token."""
+        path, _, query = self.path.partition("?")
+        given, slash, route = path.removeprefix("/").partition("/")
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), self.asked.token.encode()):
+            raise Refused(403, "open the address that agentrl inspect printed: it has a token after the port")
+        if not slash:
+            raise Refused(404, "the address ends with a slash")
+        if len(query) > MOST_QUERY_CHARS:
+            raise Refused(400, f"the query has {len(query)} characters, at most {MOST_QUERY_CHARS}: ask for less")
+        try:
+            return route, parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=200)
+        except ValueError:
+            raise Refused(400, "the query is none: write name=value&name=value") from None
+
+    def _json(self, status: int, value: Any, **headers: str) -> None:
+        self._send(status, json.dumps(value).encode(), "application/json", **headers)
+
+    def _send(self, status: int, content: bytes, kind: str, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {**HEADERS, **headers, "content-type": kind}.items():
+            self.send_header(name, value)
+        self.send_header("content-security-policy", f"{self.asked.policy}; frame-ancestors 'none'")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: a line of the log would hold the token."""
 
 
 def _name(host: str) -> str:

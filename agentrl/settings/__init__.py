@@ -1,6 +1,7 @@
 """A recipe, resolved; no torch is imported."""
 
 from agentrl.settings.agents import POLICY, agent_sections, resolve_agents
+from agentrl.settings.defaults import turns_of
 from agentrl.settings.explain import absent_comments, chosen_comments, explained, known_keys
 from agentrl.settings.recipe import Settings
 from agentrl.settings.requirements import fillers
@@ -21,4 +22,5 @@ __all__ = [
     "needs_of",
     "resolve_agents",
     "shipped_recipes",
+    "turns_of",
 ]

@@ -8,6 +8,8 @@ The kinds are a model made from scratch (`[model.new]`), a pretrained one (`mode
 - A model made from scratch begins with a warm-up, restricts its answers to the listed actions, and takes the options
   that the environment proposes for it (`SMALL_MODEL` of its file). It clones the environment's expert; without one, the
   best episodes of a player of random actions, since a model that wins nothing at first learns nothing from rewards.
+- Its context follows the environment: it has room for long episodes, or sees each observation alone if that shows all
+  (`MARKOV` of the file). A new run lowers `limits.turns` to what the expert's episodes need (`turns_of`).
 - The expert is `expert`, else the first name that the environment declares, else `random`.
 - A recipe that sets `optim.lr` without a name is taken as it is written: AdamW trains at that rate, and nothing but the
   expert is chosen. So were recipes of older versions meant.
@@ -16,14 +18,14 @@ Every value is written into the run's configuration, from where --resume takes i
 configuration: what it lacks is newer than the run, and has the default by which the run would have been the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from agentrl.config import merge
+from agentrl.config import Entry, merge
 from agentrl.engines import EngineFile, EngineOptions
-from agentrl.env import RANDOM, EnvironmentFile
-from agentrl.model.sections import ModelConfig
+from agentrl.env import RANDOM, EnvironmentFile, Limits
+from agentrl.model.sections import ModelConfig, NewModel
 from agentrl.settings.sections import Tables
 
 Kind = Literal["new", "pretrained", "adapters"]
@@ -65,9 +67,18 @@ BY_ENVIRONMENT = {  # keys that the environment decides too, in words
     "warmup.updates": "50 for a model made from scratch, 30 if its environment has no expert, else 0",
     "warmup.clone": '"best" for a model made from scratch whose environment has no expert, else "all"',
     "engine.hf.actions": '"listed" for a model made from scratch',
+    "model.new.max_positions": "4096, or engine.max_context if that is larger",
+    "engine.hf.max_context": "model.new.max_positions for a model made from scratch",
+    "context.name": '"last_k" with k = 0 for a model made from scratch whose environment shows everything in each '
+    'observation (`MARKOV` of its file), else "full"',
+    "limits.turns": "for a model made from scratch that clones an expert: twice the turns of its longest episode, from "
+    "10 to 50, counted when the run begins",
 }
 WARMUP_UPDATES = 50  # batches of an expert's episodes that a model made from scratch clones first
 RANDOM_UPDATES = 30  # the same of random episodes, of which the best are cloned
+POSITIONS = 4096  # tokens of a context; memory and time follow what episodes really need
+ROOM = 2  # turns that a model may take per turn of the expert's longest episode
+FEWEST_TURNS = 10
 
 
 def of_kind(kind: Kind) -> dict[str, Any]:
@@ -83,19 +94,19 @@ def kind_of_model(model: ModelConfig) -> Kind:
     return "pretrained" if model.new is None else "new"
 
 
-def choose(given: Tables, env: EnvironmentFile, engine: EngineFile) -> dict[str, Any]:
+def choose(given: Tables, env: Entry[EnvironmentFile], engine: EngineFile) -> dict[str, Any]:
     """The values for what a recipe leaves open, by dotted key; see the module.
 
     Args:
         given: the recipe as it is written.
-        env: file of its environment.
+        env: its environment.
         engine: file of its engine.
     """
     kind = kind_of_model(given.model)
     written = as_written(given)
     values = {} if written else _rates(given, kind)
     if "expert" not in given.warmup.model_fields_set:
-        values["warmup.expert"] = first_expert(env)
+        values["warmup.expert"] = first_expert(env.hooks)
     if given.model.new is not None and not written:
         expert = values.get("warmup.expert", given.warmup.expert)
         if "updates" not in given.warmup.model_fields_set:
@@ -104,11 +115,42 @@ def choose(given: Tables, env: EnvironmentFile, engine: EngineFile) -> dict[str,
             values["warmup.clone"] = "best"
         if issubclass(engine.config, EngineOptions):
             values["engine.actions"] = "listed"
-        values |= {f"env.{name}": value for name, value in env.small_model.items()}
+        values |= {f"env.{name}": value for name, value in env.hooks.small_model.items()}
+        values |= _room(given, env, engine, given.model.new)
     idle = ["critic."] if given.critic.model == "none" else []
     if not values.get("warmup.updates", given.warmup.updates):
         idle += ["warmup.optim.", "warmup.episodes", "warmup.minibatches", "warmup.clone"]
     return {key: value for key, value in values.items() if not key.startswith((*idle,)) and not _is_set(given, key)}
+
+
+def _room(given: Tables, env: Entry[EnvironmentFile], engine: EngineFile, new: NewModel) -> dict[str, Any]:
+    """How much of an episode a model made from scratch sees, and how long its episodes may be."""
+    room: dict[str, Any] = {"limits.turns": Limits().turns}  # lowered when the run begins
+    if issubclass(engine.config, EngineOptions):
+        asked = given.engine.get("max_context")
+        positions = new.max_positions if "max_positions" in new.model_fields_set else POSITIONS
+        positions = max(positions, asked) if isinstance(asked, int) else positions
+        room["model.new.max_positions"] = positions
+        room["engine.max_context"] = min([positions, *_other_positions(given)])
+    programs = any(one.get("command") or one.get("agent") for one in given.agents.values())
+    if "context" not in given.model_fields_set and not programs and env.hooks.is_markov(env.config):
+        room |= {"context.name": "last_k", "context.k": 0}
+    return room
+
+
+def _other_positions(given: Tables) -> Iterator[int]:
+    """Positions of the models made from scratch for agents of their own."""
+    for one in given.agents.values():
+        model = one.get("model")
+        new = model.get("new") if isinstance(model, Mapping) else None
+        if isinstance(new, Mapping):
+            positions = new.get("max_positions", NewModel().max_positions)
+            yield from [positions] if isinstance(positions, int) else []  # else validation refuses it
+
+
+def turns_of(longest: int) -> int:
+    """`limits.turns` of a model that clones an expert whose longest episode had so many turns."""
+    return min(max(ROOM * longest, FEWEST_TURNS), Limits().turns)
 
 
 def _rates(given: Tables, kind: Kind) -> dict[str, Any]:

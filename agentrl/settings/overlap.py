@@ -37,12 +37,13 @@ def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[
             f"rollout.provision = {provision:g} begins more groups than a batch takes, and batch.tokens and "
             "batch.calls limit what is played: drop one of them"
         )
-    if provision > 1 and tables.cluster.address:
+    if provision > 1 and tables.cluster.address and tables.cluster.workers:
         raise ValueError(
             f"rollout.provision = {provision:g} chooses among groups in this process, and cluster.address has workers "
             "play them: drop one of them"
         )
     _check_stages(tables, provision)
+    _check_cluster(tables)
     for env in environments if provision > 1 and run.deterministic else ():
         place = place_of(env, tables.pool.kind)
         if place != "inline":
@@ -68,6 +69,23 @@ def _check_stages(tables: Tables, provision: float) -> None:
         raise ValueError(
             f"{ahead} updates in a thread beside the rollouts, and learner.processes = {tables.learner.processes} "
             "leads other processes from there: set one of them to its default"
+        )
+
+
+def _check_cluster(tables: Tables) -> None:
+    """Raises ValueError if [cluster] has nothing to do, or workers cannot generate with this engine."""
+    cluster, engine = tables.cluster, tables.engine.get("name", "hf")
+    if not cluster.address:
+        return
+    if cluster.workers and engine == "vllm":
+        raise ValueError(
+            f"cluster.workers = {cluster.workers} play with engines in their own processes, and engine.name = 'vllm' "
+            "has servers, which this process can ask for all episodes: set cluster.workers=0"
+        )
+    if not cluster.workers and tables.learner.processes == 1:
+        raise ValueError(
+            f"cluster.address = {cluster.address!r} has no effect with cluster.workers = 0 and learner.processes = 1: "
+            "raise one of them, or leave cluster.address empty"
         )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.catalogue import load, names
-from agentrl.config import Entry, merge, override, resolve, validate
+from agentrl.config import Entry, merge, override, parse_value, resolve, validate
 from agentrl.credit import CreditMethod, RewardTransform, resolve_rewards
 from agentrl.engines import Demands, EngineFile
 from agentrl.env import EnvironmentFile, check_expert
@@ -15,6 +15,7 @@ from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod,
 from agentrl.scoring import ScoreFile, resolve_scores
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, old_keys, overlap, requirements
+from agentrl.settings.guides import check_guide
 from agentrl.settings.scores import check_scores
 from agentrl.settings.sections import MANY, Tables
 from agentrl.trackers import TrackerFile, options_of
@@ -42,7 +43,7 @@ class Settings:
         """
         self._given, self.notes = old_keys.upgrade(tables)
         given = validate(Tables, self._given)
-        env = resolve(EnvironmentFile, given.env, "env").hooks
+        env = resolve(EnvironmentFile, given.env, "env")
         engine = resolve(EngineFile, {"name": "hf", **given.engine}).hooks
         self.chosen = {} if stored else defaults.choose(given, env, engine)
         self.notes += filter(None, [] if stored else [defaults.note(given)])
@@ -88,6 +89,11 @@ class Settings:
         """Do groups that a batch did not take go on in the next one?"""
         return overlap.keeps_leftover(self.rollout)
 
+    @property
+    def imitates(self) -> bool:
+        """Does a regularizer train demonstrations?"""
+        return any(entry.hooks.demonstrations for entry in self.regularizers)
+
     def _trackers(self) -> tuple[Entry[TrackerFile], ...]:
         """The entries of [log]; `log.tensorboard` is an older way to name one."""
         log = self.tables.log
@@ -100,6 +106,7 @@ class Settings:
         """What no section can tell of itself."""
         tables = self.tables
         check_scores(self.score, tables.scoring, self.reward, self.agents)
+        check_guide(tables, self.guide, self.rollout, self.credit, self.regularizers, len(self.agents))
         if tables.run.iterations and not tables.sampling.temperature:
             raise ValueError(
                 "sampling.temperature = 0: greedy rollouts of a task are all the same, so there is nothing to learn "
@@ -212,15 +219,26 @@ class Settings:
         resumed.recipe = self.recipe
         return resumed
 
+    def fitted(self, values: Mapping[str, Any]) -> "Settings":
+        """These settings with other values for keys that were chosen, by dotted key; keys of the recipe stay."""
+        fitting = {path: value for path, value in values.items() if path in self.chosen}
+        if all(self.chosen[path] == value for path, value in fitting.items()):
+            return self
+        fitted = type(self)(merge(self._given, defaults.nested({**self.chosen, **fitting})))
+        fitted.recipe, fitted.chosen, fitted.notes = self.recipe, {**self.chosen, **fitting}, self.notes
+        return fitted
+
     @classmethod
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":
         """A recipe with overrides; the run is named after the file unless it names itself."""
         tables = merge({"run": {"name": recipe.stem}}, read_toml(recipe))
+        tables, left_out = _for_another_engine(tables, overrides)
         try:
             settings = cls(override(tables, overrides))
         except ValueError as error:
             raise ValueError(f"{error}{_left_over(str(error), tables, overrides)}") from None
         settings.recipe = recipe.stem
+        settings.notes += filter(None, [left_out])
         return settings
 
     @property
@@ -256,12 +274,34 @@ class Settings:
         return plain
 
 
+def _for_another_engine(tables: dict[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """The recipe without the options that the engine of an override lacks, and a note that names them.
+
+    So one recipe runs on any engine: engine.name=hf leaves out the servers and GPUs that it sets for vllm. Keys that
+    the recipe's own engine lacks too are mistakes, and stay.
+    """
+    engine = tables.get("engine", {})
+    words = [text.partition("=") for text in overrides]
+    chosen = [parse_value(value.strip()) for key, _, value in words if key.strip() == "engine.name"]
+    before = engine.get("name", "hf") if isinstance(engine, Mapping) else None
+    if not chosen or not isinstance(chosen[-1], str) or not isinstance(before, str):
+        return tables, ""
+    name = chosen[-1]
+    lacking = load(EngineFile, before).config.model_fields.keys() - load(EngineFile, name).config.model_fields.keys()
+    left = [key for key in engine if key in lacking]
+    if not left:
+        return tables, ""
+    kept = {key: value for key, value in engine.items() if key not in lacking}
+    note = f"engine.name={name} has no {', '.join(left)}: what the recipe sets there for {before} is left out"
+    return {**tables, "engine": kept}, note
+
+
 def _left_over(told: str, tables: Mapping[str, Any], overrides: Sequence[str]) -> str:
     """What to do when an override names another entry and the recipe's options of the old one are in its way."""
     for text in overrides:
         key, _, name = text.partition("=")
         section = key.strip().removesuffix(".name")
-        old = tables.get(section)
+        old = tables.get(section) if section != "engine" else None
         if key.strip() == f"{section}.name" and isinstance(old, Mapping) and told.startswith(f"unknown key {section}."):
             return (
                 f"; the recipe's other keys of [{section}] are options of {old.get('name', 'the default')}: write "

@@ -179,16 +179,18 @@ class PoolSection(Section):
 
 
 class ClusterSection(Section):
-    """Section [cluster]: rollouts on a Ray cluster (extra `ray`); see docs/overlap.md.
+    """Section [cluster]: workers and learners on a Ray cluster (extra `ray`); see docs/scaling.md. With
+    `learner.processes` above 1, the processes of the learner are actors of the cluster.
 
     Attributes:
         address: empty for no cluster; `local` starts one on this machine; `auto`, or the address of a head node, joins
             one.
-        workers: processes that play, each with its own environments and engine.
+        workers: processes that play, each with its own environments and embedded engine; 0 lets this process play, as
+            with engine.name=vllm, whose servers may be anywhere.
     """
 
     address: str = ""
-    workers: int = Field(2, ge=1, le=4096)
+    workers: int = Field(2, ge=0, le=4096)
 
 
 class Tables(Section):

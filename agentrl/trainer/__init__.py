@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrl.trainer.annotation import Annotated, annotate
+    from agentrl.trainer.annotation import Annotated, annotate, logprobs
     from agentrl.trainer.cloning import clone
     from agentrl.trainer.critic import critic_maker, trunk_gradient
     from agentrl.trainer.kl_reward import charge_kl
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agentrl.trainer.ranks import Ranks
     from agentrl.trainer.regularizer import Moment, Regularizer, RegularizerFile, Regularizers
     from agentrl.trainer.sections import CriticConfig, LearnerConfig, OptimConfig, UpdateConfig
+    from agentrl.trainer.temperatures import step_temperatures
 
 __all__ = [
     "Annotated",
@@ -33,6 +34,8 @@ __all__ = [
     "clone",
     "critic_maker",
     "forecast_update",
+    "logprobs",
+    "step_temperatures",
     "trunk_gradient",
     "update",
 ]
@@ -55,6 +58,8 @@ _HOME = {
     "clone": "agentrl.trainer.cloning",
     "critic_maker": "agentrl.trainer.critic",
     "forecast_update": "agentrl.trainer.memory",
+    "logprobs": "agentrl.trainer.annotation",
+    "step_temperatures": "agentrl.trainer.temperatures",
     "trunk_gradient": "agentrl.trainer.critic",
     "update": "agentrl.trainer.policy_update",
 }

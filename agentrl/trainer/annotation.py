@@ -11,13 +11,14 @@ import numpy as np
 import torch
 
 from agentrl.chat import Chat
-from agentrl.graph import PROBE, Columns, Filler, StepGraph, Tokens, decisions, token_rows
+from agentrl.credit import shown_only
+from agentrl.graph import DEMO, PROBE, Columns, Filler, StepGraph, Tokens, decisions, token_rows
 from agentrl.model import Network, microbatches, pack, token_stats
 from agentrl.trainer.importance import importance_weights
 from agentrl.trainer.learner import Learner
 from agentrl.trainer.ranks import ranks_of
 from agentrl.trainer.sections import UpdateConfig
-from agentrl.trainer.temperatures import temperatures
+from agentrl.trainer.temperatures import step_temperatures
 
 
 class Annotated(NamedTuple):
@@ -85,7 +86,7 @@ def annotate(
     behaviour = graph.tokens.logprobs  # [S]
     columns = {"old_logprob": behaviour, "importance": np.ones(len(behaviour))}
     metrics: dict[str, float] = {}
-    hot = temperatures(graph, temperature)
+    hot = step_temperatures(graph, temperature)
     if config.old_logprob == "trainer":
         columns, metrics = _reread(graph, learner, config, rows, hot)
     if config.kl_coef > 0:
@@ -116,10 +117,9 @@ def _reread(
     old = logprobs(learner.network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)  # [S]
     old = np.where(np.isnan(old), behaviour, old)
     columns = {"old_logprob": old, "importance": np.ones(len(old))}
-    counted = decisions(graph.tokens) & np.isin(token_rows(graph.tokens), rows)  # [S]
-    stale = np.zeros(len(counted), bool)  # [S]
-    if graph.has("replayed"):  # another policy sampled them, so that the difference is not the engine's fault
-        stale = graph.column("replayed").astype(bool)[token_rows(graph.tokens)]
+    row = token_rows(graph.tokens)  # [S]
+    counted = decisions(graph.tokens) & np.isin(row, rows) & ~shown_only(graph)[row]  # [S]
+    stale = _foreign(graph)[row]  # [S]
     metrics = mismatch(behaviour[counted & ~stale], old[counted & ~stale])
     tolerance = config.tolerance(half=learner.half)
     if stale.any() or metrics["mismatch_max"] > tolerance:
@@ -129,6 +129,17 @@ def _reread(
         columns["importance"][counted] = weighed.weight
         metrics |= weighed.metrics
     return columns, metrics
+
+
+def _foreign(graph: StepGraph) -> np.ndarray:
+    """[N] bool, rows that the engine did not sample with the weights and behind the prompt of this graph.
+
+    Their log-probs differ from the trainer's without a fault of the engine.
+    """
+    foreign: np.ndarray = graph.kind == DEMO
+    for name in ("replayed", "reprompted"):
+        foreign = foreign | graph.column(name).astype(bool) if graph.has(name) else foreign
+    return foreign
 
 
 def _mine(graph: StepGraph, mine: np.ndarray, columns: Columns) -> Columns:

@@ -17,7 +17,7 @@ from agentrl.trainer.minibatch import split
 from agentrl.trainer.path_weights import Copies, Spread, aggregate, of_paths, of_rows, spread
 from agentrl.trainer.ranks import ranks_of, run_idle
 from agentrl.trainer.sections import UpdateConfig
-from agentrl.trainer.temperatures import temperatures
+from agentrl.trainer.temperatures import step_temperatures
 
 
 class Terms(NamedTuple):
@@ -92,7 +92,7 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
     how, sequence = config.aggregation or "token-mean", config.sequence or "step"
     share[inside] = aggregate(work.graph, copies.take(inside), how, sequence, config.norm_tokens)
     total = np.bincount(copies.row, share, len(work.graph))  # [N] over the copies of a row
-    hot = temperatures(work.graph, work.temperature)
+    hot = step_temperatures(work.graph, work.temperature)
     batch = pack(tokens, rows[work.active[rows]], total[token_rows(tokens)], sharing=net.sharing)
     parts = microbatches(batch, config.max_tokens, None if work.bundle is None else work.bundle[batch.row])
     for part, counts in ranks_of(net).share(parts):

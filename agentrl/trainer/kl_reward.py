@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from agentrl.credit import shown_only
 from agentrl.graph import StepGraph, decisions, token_rows, tree_down
 from agentrl.trainer.annotation import Annotated, trained_rows
 from agentrl.trainer.loss_terms import kl_term
@@ -24,7 +25,7 @@ def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
     graph = annotated.graph
     assert graph.tokens is not None
     row = token_rows(graph.tokens)  # [S]
-    counted = decisions(graph.tokens) & np.isin(row, trained_rows(graph))  # [S]
+    counted = decisions(graph.tokens) & np.isin(row, trained_rows(graph)) & ~shown_only(graph)[row]  # [S]
     names = ("old_logprob", "ref_logprob")
     old, reference = (graph.token_column(name, "update.kl_in=reward")[counted] for name in names)
     estimate = kl_term(torch.from_numpy(old), torch.from_numpy(reference), config.kl_form).numpy()  # [K]

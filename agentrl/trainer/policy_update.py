@@ -7,15 +7,15 @@ branched graph, ratios and means over whole episodes are computed per path (`age
 paths of a tree after one forward pass.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from agentrl.config import Entry
-from agentrl.credit import Credit
-from agentrl.graph import StepGraph
+from agentrl.credit import Credit, shown_only
+from agentrl.graph import Columns, StepGraph
 from agentrl.loss import Loss, LossInputs, LossOutput
 from agentrl.model import TokenStats
 from agentrl.trainer.descent import Terms, Work, column_like, counted_copies, descend
@@ -72,7 +72,7 @@ def update(
         rows=np.flatnonzero(graph.weight * credit.weight * trained > 0),
         active=_active(graph, credit, config, loss, len(regularizers) > 0),
         copies=copies,
-        terms=_policy_terms(graph, credit, config, loss, added),
+        terms=_policy_terms(graph, credit, config, loss, added, _beside(graph, credit, regularizers.reads)),
         entropy="gradient" if config.entropy_coef or regularizers.entropy else "value",
         temperature=temperature or 1.0,
         bundle=roots(graph.parent) if whole_episodes else None,
@@ -111,8 +111,14 @@ def _policy_terms(
     config: UpdateConfig,
     loss: Entry[Loss],
     added: Sequence[Term],
+    beside: Columns,
 ) -> Callable[[TokenStats, np.ndarray, Spread, Copies], Terms]:
-    """A function that computes the loss of each target of the copies: policy gradient, penalties and regularizers."""
+    """A function that computes the loss of each target of the copies: policy gradient, penalties and regularizers.
+
+    `beside` is for the regularizers. A demonstration without a policy gradient counts in the denominators; its ratio is
+    1, and no penalty is charged on it.
+    """
+    shown = shown_only(graph)  # [N]
     importance = graph.token_column("importance") if graph.has_token_column("importance") else None  # [S]
     old = graph.token_column("old_logprob", "a policy update")  # [S]
     reference = graph.token_column("ref_logprob", "update.kl_coef > 0") if config.kl_loss_coef > 0 else None
@@ -123,6 +129,7 @@ def _policy_terms(
         def like(x: np.ndarray) -> Tensor:
             return column_like(x, stats.logprob)
 
+        row = copies.row[on.copy]  # [X]
         weight = copies.weight[on.copy]  # [X]
         if credit.token_advantage is None:
             positive, negative = copies.positive[on.copy], copies.negative[on.copy]  # [X]
@@ -130,20 +137,41 @@ def _policy_terms(
             advantage = credit.token_advantage[token] * weight  # [X]
             positive, negative = np.maximum(advantage, 0.0), np.maximum(-advantage, 0.0)
         corrected = np.ones(len(token)) if importance is None else importance[token]  # [X]
+        own = like(~shown[row])  # [X]
         inputs = LossInputs(
             logprob=stats.logprob,
-            old_logprob=like(old[token]),
+            old_logprob=like(old[token]) * own + stats.logprob.detach() * (1 - own),
             ref_logprob=None if reference is None else like(reference[token]),
             entropy=stats.entropy,
             positive=like(positive * corrected),
             negative=like(negative * corrected),
-            weight=like(weight),
+            weight=like(weight * ~shown[row]),
             step=torch.from_numpy(on.copy).to(stats.logprob.device),
             path=torch.from_numpy(copies.path[on.copy]).to(stats.logprob.device),
+            columns={
+                **{name: like(x[row]) for name, x in beside.steps.items()},
+                **{name: like(x[token]) for name, x in beside.tokens.items()},
+            },
         )
         return _with_penalties(inputs, loss.hooks.loss(inputs, loss.config), config, added)
 
     return terms
+
+
+def _beside(graph: StepGraph, credit: Credit, names: Set[str]) -> Columns:
+    """What regularizers read beside the loss; see `RegularizerFile.reads`.
+
+    Raises:
+        ValueError: the graph has no column of a name.
+    """
+    made: dict[str, Callable[[], np.ndarray]] = {
+        "demonstrated": lambda: graph.weight * shown_only(graph),
+        "advantage": lambda: credit.advantage,
+        "succeeded": lambda: graph.succeeded,
+    }
+    tokens = {name for name in names if graph.has_token_column(name)}
+    steps = {name: made[name]() if name in made else graph.column(name, "a regularizer") for name in names - tokens}
+    return Columns(steps=steps, tokens={name: graph.token_column(name) for name in tokens})
 
 
 def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig, added: Sequence[Term]) -> Terms:

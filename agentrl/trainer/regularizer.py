@@ -67,6 +67,11 @@ class RegularizerFile(CatalogueFile):
     Attributes:
         make: see the module.
         entropy: it reads `LossInputs.entropy` and needs its gradient.
+        reads: what it reads in `LossInputs.columns`: columns of steps or tokens (NaN where they have no entry), and
+            `demonstrated`, the weight of a demonstration's token that has no policy gradient and 0 on the others,
+            `advantage`, that of the token's step, and `succeeded`, 1 in episodes that succeeded and else 0.
+        demonstrations: it trains demonstrations; without such a regularizer an update leaves out those that have no
+            policy gradient.
         totals: what it remembers of an update is summed with `Moment.total`. A regularizer that remembers something and
             does not say so is refused where several processes share the learner.
         paper: one line for listings.
@@ -76,6 +81,8 @@ class RegularizerFile(CatalogueFile):
 
     make: Callable[[Any], Regularizer] = hook(help="(config) -> Regularizer")
     entropy: bool = hook("ENTROPY", "it reads the tokens' entropies and needs their gradient", False)
+    reads: tuple[str, ...] = hook("READS", "columns that it reads in LossInputs.columns", ())
+    demonstrations: bool = hook("DEMONSTRATIONS", "it trains demonstrations", False)
     totals: bool = hook(
         "TOTALS", "what it remembers is summed with Moment.total, so learner.processes may be above 1", False
     )
@@ -104,6 +111,11 @@ class Regularizers:
     def entropy(self) -> bool:
         """Does one of them need the gradient of the tokens' entropies?"""
         return any(entry.hooks.entropy for entry in self.entries)
+
+    @property
+    def reads(self) -> set[str]:
+        """What they read in `LossInputs.columns`."""
+        return {name for entry in self.entries for name in entry.hooks.reads}
 
     def begin(self, moment: Moment) -> list[Term]:
         """The terms of the next update."""

@@ -5,7 +5,7 @@ import numpy as np
 from agentrl.graph import StepGraph
 
 
-def temperatures(graph: StepGraph, recipe: float) -> float | np.ndarray:
+def step_temperatures(graph: StepGraph, recipe: float) -> float | np.ndarray:
     """The temperature under which the steps were sampled.
 
     Args:

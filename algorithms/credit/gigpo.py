@@ -24,6 +24,7 @@ from agentrl.credit import Credit
 from agentrl.graph import StepGraph, count, group_norm, keys, scan, similar_states
 
 PAPER = "GiGPO, arXiv:2505.10978"
+DEMONSTRATIONS = True
 NEEDS = ("state",)
 
 

@@ -21,6 +21,7 @@ from agentrl.credit import Credit, Options
 from agentrl.graph import Singleton, Std, StepGraph, group_norm
 
 PAPER = "GRPO, arXiv:2402.03300"
+DEMONSTRATIONS = True
 
 
 class Config(Options, frozen=True):

@@ -17,6 +17,7 @@ from agentrl.credit import Credit, Options
 from agentrl.graph import Singleton, StepGraph, leave_one_out
 
 PAPER = "RLOO, arXiv:2402.14740"
+DEMONSTRATIONS = True
 
 
 class Config(Options, frozen=True):

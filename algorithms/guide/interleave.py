@@ -7,6 +7,10 @@ reinforcement, questions that no rollout solves go into a buffer with a demonstr
 batch, one step of fine-tuning on it follows, the buffer is emptied, and reinforcement goes on. The transition points
 are therefore automatic: the more tasks fail, the more often the policy imitates.
 
+Compared with the released code (relift/verl/verl/relift/trainer.py): the questions are those of groups without a right
+answer, as here; when `sft_data_size` of them are there, one step follows. There the newest of them are taken and the
+others wait, here the whole buffer is a lesson.
+
 The demonstrations are episodes of `warmup.expert`, in the policy's own form of answers and under the allowed sets that
 sampling uses. They are imitated by the step that behaviour cloning takes (`[warmup]`: `minibatches`), with the rate of
 `[optim]`, and belong to no group: statistics and credit never see them.

@@ -9,9 +9,13 @@ so that their total value is largest and their total cost is that of `batch.copi
 The batch begins with `first` copies per task. Then p is the mean of a Beta posterior (`_history.Posterior`) of the
 earlier batches and of this first wave, and the rest is spent by dynamic programming over the tasks.
 
+The value was compared with the released code (verl/trainer/ppo/exploration_utils.py) and is the same.
+
 Departures: the paper's estimate is the success rate of the epoch before, which is 0 or 1 for many tasks and needs an
-extra rule for these; a posterior mean is never 0 or 1. `cost = "tokens"` counts a copy of a task by the tokens that the
-first wave's copies of it sampled, in steps of 1/8 of the mean task; the paper's copies cost 1.
+extra rule for these; a posterior mean is never 0 or 1. `cost = "tokens"` counts a copy of a task by the tokens that
+the first wave's copies of it sampled, in steps of 1/8 of the mean task; the paper's copies cost 1. The released code
+counts the first further copy of a task with the value of all its copies, here it is worth what it adds; its rule for
+tasks that were never or always solved, which gives them what the others leave, is not needed here.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,13 @@ Formula: `signal_i = 1 if answer_i is the most frequent answer of the group, els
 
 Source: TTRL, arXiv:2504.16084, section 2.2, Eq. 1: the answer that most copies give is the pseudo-label, and a copy is
 paid 1 if it gives that answer. `tie=none` (ours) pays no copy where two answers are equally frequent; `tie=first` pays
-the one that came first. `agreement_share` says how certain the label is: the share of the majority among all copies,
-with and without an answer. The label can be wrong and then rewards a shared mistake: watch success beside it.
+the one that came first, as the released code does. `agreement_share` says how certain the label is: the share of the
+majority among all copies, with and without an answer. The label can be wrong and then rewards a shared mistake: watch
+success beside it.
+
+Compared with the released code (verl/utils/reward_score/ttrl/ttt_metrics.py). Departures: there an absent answer counts
+as an answer and may be the majority; a verifier of mathematics says whether an answer equals the label, here equal
+text does; and the label comes from more votes than copies that are trained.
 """
 
 from collections import Counter

@@ -6,17 +6,24 @@ Source: StepSearch, arXiv:2505.15107, section 3.3. With gold documents d_1 ... d
 
     c_i = max over j of cos(d_i, r_j)             of tf-idf vectors
     gain = 1/n sum over i of max(c_i - m_i, 0)     m_i is the largest c_i of the searches before t, 0 at first
-    redundancy = share of the r_j that a search before t has returned
+    redundancy = share of the r_j that were returned before, by this search or an earlier one
     keys = 1/M sum over key terms k_i of max over queries q of F1(q, k_i)
 
-The paper's reward of a search step is gain - redundancy, and keys join the final reward with a weight:
-`weights = { search_gain = 1.0, search_redundancy = -1.0, search_keys = 0.1, env_reward = 1.0 }`. Departure: idf is
-computed over the gold documents alone (log((1 + n) / (1 + df)) + 1), so that a step's gain does not depend on later
-steps. A search whose results the agent never saw, because a limit ended the episode, has neither gain nor redundancy.
+Compared with the released code (verl/utils/reward_score/qa_step.py and submodule.py) and mended after it: texts lose
+case, punctuation and articles; tf-idf counts words of two letters or more, with idf over the gold documents and the
+document that is compared with them, log((1 + n) / (1 + df)) + 1. The reward of a search step is gain - redundancy, and
+keys join the final reward with a weight, 0.618 in the released code: `weights = { search_gain = 1.0,
+search_redundancy = -1.0, search_keys = 0.618, env_reward = 1.0 }`.
+
+Departures: the released code gives each query to its best key alone, and a later query overwrites an earlier and better
+one; here each key takes its best query, as the paper's formula does. A key is one text there and here; several wordings
+of one key, which the released data have, are several keys here. A search whose results the agent never saw, because a
+limit ended the episode, has neither gain nor redundancy.
 """
 
 import json
 import math
+import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -99,8 +106,6 @@ def steps(gold: Sequence[str], results: Sequence[Sequence[str] | None]) -> tuple
         gold: texts of the gold documents.
         results: the documents that each search returned.
     """
-    idf = _idf(gold)
-    wanted = [_vector(text, idf) for text in gold]
     best, seen = [0.0] * len(gold), set[str]()
     gains: list[float] = []
     repeats: list[float] = []
@@ -109,10 +114,10 @@ def steps(gold: Sequence[str], results: Sequence[Sequence[str] | None]) -> tuple
             gains.append(math.nan)
             repeats.append(math.nan)
             continue
-        vectors = [_vector(text, idf) for text in found]
-        now = [max((_cosine(one, other) for other in vectors), default=0.0) for one in wanted]
+        near = [similarities(text, gold) for text in found]  # per document, to each gold document
+        now = [max((one[i] for one in near), default=0.0) for i in range(len(gold))]
         gains.append(sum(max(c - m, 0.0) for c, m in zip(now, best, strict=True)) / max(1, len(gold)))
-        repeats.append(sum(text in seen for text in found) / len(found) if found else 0.0)
+        repeats.append(sum(text in seen or text in found[:i] for i, text in enumerate(found)) / max(1, len(found)))
         best = [max(c, m) for c, m in zip(now, best, strict=True)]
         seen |= {*found}
     return gains, repeats
@@ -184,27 +189,24 @@ def _texts(chain: Chain, entry: str) -> list[str]:
     return list(texts)
 
 
+def similarities(text: str, gold: Sequence[str]) -> list[float]:
+    """The cosine of a document to each gold document, of tf-idf vectors whose idf is over all of these texts."""
+    counts = [Counter(word for word in _words(one) if len(word) > 1) for one in (text, *gold)]
+    df = Counter(word for own in counts for word in own)
+    idf = {word: math.log((1 + len(counts)) / (1 + count)) + 1 for word, count in df.items()}
+    first, *others = ({word: count * idf[word] for word, count in own.items()} for own in counts)
+    return [_cosine(first, other) for other in others]
+
+
 def _words(text: str) -> list[str]:
-    return "".join(c if c.isalnum() else " " for c in text.lower()).split()
-
-
-def _idf(gold: Sequence[str]) -> dict[str, float]:
-    """word -> idf over the gold documents; other words have that of a word in none of them, under the empty word."""
-    df = Counter(word for text in gold for word in set(_words(text)))
-    known = {word: math.log((1 + len(gold)) / (1 + count)) + 1 for word, count in df.items()}
-    return {**known, "": math.log(1 + len(gold)) + 1}
-
-
-def _vector(text: str, idf: Mapping[str, float]) -> dict[str, float]:
-    """word -> tf-idf, of length 1."""
-    counts = Counter(_words(text))
-    raw = {word: count * idf.get(word, idf[""]) for word, count in counts.items()}
-    norm = math.sqrt(sum(x * x for x in raw.values()))
-    return {word: x / norm for word, x in raw.items()} if norm else {}
+    """The words of a text in lower case, without punctuation and articles."""
+    plain = "".join(c for c in text.lower() if c not in string.punctuation)
+    return [word for word in plain.split() if word not in ("a", "an", "the")]
 
 
 def _cosine(a: Mapping[str, float], b: Mapping[str, float]) -> float:
-    return sum(x * b[word] for word, x in a.items() if word in b)
+    lengths = math.sqrt(sum(x * x for x in a.values()) * sum(x * x for x in b.values()))
+    return sum(x * b[word] for word, x in a.items() if word in b) / lengths if lengths else 0.0
 
 
 def _f1(query: str, key: str) -> float:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from agentrl.env import Parsed, Past, action_line
+from agentrl.env import Parsed, Past, action_line, without_thought
 from agentrl.envs.alfworld.words import TASK, WELCOME
 from agentrl.types import Observation, Status
 
@@ -82,8 +82,8 @@ class VerlAgent:
         if begin < 0 or end < 0:
             return Parsed(lowered[-_TAIL:], False, Status.PARSE_ERROR)
         action = lowered[begin + len("<action>") : end].strip()
-        valid = "<think>" in text and "</think>" in text and not _CJK.search(text)
-        return _judged(action, valid, self.require_admissible, observation)
+        missing = without_thought(text) or ("text without Chinese characters" if _CJK.search(text) else "")
+        return _judged(action, not missing, self.require_admissible, observation)._replace(missing=missing)
 
 
 def name_object_first(action: str) -> str:

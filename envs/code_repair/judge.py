@@ -35,12 +35,12 @@ for path in sorted(glob.glob("test_*.py")):
 print(f"{passed} passed, {failed} failed", flush=True)
 """
 EVALUATE = """
-import json, sys
+import importlib, json, sys
 sys.path.insert(0, "")
 sys.dont_write_bytecode = True
 def value(module, expression):
     try:
-        return repr(eval(expression, vars(__import__(module))))
+        return repr(eval(expression, vars(importlib.import_module(module))))
     except BaseException as error:
         return f"raised {type(error).__name__}"
 print(json.dumps([value(*pair) for pair in PAIRS]))

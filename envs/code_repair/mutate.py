@@ -6,7 +6,7 @@ TOSEM 1996): relations, arithmetic, logic and constants replaced, plus a few tha
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -44,10 +44,10 @@ class Mutation(NamedTuple):
     text: str
 
 
-def mutations(source: str) -> list[Mutation]:
-    """Every mistake of these kinds in a program, in the order of the text; [] if it does not parse, is longer than
-    LONGEST, or is nested too deeply."""
-    if len(source) > LONGEST:
+def mutations(source: str, longest: int = LONGEST) -> list[Mutation]:
+    """Every mistake of these kinds in a program, in the order of the text; [] if it does not parse, has more than
+    `longest` characters, or is nested too deeply."""
+    if len(source) > longest:
         return []
     try:
         found = list(_mutations(source))
@@ -59,18 +59,26 @@ def mutations(source: str) -> list[Mutation]:
 
 def _mutations(source: str) -> Iterator[Mutation]:
     """In the order of the tree."""
+    span = spans(source)
+    for node in ast.walk(ast.parse(source)):
+        for kind, changed in _changes(node):
+            assert isinstance(node, ast.expr | ast.AugAssign)
+            yield Mutation(kind, *span(node), changed)
+
+
+def spans(source: str) -> Callable[[ast.expr | ast.stmt], tuple[int, int]]:
+    """A function that says where a node of the tree, whose columns count bytes, begins and ends in the text."""
     lines = _LINES.findall(source)
     starts = list(accumulate(map(len, lines), initial=0))
 
     def place(line: int, column: int) -> int:
-        """Where a place of the tree, whose column counts bytes, stands in the text."""
         return int(starts[line - 1] + len(lines[line - 1].encode()[:column].decode()))
 
-    for node in ast.walk(ast.parse(source)):
-        for kind, changed in _changes(node):
-            assert isinstance(node, ast.expr | ast.AugAssign)
-            end = place(node.end_lineno or node.lineno, node.end_col_offset or 0)
-            yield Mutation(kind, place(node.lineno, node.col_offset), end, changed)
+    def span(node: ast.expr | ast.stmt) -> tuple[int, int]:
+        end = place(node.end_lineno or node.lineno, node.end_col_offset or 0)
+        return place(node.lineno, node.col_offset), end
+
+    return span
 
 
 def apply(source: str, mutation: Mutation) -> str:

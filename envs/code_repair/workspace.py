@@ -47,6 +47,35 @@ def runner_of(config: Config) -> CodeRunner:
     return shared_runner(config.sandbox, "env.sandbox")
 
 
+def checked_file(files: Mapping[str, str], path: str, content: str, most: int = FILES_LIMIT) -> str:
+    """The path of a file that is to be written among these, in plain form.
+
+    Args:
+        files: the files by path.
+        path, content: of the file, new or not.
+        most: how many files there may be.
+
+    Raises:
+        ValueError: no path inside the repository, or a limit is passed.
+    """
+    clean = str(PurePosixPath(path))
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", clean) or ".." in clean.split("/"):
+        raise ValueError(f"{path!r:.80} is no path inside the repository")
+    # The sandbox could not write these, which would be its fault and not the agent's: the episode would not count.
+    if len(clean.encode()) > PATH_LIMIT or clean.count("/") >= DEPTH_LIMIT:
+        raise ValueError(f"{path!r:.80} is too long: a path has at most {PATH_LIMIT} bytes and {DEPTH_LIMIT} parts")
+    if len(content) > FILE_LIMIT:
+        raise ValueError(f"the text has {len(content)} characters, a file may have {FILE_LIMIT}")
+    if clean not in files and len(files) >= most:
+        raise ValueError(f"the repository has {most} files, which is all it may have")
+    others = sum(len(text) for other, text in files.items() if other != clean)
+    if others + len(content) > TOTAL_LIMIT:
+        raise ValueError(f"all files together may have {TOTAL_LIMIT} characters, they would have more")
+    if any(clean.startswith(f"{other}/") or other.startswith(f"{clean}/") for other in files):
+        raise ValueError(f"{clean} cannot be both a file and a folder")
+    return clean
+
+
 def code_files(files: Mapping[str, str]) -> list[str]:
     """Each file that is no test: its path, then its text."""
     return [f"{path}\n{files[path]}" for path in sorted(files) if not path.startswith("test_")]
@@ -97,21 +126,7 @@ class Workspace:
             path: the file, relative to the repository.
             content: all of its text.
         """
-        clean = str(PurePosixPath(path))
-        if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", clean) or ".." in clean.split("/"):
-            raise ValueError(f"{path!r:.80} is no path inside the repository")
-        # The sandbox could not write these, which would be its fault and not the agent's: the episode would not count.
-        if len(clean.encode()) > PATH_LIMIT or clean.count("/") >= DEPTH_LIMIT:
-            raise ValueError(f"{path!r:.80} is too long: a path has at most {PATH_LIMIT} bytes and {DEPTH_LIMIT} parts")
-        if len(content) > FILE_LIMIT:
-            raise ValueError(f"the text has {len(content)} characters, a file may have {FILE_LIMIT}")
-        if clean not in self._files and len(self._files) >= FILES_LIMIT:
-            raise ValueError(f"the repository has {FILES_LIMIT} files, which is all it may have")
-        others = sum(len(text) for other, text in self._files.items() if other != clean)
-        if others + len(content) > TOTAL_LIMIT:
-            raise ValueError(f"all files together may have {TOTAL_LIMIT} characters, they would have more")
-        if any(clean.startswith(f"{other}/") or other.startswith(f"{clean}/") for other in self._files):
-            raise ValueError(f"{clean} cannot be both a file and a folder")
+        clean = checked_file(self._files, path, content)
         self._files[clean] = content
         return f"wrote {clean}, {len(content.splitlines())} lines"
 

@@ -16,7 +16,7 @@ from agentrl.types import Task
 if TYPE_CHECKING:
     from agentrl.envs.gymnasium_text.environment import GymnasiumText
 
-__all__ = ["Config", "benchmark", "kind", "make", "tasks"]
+__all__ = ["MARKOV", "Config", "benchmark", "kind", "make", "tasks"]
 
 
 def make(config: Config) -> "GymnasiumText":
@@ -45,6 +45,14 @@ def benchmark(config: Config) -> str:
     return f"gymnasium {config.id}"
 
 
+def MARKOV(config: Config) -> bool:
+    """Are its observations numbers? Those of Gymnasium's own environments show everything; a text may be a story."""
+    return not _examine(config.model_dump_json())
+
+
 @functools.lru_cache(maxsize=64)
-def _examine(options: str) -> None:
-    make(Config.model_validate_json(options)).close()
+def _examine(options: str) -> bool:
+    """Make an instance, for its mistakes; does it observe words?"""
+    instance = make(Config.model_validate_json(options))
+    instance.close()
+    return instance.observes_words

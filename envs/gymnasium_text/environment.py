@@ -108,6 +108,11 @@ class GymnasiumText:
         self._last = self._observe(seen, info)
         return StepResult(self._last, float(reward), bool(terminated), bool(truncated), _plain(info))
 
+    @property
+    def observes_words(self) -> bool:
+        """Is some part of an observation text of the environment's own?"""
+        return any(isinstance(part, spaces.Text) for part in _parts(self._env.observation_space))
+
     def close(self) -> None:
         """Release what the environment holds."""
         self._env.close()
@@ -184,18 +189,23 @@ def _revive(config: Config, task: Task | None, sent: Sequence[str]) -> Gymnasium
     return env
 
 
+def _parts(space: Any) -> Iterator[Any]:
+    """The parts of an observation space that are no Tuple or Dict."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        for part in space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces:
+            yield from _parts(part)
+    else:
+        yield space
+
+
 def _unsupported(space: Any) -> Iterator[str]:
     """The parts of an observation space that have no words."""
-    if isinstance(space, spaces.Dict):
-        for part in space.spaces.values():
-            yield from _unsupported(part)
-    elif isinstance(space, spaces.Tuple):
-        for part in space.spaces:
-            yield from _unsupported(part)
-    elif (isinstance(space, spaces.Box) and int(np.prod(space.shape)) > MOST_NUMBERS) or not isinstance(
-        space, spaces.Text | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Box
-    ):
-        yield str(space)
+    for part in _parts(space):
+        large = isinstance(part, spaces.Box) and int(np.prod(part.shape)) > MOST_NUMBERS
+        if large or not isinstance(
+            part, spaces.Text | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Box
+        ):
+            yield str(part)
 
 
 def in_words(space: Any, value: Any) -> str:

@@ -22,6 +22,7 @@ __all__ = ["EXPERTS", "GYMNASIUM_IDS", "MEASURES", "Config", "benchmark", "exper
 
 MEASURES = ("box_share", "pushes")
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
+MARKOV = True  # the grid
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/Sokoban-v0": {}}
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentrl.env import Bare, Parsed, Past, action_line
+from agentrl.env import Bare, Parsed, Past, action_line, without_thought
 from agentrl.envs.sokoban.rules import ACTIONS, LEGEND, MOVES
 from agentrl.types import Observation, Status
 
@@ -66,10 +66,10 @@ class VerlAgent:
         begin, end = lowered.find("<action>"), lowered.find("</action>")
         inside = lowered[begin + len("<action>") : end] if 0 <= begin < end else ""
         moves = self._moves(inside)
-        thought = "<think>" in lowered and "</think>" in lowered
+        missing = without_thought(lowered)
         if not moves:
             return Parsed(inside.strip()[-30:], False, Status.PARSE_ERROR)
-        return Parsed(",".join(moves), thought, Status.OK if thought else Status.PARSE_ERROR)
+        return Parsed(",".join(moves), not missing, Status.PARSE_ERROR if missing else Status.OK, missing=missing)
 
     def _moves(self, inside: str) -> list[str]:
         if self.moves_per_turn == 1:

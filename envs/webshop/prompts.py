@@ -7,7 +7,7 @@ the sentences are ours.
 import re
 from collections.abc import Sequence
 
-from agentrl.env import Parsed, Past, Plain, Prompt, action_line
+from agentrl.env import Parsed, Past, Plain, Prompt, action_line, without_thought
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.views import SEPARATOR
 from agentrl.types import Observation, Status
@@ -175,8 +175,8 @@ class VerlAgent:
         if start < 0 or end < 0:
             return Parsed(reply[-LAST_CHARACTERS:], False, Status.PARSE_ERROR)
         action = reply[start + len("<action>") : end].strip()
-        valid = "<think>" in text and "</think>" in text and not _CJK.search(text)
-        return Parsed(action, bool(valid), Status.OK if valid else Status.PARSE_ERROR)
+        missing = without_thought(text) or ("text without Chinese characters" if _CJK.search(text) else "")
+        return Parsed(action, not missing, Status.PARSE_ERROR if missing else Status.OK, missing=missing)
 
 
 class Gem(ShopPlain):

@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import torch
+from packaging.version import Version
 
 from benchmarks import gpu
 
@@ -57,3 +59,20 @@ def test_a_part_that_fails_is_named_and_the_next_goes_on(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out.splitlines()[1].partition(" ")[2])["ratio"] == 2.0
     late = gpu.run(CPU, ["rollout"], 0.0)
     assert late["rollout"]["failed"] == "no time was left of 0 minutes"
+
+
+def test_the_wheels_complete_a_machine_that_has_torch_and_transformers():
+    there = {"torch", "transformers", "numpy", "networkx", "safetensors", "tokenizers", "jinja2"}
+    lines = [line for line in (ROOT / "requirements-gpu.txt").read_text().splitlines() if not line.startswith("#")]
+    pinned = dict(line.split("==") for line in lines)  # every line is a pin
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    for requirement in needed:
+        name, _, least = requirement.partition(">=")
+        assert name in there or Version(pinned[name]) >= Version(least)
+    assert {"pytest", "pytest-timeout"} <= pinned.keys()
+
+
+def test_the_files_with_tests_for_a_gpu_are_found(monkeypatch, tmp_path):
+    found = [path.relative_to(ROOT / "tests").as_posix() for path in gpu.marked()]
+    assert "model/test_tree_attention.py" in found and "engines/test_engine_laws.py" in found
+    assert "tests/" not in "".join(found) and len(found) < 10

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agentrl.cli import main
 from tests.toys.runs import ALFWORLD, recipe
 
 ENVIRONMENT = '''
@@ -149,10 +150,50 @@ def test_a_signal_while_the_program_closes_does_not_end_it_before_its_time(monke
         _stop._stop(signal.SIGTERM, None)
     _stop._stop(signal.SIGTERM, None)  # again, while it closes
     assert not ended and _stop.requested()
+    assert _stop.logging.getLogger("asyncio").disabled  # it would report every task that the interrupt ends
     monkeypatch.setattr(_stop, "PATIENCE_S", -1.0)
     _stop._stop(signal.SIGINT, None)
     assert ended == [130]
     assert capsys.readouterr().err == "agentrl: stopped; continue with: agentrl train x --resume\n"
+
+
+IN_A_DESTRUCTOR = """
+import os, signal, sys, time
+from agentrl.cli import _stop
+
+class Last:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+_stop.listen()
+try:
+    Last()
+    time.sleep(30)
+    print("it went on")
+except KeyboardInterrupt as error:
+    sys.exit(_stop.finish(error))
+"""
+
+
+def test_a_signal_in_a_destructor_is_not_lost():
+    """Python cannot raise there: it prints an exception that is ignored, and goes on."""
+    done = subprocess.run([sys.executable, "-c", IN_A_DESTRUCTOR], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "agentrl: stopped\n")
+
+
+def test_a_stopped_run_says_how_to_go_on_if_it_has_stored_something(place, capsys, monkeypatch):
+    def interrupted(settings, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agentrl.run.train", interrupted)
+    words = ["train", str(place / "tiny.toml"), f"run.folder={place}"]
+    assert main(words) == 130
+    assert capsys.readouterr().err == "agentrl: stopped; nothing was stored yet\n"
+    (place / "tiny").mkdir()
+    (place / "tiny" / "config.toml").touch()
+    assert main([*words, "--resume"]) == 130
+    assert capsys.readouterr().err == f"agentrl: stopped; continue with: agentrl {' '.join(words)} --resume\n"
 
 
 @pytest.mark.slow

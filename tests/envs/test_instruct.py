@@ -13,6 +13,7 @@ WORLDS = {
     "calculator": {},
     "code_math": {},
     "sokoban": {"level": "hard"},
+    "sql": {"level": "easy"},
 }
 NAMED = {  # actions that the system message must name
     "alfworld": ("go to", "take", "move", "open", "look"),
@@ -21,6 +22,7 @@ NAMED = {  # actions that the system message must name
     "calculator": ("calc A + B", "answer N"),
     "code_math": ("run CODE", "answer N"),
     "sokoban": ("up", "down", "left", "right"),
+    "sql": ("tables", "schema NAME", "query SELECT", "answer SELECT"),
 }
 
 

@@ -124,6 +124,18 @@ def test_a_server_that_ignores_tools_is_named(serve, capsys):
         ),
         (answer(None, finish="length"), "answers.empty", "the token limit was reached: raise limits.turn_tokens"),
         (answer("<action> go", finish="length"), "answers.cut", "4 of 4 answers were cut off at the token limit"),
+        (
+            answer("I go. <action>look</action>"),
+            "answers.no_format",
+            "4 of 4 answers held an action without what the format asks for beside it; missing is <think> and "
+            "</think>: the action was carried out, and the answer counts as invalid; such as 'I go. <action>look",
+        ),
+        (
+            answer("<action>look</action>", reasoning_content="Let me think"),
+            "answers.no_format",
+            "missing is <think> and </think>; the server took the reasoning out of the text:",
+        ),
+        (answer("<think> a 门 </think><action>look</action>"), "answers.no_format", "without Chinese characters"),
         (answer("I would go."), "answers.no_action", "4 of 4 answers held no action that could be read"),
         (answer("I", finish="content_filter"), "answers.refused", "4 of 4 answers were refused or broken off"),
         (answer(None, refusal="I cannot"), "answers.refused", "such as 'I cannot'"),

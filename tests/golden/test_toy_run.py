@@ -25,6 +25,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from agentrl.graph import read_graph, read_note
+
 GOLDEN = Path(__file__).parent
 RECIPE, METRICS, WEIGHTS = GOLDEN / "toy.toml", GOLDEN / "metrics.json", GOLDEN / "weights.safetensors"
 LAST = "checkpoints/000010/policy/model.safetensors"
@@ -89,6 +91,9 @@ def test_ten_iterations_give_the_stored_metrics_and_weights_and_repeat_byte_for_
     again = train_toy(tmp_path)
     assert (toy / "metrics.jsonl").read_bytes() == (again / "metrics.jsonl").read_bytes()
     check_same_bytes(toy, again)
+    types = read_note(toy / "graphs" / "000009.safetensors")["task_kinds"]
+    assert set(types) == set(read_graph(toy / "graphs" / "000009.safetensors").names["group"])
+    assert set(types.values()) == {"pick_and_place_simple"}
     played = sorted(path.name for path in (toy / "evaluations").glob("*.safetensors"))
     assert len(played) == len(list((toy / "evaluations").glob("*.json"))) > 0
     for name in played:
@@ -141,7 +146,7 @@ if __name__ == "__main__":
 
 
 def test_entropies_and_seconds_are_stored_when_asked_and_change_nothing_else(toy, tmp_path):
-    from agentrl.graph import read_graph, token_rows
+    from agentrl.graph import token_rows
     from agentrl.report import run_data
 
     run = train_toy(tmp_path, "run.iterations=1", "log.entropies=true", "log.seconds=true", "eval.modes=['sampled']")

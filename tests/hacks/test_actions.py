@@ -25,6 +25,7 @@ ELSEWHERE = {  # where the tries against the other environments are
     "deep_research": "test_answers.py",
     "search_qa": "test_answers.py",
     "gymnasium_text": "pays what a wrapped environment pays",
+    "reasoning_gym": "pays what the package's verifiers pay; see docs/foreign.md",
     "textworld": "test_textworld_pays_no",
 }
 

@@ -3,13 +3,17 @@
 Needs Debian's chromium and playwright (`make browser` installs both); else the tests are skipped with a sentence.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from agentrl.graph import CANDIDATE, PROBE
 from agentrl.report import write_credit_page
 from tests.report.conftest import busy_seconds
 from tests.report.contrast import CONTRAST
 from tests.report.pages import credits_of, data_of, graph_of, household
+from tests.report.test_tree import with_tokens
 
 pytestmark = pytest.mark.browser
 
@@ -81,6 +85,122 @@ def test_the_address_leads_back_to_the_step(open_page):
     parts = page.text_content("#parts")
     assert f"{data.methods[1].parts['step_advantage'][7]:.3g}" in parts
     assert open_page(data, "#row=999&method=none").query_selector(".cell.selected") is None
+
+
+def test_every_box_of_the_tree_has_the_methods_mean_and_its_value(open_page):
+    graph = graph_of(household())
+    data = data_of(graph, "grpo", "gigpo")
+    page = open_page(data)
+    page.click("[data-view=tree]")
+    page.click("[data-method=gigpo]")
+    boxes = page.query_selector_all(".box")
+    assert len(boxes) == len(data.groups[0].tree) == 11  # "go bedroom" was done by two, after the same history
+    for box in boxes:
+        (one,) = [n for n in data.groups[0].tree if n.steps[0] == int(box.get_attribute("data-box"))]
+        due = np.mean([data.methods[1].advantage[i] for i in one.steps])
+        assert float(box.get_attribute("data-mean")) == pytest.approx(due, abs=1e-4)
+        assert float(box.get_attribute("data-value")) == one.value
+        assert int(box.get_attribute("data-steps")) == len(one.steps)
+    page.query_selector(".box[data-steps='2']").click()
+    assert page.text_content("#answered") == "go bedroom"
+    assert page.get_attribute("[data-view=tree]", "aria-pressed") == "true"
+    page.keyboard.press("g")
+    assert page.query_selector_all(".node") and not page.query_selector_all(".box")
+    page.keyboard.press("t")
+    assert page.query_selector_all(".box")
+
+
+def test_branches_called_agents_candidates_and_probes_are_drawn_and_explained(open_page):
+    rows = [row | {"agent": "planner"} for row in household()]
+    rows += [
+        {"group": rows[0]["group"], "episode": "branch", "turn": t, "agent": "planner", "reward": float(t == 2)}
+        | {"state": ["kitchen", "cellar"][t - 1], "action": f"go {t}", "next_state": ["cellar", "table"][t - 1]}
+        | ({"parent": ["won", 0]} if t == 1 else {})
+        for t in (1, 2)
+    ]
+    rows += [
+        {"group": rows[0]["group"], "episode": "look", "turn": 0, "agent": "searcher", "caller": ["won", 1]}
+        | {"state": "page", "action": "find", "next_state": "page 2", "reward": 0.0}
+    ]
+    graph = graph_of(rows)
+    kind = graph.kind.copy()
+    kind[10], kind[11] = CANDIDATE, PROBE
+    page = open_page(data_of(graph.with_columns(kind=kind), "grpo"))
+    assert page.get_attribute("[data-view=tree]", "aria-pressed") == "true"  # stored branches: the tree comes first
+    legend = page.text_content("#legend")
+    for words in ("a branch leaves its stem", "an agent is called", "a candidate", "a probe", "an invalid answer"):
+        assert words in legend
+    assert "searcher: look" in page.text_content("#names")
+    assert len(page.query_selector_all("#timeline .link.called")) == 1 == len(page.query_selector_all("#graph .called"))
+    plainly = open_page(data_of(graph_of(household()), "grpo"))
+    assert "a probe" not in plainly.text_content("#legend") and plainly.query_selector("[data-view=merged].on")
+
+
+def test_tokens_are_shown_once_with_what_they_were_chosen_from(open_page):
+    graph = with_tokens([[1, 3]] * 6 + [[1]] * 6)
+    graph = replace(graph, texts={"observation": ["o"] * 12, "answer": ["w1"] * 12})
+    page = open_page(data_of(graph, "grpo", decode=lambda ids: [f"w{i}" for i in ids]), "#row=0")
+    chosen = [cell.text_content() for cell in page.query_selector_all("#choices td")]
+    assert chosen == ["w1", "-0.5", "60.7%", "2: w1 · w3"]
+    assert page.text_content("#answered") == "w1" and page.query_selector("pre#answered") is None  # not a second time
+    assert page.query_selector("#answered span").get_attribute("title").endswith("chosen from 2: w1 · w3")
+    forced = open_page(data_of(graph, "grpo"), "#row=7")  # ids: they do not spell the answer
+    assert forced.query_selector("#choices") is None and forced.text_content("pre#answered") == "w1"
+    assert "1 of 1 had no alternative" in forced.text_content("#step")
+
+
+def test_labels_of_the_merged_states_do_not_lie_on_each_other(open_page):
+    rows = [row | {"action": f"{row['action']} by way of a long corridor"} for row in household()]
+    for way in "ab":
+        rows += [
+            row | {"episode": f"{row['episode']} {way}", "action": f"{row['action']} {way}"} for row in household()
+        ]
+    page = open_page(data_of(graph_of(rows), "grpo"))
+    boxes = page.evaluate("""() => [...document.querySelectorAll('#graph text:not(.crowded)')].map((t) => {
+      const b = t.getBBox(); return [t.textContent, b.x, b.y + 2, b.width, b.height - 4]; })""")
+    assert len(boxes) > 20
+    for place, (one, x, y, w, h) in enumerate(boxes):
+        for other, a, b, c, d in boxes[:place]:
+            assert x + w <= a + 1 or a + c <= x + 1 or y + h <= b or b + d <= y, (one, other)
+    hidden = len(page.query_selector_all("#graph .crowded"))
+    assert f"{hidden} of 24 arrows have no room for their words" in page.text_content("#merged") or not hidden
+
+
+def test_names_of_episodes_stay_where_they_are_while_steps_scroll(open_page):
+    rows = [
+        {"group": "g", "episode": e, "turn": t, "reward": 0.0, "action": "a"}
+        | {"state": f"{e}{t}", "next_state": f"{e}{t + 1}"}
+        for e in ("first", "second")
+        for t in range(60)
+    ]
+    page = open_page(data_of(graph_of(rows), "grpo"))
+    left = "(selector) => document.querySelector(selector).getBoundingClientRect().left"
+    name, cell = (page.evaluate(left, selector) for selector in ("#names text", ".cell rect"))
+    page.evaluate("() => { document.querySelector('#times .scroll').scrollLeft = 900; }")
+    assert page.evaluate(left, "#names text") == name and page.text_content("#names").startswith("first")
+    assert page.evaluate(left, ".cell rect") == cell - 900
+
+
+def test_numbers_are_rounded_as_python_rounds_them(open_page):
+    page = open_page(data_of(graph_of(household()), "grpo"))
+    rng = np.random.default_rng(0)
+    given = [k / 16 for k in range(-200, 201)] + rng.normal(size=400).tolist() + [2.675, 1e-9, 123456.125]
+    for digits in (0, 1, 2, 4):
+        shown = page.evaluate("([xs, digits]) => xs.map((x) => signed(x, digits))", [given, digits])
+        due = [("+" if x > 0 else "") + format(x, f".{digits}f") for x in given]
+        assert shown == due
+
+
+def test_the_steps_most_apart_have_both_numbers_and_how_far(open_page):
+    data = data_of(graph_of(household()), "grpo", "gigpo")
+    page = open_page(data)
+    (pair,) = data.agreement
+    step = pair["most_apart"][0]
+    shown = [c.text_content() for c in page.query_selector_all(".apart tr")[1].query_selector_all("td")]
+    assert shown[0] == f"turn {step['turn']}: {step['action']}"
+    assert shown[1:4] == [f"{step['grpo']:+.2f}", f"{step['gigpo']:+.2f}", f"{step['apart']:.2f}"]
+    page.click(".apart button")
+    assert page.query_selector(".cell.selected").get_attribute("data-step") == str(step["row"])
 
 
 def test_episodes_are_filtered_and_steps_coloured_by_other_columns(open_page):

@@ -63,6 +63,36 @@ def test_the_curve_has_the_numbers_of_the_evaluations_at_their_places(open_run, 
     assert "600" in texts(page, "#curve text") and page.said == []
 
 
+def test_marks_of_smaller_panels_are_smaller_and_every_mark_is_explained(open_run, tmp_path):
+    rows = [eval_row("clone", 0, 0.25), train_row(0), {**eval_row("iteration 1", 1, 0.5, episodes=2), "panel": "p0"}]
+    page = open_run(make_run(tmp_path / "r", rows=[*rows, eval_row("end", 2, 0.75)]))
+    found = [
+        (m.get_attribute("data-name"), "small" in m.get_attribute("class"))
+        for m in page.query_selector_all(".evaluation")
+    ]
+    assert found == [("clone", False), ("iteration 1", True), ("end", False)]
+    legend = page.text_content("#curve-legend")
+    assert "small: only 2 of the 4 tasks" in legend and "sampled" in legend and "greedy" not in legend
+    whole = open_run(make_run(tmp_path / "w")).text_content("#curve-legend")
+    assert "small" not in whole and "training tasks, mean of ten" in whole
+
+
+def test_the_story_leads_to_the_steps_that_it_names(open_run, tmp_path):
+    run = make_run(tmp_path / "r")
+    page, (part, *_) = open_run(run), run_data(run).parts
+    assert (
+        part.singled_out == [row for row in part.singled_out if row in part.data.steps.row]
+        and len(part.singled_out) == 2
+    )
+    for button, row in zip(("credited", "blamed"), part.singled_out, strict=True):
+        page.click(f"text=show the {button} step")
+        step = part.data.steps.row.index(row)
+        assert page.query_selector(".cell.selected").get_attribute("data-step") == str(step)
+        shown = cells(page)[step]
+        assert f"({shown}: " in part.story  # the sentence and the cell round alike
+    assert "How the environment names them: Where the agent stood" in page.text_content("#situations")
+
+
 def test_findings_and_series_are_shown(open_run, tmp_path):
     rows = [train_row(step, success=0.0, constant_groups=1.0, reward=0.0) for step in range(12)]
     page = open_run(make_run(tmp_path / "r", rows=rows))
@@ -78,6 +108,12 @@ def test_findings_and_series_are_shown(open_run, tmp_path):
 def test_a_failure_opens_its_episode(open_run, tmp_path):
     run = make_run(tmp_path / "r")
     page = open_run(run)
+    (row,) = page.query_selector_all("#failures .endings tbody tr")
+    told = [cell.text_content() for cell in row.query_selector_all("td")]
+    assert (
+        told[0] == "not stored" and told[3] == "3 of 9"
+    )  # runs of older versions do not store the types of their tasks
+    assert {text.split(" ")[0] for text in told[1:3]} == {"6", "3"} and row.query_selector("td button") is not None
     last = page.query_selector("#failures table:has-text('last state before')")
     assert [c.text_content() for c in last.query_selector_all("tbody td")][:3] == ["bedroom", "go gave up", "3 (100%)"]
     last.query_selector("button").click()
@@ -101,7 +137,7 @@ def test_the_cells_have_the_methods_numbers_in_every_part(open_run, tmp_path):
             assert len(shown) == len(part.data.steps.row) == 12
             for step, text in shown.items():
                 assert float(text) == pytest.approx(method.advantage[step], abs=0.0051)
-    assert page.text_content("#story") == data.parts[-1].story
+    assert page.text_content("#story span") == data.parts[-1].story
 
 
 def test_held_out_episodes_show_rewards_and_no_credit(open_run, tmp_path):

@@ -214,11 +214,45 @@ def test_a_part_shows_a_won_a_lost_and_the_widest_group_and_tells_what_is_credit
     rows = [i for e in part.data.groups[0].episodes for i in part.data.episodes[e].steps]
     best = max(rows, key=lambda i: gigpo.advantage[i])
     action = part.data.actions[part.data.steps.action[best]]
-    copy = next(n for n, e in enumerate(part.data.groups[0].episodes) if best in part.data.episodes[e].steps)
-    place = f"in turn {part.data.steps.turn[best]} of episode {copy + 1} from the top"
+    name = next(part.data.episodes[e].name for e in part.data.groups[0].episodes if best in part.data.episodes[e].steps)
+    place = f"in turn {part.data.steps.turn[best]} of episode {name}"
     assert f'gigpo credits "{action}" {place} ({gigpo.advantage[best]:+.2f}' in part.story
     assert "2 of the 3 copies succeeded" in part.story and "which opens first" in part.story
     assert f"step_advantage {gigpo.parts['step_advantage'][best]:+.2f}" in part.story
+    assert [part.data.steps.row.index(row) for row in part.singled_out] == [
+        best,
+        min(rows, key=lambda i: gigpo.advantage[i]),
+    ]
+
+
+def test_methods_beside_the_runs_own_take_its_options_so_that_their_numbers_compare(tmp_path):
+    (part,) = run_data(make_run(tmp_path / "r", graphs=1)).parts  # gigpo with std=none
+    gigpo, grpo = part.data.methods
+    assert grpo.options["std"] == gigpo.options["std"] == "none"
+    assert grpo.advantage == gigpo.parts["episode_advantage"]  # what GiGPO's file calls GRPO's episode term
+    (other,) = run_data(make_run(tmp_path / "s", graphs=1, credit={"name": "salt"})).parts
+    assert {m.name: m.options.get("gamma") for m in other.data.methods}["gigpo"] == 0.95  # salt has none: the default
+
+
+def test_failures_in_training_are_counted_by_the_types_that_the_run_has_stored(tmp_path):
+    run = make_run(tmp_path / "r", graphs=0)
+    rows = [row | {"group": task} for task in ("t0", "t1") for row in household()]
+    kinds = {"t0": "fetch", "t1": "heat"}
+    write_graph(stored(rows), run / "graphs" / "000000.safetensors", {"task_kinds": kinds})
+    (training,) = [one for one in run_data(run).failures if one.source.startswith("training")]
+    cells = {(c.ending, c.kind): (c.episodes, c.succeeded) for c in training.cells}
+    due = {("done", kind): (2, 2) for kind in kinds.values()} | {
+        ("turn_limit", kind): (1, 0) for kind in kinds.values()
+    }
+    assert cells == due
+
+
+def test_evaluations_name_their_panel_and_situations_their_meaning(tmp_path):
+    rows = [eval_row("clone", 0, 0.25), train_row(0), {**eval_row("iteration 1", 1, 0.5, episodes=2), "panel": "p0"}]
+    data = run_data(make_run(tmp_path / "r", rows=[*rows, eval_row("end", 2, 0.75)]))
+    assert [(e.panel, e.episodes) for e in data.curve.evaluations] == [("p1", 4), ("p0", 2), ("p1", 4)]
+    assert data.situation_words.startswith("Where the agent stood towards its task")
+    assert '"It" is a thing that the task asks for' in data.situation_words and "state_key" not in data.situation_words
 
 
 def test_the_first_the_middle_and_the_last_iteration_are_shown(tmp_path):
@@ -311,7 +345,7 @@ def test_it_is_a_pure_function_of_the_folder(tmp_path):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert run_data(run).model_dump_json() == run_data(run).model_dump_json()
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
-    assert json.loads(run_data(run).model_dump_json())["schema_version"] == 1
+    assert json.loads(run_data(run).model_dump_json())["schema_version"] == 2
 
 
 def test_hand_made_graphs_of_other_shapes_go_through(tmp_path):

@@ -128,6 +128,13 @@ def test_the_picture_has_a_mark_per_evaluation_with_its_numbers(run):
     assert curve_svg(curve) == curve_svg(curve)
 
 
+def test_marks_of_smaller_panels_are_smaller_and_named_in_the_picture(tmp_path):
+    rows = [eval_row("clone", 0, 0.25), train_row(0), {**eval_row("iteration 1", 1, 0.5, episodes=2), "panel": "p0"}]
+    picture = curve_svg(run_data(make_run(tmp_path / "r", rows=[*rows, eval_row("end", 2, 0.75)])).curve)
+    assert re.findall(r'<circle [^>]*r="([^"]+)"', picture) == ["4", "2.5", "4"]
+    assert "small marks: 2 of the 4 tasks" in picture
+
+
 def test_a_picture_of_a_run_with_odd_names_and_no_rows_is_whole(tmp_path):
     run = make_run(tmp_path / "a<b>&", rows=[], graphs=0)
     path = learning_curve(RunFolder(run))

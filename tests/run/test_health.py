@@ -116,6 +116,21 @@ def test_flat_reward():
     assert found(solved) == []
 
 
+def helped(step: int) -> dict[str, Any]:
+    """An iteration in which a guide helped every chain: it has no success and no reward."""
+    row = train(step, guided_share=1.0, guided_success=0.5, constant_groups=1.0)
+    return {name: value for name, value in row.items() if name not in ("success", "reward")}
+
+
+def test_rules_leave_out_iterations_in_which_every_chain_had_help():
+    assert found([helped(i) for i in range(30)] + [evaluated("end")]) == []
+    lost = [train(i, success=0.0, reward=0.0, constant_groups=1.0) for i in range(9)]
+    assert found([*lost, helped(9)]) == []
+    falls = [train(i, success=0.5 if i < 10 else 0.0, reward=0.1 * (i % 2)) for i in range(20)]
+    mixed = [row for i, one in enumerate(falls) for row in (helped(i), one)]
+    assert found(falls) == found(mixed) == ["success_gone"]
+
+
 def test_constant_groups():
     rows = [train(i, constant_groups=0.95, success=0.3, reward=0.3 + 0.001 * i) for i in range(10)]
     assert found(rows) == ["constant_groups"] and "in 95% of the groups" in text(rows)

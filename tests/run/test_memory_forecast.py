@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from agentrl.cli import main
+from agentrl.engines import vllm
 from agentrl.model import ModelConfig
-from agentrl.run.memory_forecast import shape_of
+from agentrl.run import Settings
+from agentrl.run.memory_forecast import GIB, _Policy, shape_of
+from agentrl.settings import find_recipe
+from agentrl.trainer.memory import Need
 from tests.toys.runs import ALFWORLD, recipe
 
 
@@ -45,3 +49,42 @@ def test_the_lines_of_a_toy(path, capsys):
     lines = capsys.readouterr().out.split("# memory of a GPU")[1].splitlines()
     assert sum("GiB (weights" in line for line in lines) == 3
     assert any("rtx4090-24 (24 GiB, 90% of it usable)" in line and "fits; the largest" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "processes", "share"),
+    [
+        ({"python": "p", "gpus": ("0", "1"), "servers": 2}, 2, 0.4),
+        ({"python": "p", "gpus": ("1", "0,2"), "servers": 2}, 1, 0.4),
+        ({"python": "p", "gpus": ("0", "0"), "servers": 2}, 1, 0.8),  # two servers on one card
+        ({"python": "p", "gpus": ("4", "5"), "servers": 2}, 4, 0.0),  # the learner is on cards 0 to 3
+        ({"python": "p"}, 1, 0.4),  # a server that sees every card
+        ({"python": "p", "device": "cpu"}, 1, 0.0),
+        ({"urls": ("http://h:1",)}, 1, 0.0),
+    ],
+)
+def test_servers_take_a_share_of_the_learners_cards(options, processes, share):
+    config = vllm.Config(options={"gpu_memory_utilization": 0.4}, **options)
+    assert vllm.card_share(config, processes) == pytest.approx(share)
+    if share:  # vLLM's own default
+        assert vllm.card_share(config.model_copy(update={"options": {}}), processes) > 0.9
+
+
+def test_the_lines_of_an_engine_say_what_it_leaves_to_the_update():
+    def policy(*words):
+        settings = Settings.load(find_recipe("alfworld-gigpo-1.5b"), words)
+        return _Policy(settings, "policy", settings.policies["policy"].model)
+
+    served = policy("engine.options.gpu_memory_utilization=0.5")
+    # 28 layers x 2 (keys, values) x 2 heads x 128 x 2 bytes = 28 KiB; (39.8 - 2.9) GiB / (28 KiB x 2560) = 540
+    first, second = served._engine("h100-80")
+    assert "50% of each card" in first and "2.9 GiB of weights, and 28 KiB" in first
+    assert "h100-80: 39.8 GiB for a server, with room for at most 540 episodes of 2560 tokens" in second
+    need = Need(weights=0, reference=0, optimiser=0, peak=GIB, whole=GIB)
+    assert served._room("h100-80", need) == pytest.approx((79.6 * 0.4 - 1) * GIB)
+    apart = policy("learner.processes=4", "engine.servers=2", "engine.gpus=['4', '5']")
+    assert "on other cards" in "".join(apart._engine("h100-80"))
+    assert apart._room("h100-80", need) == pytest.approx((79.6 * 0.9 - 1) * GIB)
+    embedded = policy("engine.name=hf", "engine.max_slots=4")
+    (line,) = embedded._engine("h100-80")
+    assert "0.3 GiB at most for the engine's keys and values (4 slots of 2560 tokens)" in line

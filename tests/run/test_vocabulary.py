@@ -1,6 +1,7 @@
 """The vocabulary of a new model knows what its environments say: hardly a token that it reads is unknown to it."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from agentrl.env import RANDOM, pool_within, tasks_of
 from agentrl.graph import StepGraph
 from agentrl.rollout import Crew, build_graph, expert_actor, play
 from agentrl.run.event_loop import Loop
-from agentrl.run.vocabulary import vocabularies
+from agentrl.run.vocabulary import look_alike, vocabularies
 from agentrl.settings import Settings
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import environment
@@ -108,6 +109,40 @@ def test_an_experts_move_that_is_not_listed_is_played_and_not_cloned():
     graph, _ = played(settings_of({"name": __name__, "split": "train", "prompt": "chat"}, {"split": "test"}), "")
     np.testing.assert_array_equal(graph.weight, np.where(graph.turn == 0, 0.0, 1.0))
     assert (graph.reward[graph.last] == 1).all()
+
+
+VAULT = """
+from agentrl.tool_env import environment
+
+class Vault:
+    def reset(self, word: str) -> str:
+        return f"The password is {word}."
+    def reward(self, answer: str) -> float:
+        return float(answer == "open")
+    def _actions(self) -> list[str]:
+        return ["open", "wait"]
+    def _expert(self) -> str:
+        return "open"
+
+Config, make, tasks, prompt = environment(Vault, rows=[{"word": 3 * c} for c in "abcdefghijklmnopqrstuvwxyz"])
+"""
+
+
+@pytest.mark.parametrize(("vocabulary", "alike"), [("closed", 1.0), ("open", 0.0)])
+def test_observations_that_differ_in_unknown_words_look_alike(vocabulary, alike, tmp_path, monkeypatch):
+    """No password of the test split is one of the training split."""
+    (tmp_path / "vault.py").write_text(VAULT)
+    monkeypatch.syspath_prepend(tmp_path)
+    env = {"name": "vault", "split": "train", "prompt": "compact"}
+    graph, chat = played(settings_of(env, {"split": "test"}, vocabulary=vocabulary), "expert", 4)
+    assert look_alike(graph, chat.tokenizer.unk_token_id) == alike
+
+
+def test_unknown_words_that_tell_nothing_apart_are_no_fault():
+    """The demo's expert never asks for help, so at random half of what is read is unknown: always one text."""
+    demo = Settings.load(Path(__file__).parents[2] / "benchmarks/recipes/alfworld-cpu.toml")
+    graph, chat = played(demo, RANDOM, 6)
+    assert unknown_share(graph, chat) > 0.2 and look_alike(graph, chat.tokenizer.unk_token_id) == 0
 
 
 BUILT_IN = {  # with no options but what a recipe of [env], [eval.env] and [model.new] chooses

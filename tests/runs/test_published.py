@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
+from agentrl.engines.hf import Config as Embedded
 from agentrl.files import read_toml
 from agentrl.graph import read_graph
 from agentrl.settings import Settings
@@ -22,7 +23,9 @@ SMALL = (
     "eval.tasks=2",
     "eval.every=1",
     "eval.during=1",
+    "engine.name=hf",  # test_gpu_recipes.py runs it on a server and on two processes
     "engine.max_slots=8",
+    "learner.processes=1",
     "limits.turns=4",
     "limits.turn_tokens=12",
     "batch.tasks=2",
@@ -43,11 +46,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_small_is_sizes_and_the_rest_is_the_recipe(folder):
     published, here = Settings.load(RECIPE).dump(), read_toml(folder / "config.toml")
     differing = {f"{s}.{k}" for s in published for k in published[s] if published[s][k] != here[s].get(k)}
-    assert differing == {text.partition("=")[0] for text in SMALL if not text.startswith("model=")} | {
-        "run.name",
-        "run.folder",
-        "model.path",
-    }
+    of_servers = {f"engine.{name}" for name in published["engine"].keys() - Embedded.model_fields.keys() - {"name"}}
+    small = {text.partition("=")[0] for text in SMALL if not text.startswith("model=")} - {"engine.max_slots"}
+    assert differing == small | of_servers | {"run.name", "run.folder", "model.path"}
     assert here["env"]["prompt"] == "verl_agent" and here["env"]["state_key"] == "feedback"
     assert here["context"] == {"name": "last_k", "k": 2} and here["engine"]["actions"] == "free"
     assert here["update"]["kl_coef"] == 0.01 and here["update"]["entropy_coef"] == 0.001

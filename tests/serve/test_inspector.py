@@ -18,6 +18,7 @@ from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign
 from agentrl.graph import read_graph, write_graph
 from agentrl.serve import serve_inspector
+from agentrl.serve.credit_worker import Reader, found
 from tests.cli.bad_words import complaint, written
 from tests.toys.stored_run import graph, store, stored_run
 
@@ -129,12 +130,40 @@ def test_episodes_of_an_evaluation_are_shown_and_cannot_be_branched(client):
 )
 def test_a_search_finds_the_episodes_that_fit_all_of_it(client, run, asked, episodes):
     steps = read_graph(run / "graphs" / "000000.safetensors")
-    status, found = client.get("episodes", ("source", "iteration:0"), *asked.items())
-    assert status == 200 and (found["more"], found["of"]) == (0, 3)
-    assert [steps.names["episode"][one["episode"]] for one in found["episodes"]] == episodes
-    for one in found["episodes"]:
+    status, answer = client.get("episodes", ("source", "iteration:0"), *asked.items())
+    assert status == 200 and (answer["more"], answer["of"]) == (0, 3)
+    assert [steps.names["episode"][one["episode"]] for one in answer["episodes"]] == episodes
+    for one in answer["episodes"]:
         said = [steps.names[k][steps.columns[k][one["row"]]] for k in ("state", "action")]
         assert asked.get("text", "").casefold() in " ".join(said)
+
+
+def test_a_search_goes_through_all_iterations_or_all_evaluations(client):
+    status, all_of = client.get("episodes", ("within", "iterations"), ("text", "closet"))
+    assert status == 200 and (all_of["of"], all_of["searched"], all_of["sources"], all_of["next"]) == (6, 2, 2, "")
+    assert [one["source"] for one in all_of["episodes"]] == ["iteration:1", "iteration:0"]  # the newest first
+    _, older = client.get("episodes", ("within", "iterations"), ("from", "iteration:0"), ("success", "yes"))
+    assert [one["source"] for one in older["episodes"]] == ["iteration:0"] * 2 and older["sources"] == 1
+    _, held_out = client.get("episodes", ("within", "evaluations"), ("text", "hall 9"))
+    assert {one["source"] for one in held_out["episodes"]} == {"evaluation:end-greedy"} and held_out["of"] == 3
+
+
+def test_a_long_search_goes_on_where_it_stopped(run, monkeypatch, tmp_path):
+    files = [(f"iteration:{i}", str(run / "graphs" / f"{i:06d}.safetensors")) for i in (1, 0)]
+    asked = {"task": "", "ending": "", "succeeded": None, "text": ""}
+    request = {"files": files, "asked": asked, "seconds": 0.0}
+    first = found(Reader(), request)  # one graph at least
+    assert (first["searched"], first["next"], len(first["episodes"]), first["of"]) == (1, "iteration:0", 3, 3)
+    monkeypatch.setattr("agentrl.serve.credit_worker.MOST_FOUND", 2)
+    few = found(Reader(), {**request, "seconds": 60.0})
+    assert (few["searched"], few["next"], len(few["episodes"]), few["more"]) == (1, "iteration:0", 2, 1)
+    (tmp_path / "bad.safetensors").write_bytes(b"damaged")
+    broken = [("iteration:2", str(tmp_path / "bad.safetensors")), *files]
+    monkeypatch.undo()
+    rest = found(Reader(), {**request, "files": broken, "seconds": 60.0})
+    assert (rest["unread"], rest["searched"], len(rest["episodes"]), rest["next"]) == (["iteration:2"], 3, 6, "")
+    with pytest.raises(ValueError, match="is not a step graph"):
+        found(Reader(), {**request, "files": broken[:1]})
 
 
 @pytest.mark.parametrize(
@@ -170,6 +199,9 @@ def test_a_search_finds_the_episodes_that_fit_all_of_it(client, run, asked, epis
         ("credit", [("source", "iteration:1"), ("group", "77")], 400, "there is no group 77"),
         ("episodes", [("source", "iteration:1"), ("ending", "dane")], 400, "did you mean done?"),
         ("episodes", [("source", "iteration:1"), ("success", "maybe")], 400, "write yes or no"),
+        ("episodes", [("within", "graphs")], 400, "within='graphs': write iterations or evaluations"),
+        ("episodes", [("within", "iterations"), ("from", "iteration:9")], 404, "stored no such steps"),
+        ("episodes", [("within", "iterations"), ("from", "/etc/passwd")], 404, "stored no such steps"),
         ("run", [("x", "y" * 30_000)], 400, "the query has"),
     ],
 )

@@ -109,6 +109,21 @@ def test_a_search_leads_to_the_step_and_the_step_to_its_branch_command(open_page
     assert page.text_content("#command") == f"agentrl branch {run} --iteration 1 --episode 2 --turn 1"
 
 
+def test_a_search_of_all_iterations_leads_to_the_step_of_another_one(open_page, run):
+    page = open_page()
+    page.fill("#text", "closet")
+    page.select_option("#within", "iterations")
+    page.click("#searching > button")
+    page.wait_for_selector("#found tr[data-source='iteration:0']")
+    assert page.text_content("#found b") == "2 of 6 episodes"
+    assert "2 of 2 files searched, the newest first" in page.text_content("#found")
+    assert page.text_content("#subtitle").startswith("iteration 1")
+    page.click("#found tr[data-source='iteration:0']")
+    until(page, "#subtitle", lambda text: text.startswith("iteration 0"))
+    until(page, "#step", lambda text: "go closet" in text)
+    assert page.is_visible("#found") and page.said == []
+
+
 def test_the_address_leads_back_to_the_step_of_another_iteration(open_page):
     page = open_page()
     page.select_option("#source", "iteration:0")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from agentrl.cli import main
 from agentrl.config import merge
 from agentrl.run import Progress, train
 from agentrl.settings import Settings, defaults
@@ -80,6 +81,55 @@ def test_no_environment_needs_an_expert():
         resolved(warmup={"expert": "exprt"})
 
 
+def test_a_context_has_room_for_what_the_recipe_leaves_open():
+    settings = resolved()
+    assert (settings.tables.model.new.max_positions, settings.engine.config.max_context) == (4096, 4096)
+    small = resolved(model={"new": {"max_positions": 300}})
+    assert (small.tables.model.new.max_positions, small.engine.config.max_context) == (300, 300)
+    large = resolved(engine={"max_context": 9000})
+    assert (large.tables.model.new.max_positions, large.engine.config.max_context) == (9000, 9000)
+    own = resolved(agents={"b": {"policy": "b", "env": {"name": SUMS}, "model": {"new": {"max_positions": 200}}}})
+    assert own.engine.config.max_context == 200
+    assert Settings({"env": {"name": SUMS}, "model": {"path": "x"}}).engine.config.max_context == 1024
+
+
+def test_an_environment_that_shows_everything_needs_no_history():
+    for env in ({"name": "sokoban"}, {"name": "gymnasium_text", "id": "FrozenLake-v1"}):
+        settings = Settings({"env": env, "model": {"new": {}}})
+        assert (settings.context.name, settings.context.config.k) == ("last_k", 0)
+        assert Settings({"env": env, "model": {"path": "x"}}).context.name == "full"
+        assert Settings({"env": env, "model": {"new": {}}, "context": {"name": "full"}}).context.name == "full"
+    assert resolved().context.name == "full"
+
+
+@pytest.mark.parametrize(("longest", "turns"), [(1, 10), (9, 18), (40, 50)])
+def test_turns_follow_the_longest_of_the_experts_episodes(longest, turns):
+    assert defaults.turns_of(longest) == turns
+
+
+def test_a_run_begins_with_the_turns_that_its_expert_needs(tmp_path):
+    """The corridor's goals are 1 to 3 steps away, so ten turns are enough; what the recipe sets is kept."""
+    small = {"layers": 1, "hidden": 16, "heads": 2, "kv_heads": 1, "intermediate": 16}
+    recipe = {
+        "env": {"name": "tests.toys.walk"},
+        "eval": {"tasks": 2, "env": {"first": 10}},
+        "model": {"new": small},
+        "batch": {"tasks": 2, "copies": 2},
+        "warmup": {"updates": 1, "episodes": 2},
+    }
+
+    def run(name: str, **sections: Any) -> Any:
+        table = {"name": name, "folder": str(tmp_path), "iterations": 1}
+        return train(Settings(merge({**recipe, "run": table}, sections)), progress=Progress(quiet=True))
+
+    assert run("open").settings.tables.limits.turns == 10
+    assert "turns = 10" in (tmp_path / "open" / "config.toml").read_text().partition("[limits]")[2]
+    assert run("set", limits={"turns": 7}).settings.tables.limits.turns == 7
+    assert run("random", warmup={"expert": "random"}).settings.tables.limits.turns == 50
+    again = Settings({**recipe, "run": {"name": "open", "folder": str(tmp_path), "iterations": 2}})
+    assert train(again, resume=True, progress=Progress(quiet=True)).settings.tables.limits.turns == 10
+
+
 def test_the_first_expert_that_an_environment_declares():
     assert resolved(env={"name": "tests.toys.walk"}).tables.warmup.expert == "straight"
 
@@ -121,3 +171,13 @@ def test_a_run_of_an_older_version_goes_on_with_its_own_values(tmp_path):
     done = train(more, resume=True, progress=Progress(quiet=True))
     assert (done.settings.tables.optim.lr, done.settings.tables.warmup.updates) == (1e-6, 0)
     assert done.state.step == 2
+
+
+def test_a_dry_run_shows_what_was_chosen_and_the_sections_that_are_absent(tmp_path, capsys):
+    recipe = tmp_path / "a.toml"
+    recipe.write_text(f'[env]\nname = "{SUMS}"\n[model.new]\n')
+    assert main(["train", str(recipe), "--dry-run"]) == 0
+    chosen, _, rest = capsys.readouterr().out.partition("[run]")
+    assert "chosen for a model made from scratch" in chosen and "#   optim.lr = 0.002" in chosen
+    absent = rest.partition("# not in this recipe:")[2]
+    assert "# [model.lora]\n# r = 16\n" in absent and "# [run] tokens: not set" in absent

@@ -4,6 +4,7 @@ Site packages are hidden, this project's own sources (with the answers to its ge
 are let in by name.
 """
 
+import _imp
 import functools
 import importlib.metadata
 import os
@@ -93,6 +94,29 @@ def hidden(interpreter: Interpreter) -> list[str]:
         for folder in ("site-packages", "dist-packages")
         for path in map(str, Path(root).glob(f"python3*/{folder}"))
     }
+    return sorted(found)
+
+
+def module_paths(interpreter: Interpreter, modules: Sequence[str]) -> list[str]:
+    """Files and folders of modules of the standard library, of every Python that the sandbox shows: sources, compiled
+    files, packages.
+
+    Raises:
+        ValueError: a name is no dotted name, or names a module that is part of the executable.
+    """
+    roots = {"/usr/lib", "/usr/local/lib", f"{interpreter.prefix}/lib", f"{interpreter.prefix}/lib64"}
+    libraries = {str(path) for root in roots for path in Path(root).glob("python3*")} | {interpreter.stdlib}
+    found: set[str] = set()
+    for module in modules:
+        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", module, re.ASCII):
+            raise ValueError(f"hide names {module!r:.80}, which is no module: write it as import does")
+        if module in sys.builtin_module_names or _imp.is_frozen(module):
+            raise ValueError(f"hide names {module!r}, which is part of the Python executable and cannot be hidden")
+        folder, _, name = module.replace(".", "/").rpartition("/")
+        patterns = (f"{name}.py", name, f"{name}.*.so", f"{name}.pyc", f"__pycache__/{name}.*.pyc")
+        for library in libraries:
+            for pattern in patterns:
+                found.update(os.path.realpath(path) for path in Path(library, folder).glob(pattern))
     return sorted(found)
 
 

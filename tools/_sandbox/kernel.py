@@ -115,8 +115,11 @@ def run_cell(code: str, name: str, echo: bool) -> str:
 
 def describe(error: BaseException, name: str, code: str, cap: int) -> "tuple[str, str, str]":
     """[name, message, traceback] of what a cell raised."""
-    import linecache
-    import traceback
+    try:
+        import linecache
+        import traceback
+    except Exception:  # a module that they need is hidden, or shadowed by a file of the code
+        return type(error).__name__[:200], str(error)[:cap], type(error).__name__
 
     linecache.cache[name] = (len(code), None, code.splitlines(True), name)
     trace = error.__traceback__

@@ -103,9 +103,9 @@ class Plan:
     tamed: bool = True
 
 
-def plan(backend: str, limits: Limits, python: str, packages: Sequence[str]) -> Plan:
+def plan(backend: str, limits: Limits, python: str, packages: Sequence[str], hide: Sequence[str] = ()) -> Plan:
     """How to start one sandbox of a backend; ValueError if the machine lacks its program or a Python for it."""
-    return PLANS[backend](limits, python, tuple(packages))
+    return PLANS[backend](limits, python, tuple(packages), tuple(hide))
 
 
 @functools.cache
@@ -152,7 +152,9 @@ def _form(inside: Interpreter) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def _walls(program: str, limits: Limits, inside: Interpreter, packages: tuple[str, ...], root: bool) -> list[str]:
+def _walls(
+    program: str, limits: Limits, inside: Interpreter, packages: tuple[str, ...], hide: tuple[str, ...], root: bool
+) -> list[str]:
     """bubblewrap's arguments.
 
     Parents of bind mounts are made with mode 0755: root's implicit ones would be 0700 and unreadable after the
@@ -184,6 +186,9 @@ def _walls(program: str, limits: Limits, inside: Interpreter, packages: tuple[st
             walls += ["--ro-bind", path, path]
     for path in interpreter.hidden(inside):
         walls += ["--perms", "0555", "--size", "4096", "--tmpfs", path]
+    for path in interpreter.module_paths(inside, hide):  # a device of a mount without devices cannot be opened
+        cover = ["--size", "4096", "--tmpfs"] if os.path.isdir(path) else ["--ro-bind", "/dev/null"]
+        walls += [*cover, path]
     walls += ["--perms", "0755", "--dir", "/etc", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     walls += ["--perms", "0755", "--dir", "/packages"]
     for path in interpreter.entries(packages):
@@ -200,11 +205,11 @@ def _parents(path: str) -> list[str]:
     return ["/" + "/".join(parts[: i + 1]) for i in range(len(parts))]
 
 
-def _bwrap(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
+def _bwrap(limits: Limits, python: str, packages: tuple[str, ...], hide: tuple[str, ...]) -> Plan:
     root = os.getuid() == 0
     inside = interpreter.find(python, False)
     return Plan(
-        command=[*_walls(_program("bwrap"), limits, inside, packages, root), *_python(inside)],
+        command=[*_walls(_program("bwrap"), limits, inside, packages, hide, root), *_python(inside)],
         environment={**ENVIRONMENT, "HOME": "/work", "TMPDIR": "/tmp"},
         rules=_rules(limits, divide=not root),
         compiled=_form(inside) == "c",
@@ -217,17 +222,19 @@ def _bwrap(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
     )
 
 
-def _allowed(inside: Interpreter, packages: tuple[str, ...], writable: Sequence[str]) -> list[tuple[str, int]]:
+def _allowed(
+    inside: Interpreter, packages: tuple[str, ...], hide: tuple[str, ...], writable: Sequence[str]
+) -> list[tuple[str, int]]:
     """Landlock's rules. They only add rights, so a folder that holds a hidden one is allowed child by child."""
-    hide = interpreter.hidden(inside)
+    covered = {*interpreter.hidden(inside), *interpreter.module_paths(inside, hide)}
     shown = ["/usr", "/bin", "/sbin", "/lib", "/lib64", inside.executable, f"{inside.prefix}/lib", inside.stdlib]
     rules: dict[str, int] = {}
     waiting = sorted({os.path.realpath(path) for path in shown if os.path.exists(path)})
     while waiting:
         path = waiting.pop()
-        if path in hide:
+        if path in covered:
             continue
-        if any(folder.startswith(f"{path}/") for folder in hide):
+        if any(folder.startswith(f"{path}/") for folder in covered):
             rules[path] = 8  # its names may be listed
             waiting += [entry.path for entry in os.scandir(path) if not entry.is_symlink()]
         else:
@@ -293,7 +300,7 @@ def _need_landlock() -> None:
         raise ValueError("this machine's architecture has no table of system calls here")
 
 
-def _unshare(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
+def _unshare(limits: Limits, python: str, packages: tuple[str, ...], hide: tuple[str, ...]) -> Plan:
     _need_landlock()
     root = os.getuid() == 0
     program, inside = _program("unshare"), interpreter.find(python, root)
@@ -301,7 +308,7 @@ def _unshare(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
     rules = _rules(limits, tmpfs=limits.disk_mb * MIB, inodes=limits.files, seccomp=bpf.program(families))
     scratch, work, links, lock = _scratch(packages, rules["uid"])
     rules["folder"] = work
-    rules["landlock"] = [*_allowed(inside, packages, [work]), (links, LANDLOCK_READ), ("/proc", 4 | 8)]
+    rules["landlock"] = [*_allowed(inside, packages, hide, [work]), (links, LANDLOCK_READ), ("/proc", 4 | 8)]
     options = ["--ipc", "--pid", "--net", "--mount", "--uts", "--fork", "--mount-proc", "--kill-child"]
     if not root:
         options = ["--user", "--map-root-user", *options]
@@ -318,13 +325,13 @@ def _unshare(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
     )
 
 
-def _landlock(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
+def _landlock(limits: Limits, python: str, packages: tuple[str, ...], hide: tuple[str, ...]) -> Plan:
     _need_landlock()
     inside = interpreter.find(python, os.getuid() == 0)
     rules = _rules(limits, sweep=True, seccomp=bpf.program((), shows=True))
     scratch, work, links, lock = _scratch(packages, rules["uid"])
     rules["folder"] = work
-    rules["landlock"] = [*_allowed(inside, packages, [work]), (links, LANDLOCK_READ)]
+    rules["landlock"] = [*_allowed(inside, packages, hide, [work]), (links, LANDLOCK_READ)]
     return Plan(
         command=_python(inside),
         environment={**ENVIRONMENT, "HOME": work, "TMPDIR": work},
@@ -338,7 +345,7 @@ def _landlock(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
     )
 
 
-def _unsafe_host(limits: Limits, python: str, packages: tuple[str, ...]) -> Plan:
+def _unsafe_host(limits: Limits, python: str, packages: tuple[str, ...], hide: tuple[str, ...]) -> Plan:
     """No walls at all: the code can do what this user can."""
     inside = interpreter.find(python, False)
     scratch, work, links, lock = _scratch(packages, 0)

@@ -45,6 +45,7 @@ class LocalSession:
         *,
         python: str = "",
         packages: Sequence[str] = (),
+        hide: Sequence[str] = (),
         timeout_s: float = 10.0,
         echo: bool = True,
         stateful: bool = True,
@@ -54,6 +55,7 @@ class LocalSession:
         self._process: Process | None = None
         self.backend, self.stateful = backend, stateful
         self._limits, self._python, self._packages = limits, python, tuple(packages)
+        self._hide = tuple(hide)
         self._timeout_s, self._echo, self._files = timeout_s, echo, checked_files(files)
 
     def run(
@@ -96,7 +98,7 @@ class LocalSession:
     def _opened(self) -> Process:
         if self._process is None:
             try:
-                start = plan(self.backend, self._limits, self._python, self._packages)
+                start = plan(self.backend, self._limits, self._python, self._packages, self._hide)
                 self._process = Process(start, self._limits, self._files)
             except (OSError, ValueError) as error:
                 raise Lost(str(error)) from None

@@ -1,7 +1,7 @@
 "use strict";
 // The credit page. Every text of the data goes into the page by textContent: it comes from models and environments.
 const SVG = "http://www.w3.org/2000/svg";
-const CELL = 46, ROW = 36, LEFT = 116, FOLD = 80;
+const CELL = 46, ROW = 36, NARROW = 56, WIDE = 130, FOLD = 80;
 let data, steps, method, group, selected, filter, shownAs;
 // what a page that shows more than one set of steps adds: to the address, and to the panel of a step
 let address = () => ({});
@@ -19,7 +19,15 @@ function node(parent, tag, attributes, text) {
 const byId = (id) => document.getElementById(id);
 const clear = (id) => { const element = byId(id); element.replaceChildren(); return element; };
 const short = (text, n) => { const one = text.replace(/\s+/g, " ").trim(); return one.length > n ? one.slice(0, n - 1) + "…" : one; };
-const signed = (x, digits = 2) => x === null || x === undefined ? "none" : (x > 0 ? "+" : "") + x.toFixed(digits);
+const signed = (x, digits = 2) => x === null || x === undefined ? "none" : (x > 0 ? "+" : "") + fixed(x, digits);
+// as Python rounds the sentences of the page: a number in the very middle goes to the even digit
+function fixed(x, digits) {
+  const size = Math.abs(x);
+  if (size * 2 ** (digits + 1) % 2 !== 1) return x.toFixed(digits);
+  const low = Math.floor(size * 10 ** digits), even = (low + low % 2) / 10 ** digits;
+  return (x < 0 ? "-" : "") + even.toFixed(digits);
+}
+
 const plain = (x) => x === null || x === undefined ? "none" : String(Number(x.toPrecision(4)));
 const chosen = () => data.methods[method];
 const described = (options) => Object.entries(options).map(([k, v]) => k + "=" + (typeof v === "string" ? v : JSON.stringify(v))).join(", ");
@@ -27,10 +35,10 @@ const described = (options) => Object.entries(options).map(([k, v]) => k + "=" +
 // what a cell shows: a name, one number a step
 function measures() {
   const found = [["advantage", chosen().advantage]];
-  for (const name in chosen().parts) found.push([name, chosen().parts[name]]);
+  for (const name in chosen().parts) if (!chosen().ids.includes(name)) found.push([name, chosen().parts[name]]);
   found.push(["reward", steps.reward]);
   if (steps.tokens.some((t) => t.length)) {
-    found.push(["log-prob of the answer", steps.tokens.map((t) => t.length ? t.reduce((sum, x) => sum + x[1], 0) : null)]);
+    found.push(["log-prob of the answer", steps.tokens.map((t) => t.length ? t.reduce((sum, [, logprob]) => sum + logprob, 0) : null)]);
   }
   for (const name in steps.values) found.push([name, steps.values[name]]);
   return found;
@@ -70,6 +78,8 @@ function drawTabs() {
     button.className = i === method ? "on" : "";
     button.onclick = () => { method = i; draw(); };
   });
+  const options = described(chosen().options);
+  byId("options").textContent = options ? `${chosen().name} with ${options}.` : "";
   const select = clear("measure");
   for (const [name] of measures()) node(select, "option", { value: name }, name);
   select.value = measure()[0];
@@ -105,33 +115,81 @@ function visibleEpisodes() {
   });
 }
 
+function episodeWords(e) {
+  const episode = data.episodes[e], task = data.groups[episode.group].name;
+  const name = episode.name.startsWith(task) ? episode.name.slice(task.length) || episode.name : episode.name;
+  return episode.lane || episode.agent && data.episodes.some((x) => x.agent !== episode.agent) ? `${episode.agent}: ${name}` : name;
+}
+
 function drawTimeline() {
   const [shown, values] = measure();
   const rows = rowsOf(group), scale = scaleOf(values, rows), episodes = visibleEpisodes();
   const widest = Math.max(1, ...rows.map((i) => steps.column[i] + 1));
-  const svg = clear("timeline");
-  svg.setAttribute("width", LEFT + widest * CELL + 130);
-  svg.setAttribute("height", 8 + episodes.length * ROW);
+  const svg = clear("timeline"), names = clear("names"), height = 8 + episodes.length * ROW;
+  svg.setAttribute("width", widest * CELL + 130);
+  svg.setAttribute("height", height);
+  names.setAttribute("height", height);
+  const longest = Math.max(0, ...episodes.map((e) => short(episodeWords(e), 17).length + 2 * data.episodes[e].lane));
+  const left = Math.min(WIDE, Math.max(NARROW, 7 * longest + 26));
+  names.setAttribute("width", left);
   const place = {};
-  episodes.forEach((e, line) => data.episodes[e].steps.forEach((i) => { place[i] = [LEFT + steps.column[i] * CELL, 4 + line * ROW]; }));
+  episodes.forEach((e, line) => data.episodes[e].steps.forEach((i) => { place[i] = [4 + steps.column[i] * CELL, 4 + line * ROW]; }));
   episodes.forEach((e, line) => {
     const episode = data.episodes[e], y = 4 + line * ROW, first = episode.steps[0];
-    const name = episode.name.startsWith(data.groups[group].name) ? episode.name.slice(data.groups[group].name.length) || episode.name : episode.name;
-    const label = episode.lane || episode.agent && data.episodes.some((x) => x.agent !== episode.agent) ? `${episode.agent}: ${name}` : name;
-    node(svg, "text", { x: 4 + 10 * episode.lane, y: y + 20 }, short(label, 17 - 2 * episode.lane)).append(titled(episode.name));
+    const mark = episode.failed ? "!" : episode.succeeded ? "✓" : "✗";
+    node(names, "text", { x: 4 + 10 * episode.lane, y: y + 20 }, short(episodeWords(e), 17 - 2 * episode.lane)).append(titled(episode.name));
+    node(names, "text", { x: left - 6, y: y + 20, "text-anchor": "end" }, mark).append(titled(episode.failed ? "lost to the environment" : episode.succeeded ? "succeeded" : "failed"));
     const from = first === undefined ? -1 : steps.parent[first] >= 0 ? steps.parent[first] : steps.caller[first];
     if (from >= 0 && place[from]) {
       const [x, above] = place[from], [to, below] = place[first];
-      node(svg, "path", { class: "link", d: `M${x + CELL / 2 - 2} ${above + 28} V${below + 14} H${to}` });
+      node(svg, "path", { class: steps.parent[first] >= 0 ? "link" : "link called", d: `M${x + CELL / 2 - 2} ${above + 28} V${below + 14} H${to}` });
     }
-    for (const i of episode.steps) drawCell(svg, i, place[i], values[i], scale);
-    const last = episode.steps[episode.steps.length - 1];
-    const end = (episode.failed ? "lost: " : episode.succeeded ? "✓ " : "✗ ") + (episode.ending || "") + (episode.score === null ? "" : ` ${plain(episode.score)}`);
-    if (last !== undefined) node(svg, "text", { class: "soft", x: place[last][0] + CELL + 4, y: y + 20 }, end);
   });
-  byId("legend").textContent = `Colour: ${shown}, from ${signed(-scale)} (orange) over 0 to ${signed(scale)} (blue), one scale for the group. ` +
-    "Dashed: an invalid answer or a candidate; dotted: a probe; a line across: no credit was given, which is not 0. A dot: a reward.";
+  episodes.forEach((e) => {
+    const episode = data.episodes[e], last = episode.steps[episode.steps.length - 1];
+    for (const i of episode.steps) drawCell(svg, i, place[i], values[i], scale);
+    if (last === undefined) return;
+    const end = [(episode.failed ? "lost: " : "") + episode.ending, episode.score === null ? "" : `score ${plain(episode.score)}`].filter(Boolean).join(", ");
+    const [x, y] = place[last], behind = rows.some((i) => place[i] && place[i][1] === y && place[i][0] > x);
+    if (!behind) node(svg, "text", { class: "soft halo", x: x + CELL + 4, y: y + 20 }, end);
+  });
+  drawLegend(shown, scale, rows, values);
 }
+
+// what the marks mean: those that occur in this group
+function drawLegend(shown, scale, rows, values) {
+  const legend = clear("legend"), paths = episodesOf(rows);
+  node(legend, "span", {}, `${shown}: `);
+  node(legend, "span", {}, signed(-scale));
+  node(legend, "span", { class: "swatch scale" });
+  node(legend, "span", {}, `${signed(scale)}, one scale for the group`);
+  const marks = [
+    ["invalid", "an invalid answer", rows.some((i) => !steps.valid[i])],
+    ["candidate", "a candidate: sampled, not carried out", rows.some((i) => steps.kind[i] === "candidate")],
+    ["probe", "a probe: played to estimate a value", rows.some((i) => steps.kind[i] === "probe")],
+    ["none", "no credit was given, which is not 0", rows.some((i) => values[i] === null || values[i] === undefined)],
+    ["dot", "a reward", rows.some((i) => steps.reward[i])],
+    ["selected", "the chosen step", selected !== undefined],
+    ["same", "the same state in another step", selected !== undefined && elsewhere().length > 1],
+    ["line", "a branch leaves its stem", paths.some((i) => steps.parent[i] >= 0)],
+    ["line called", "an agent is called", paths.some((i) => steps.parent[i] < 0 && steps.caller[i] >= 0)],
+  ];
+  for (const [kind, words, occurs] of marks) {
+    if (!occurs) continue;
+    const item = node(legend, "span", { class: "item" }), svg = node(item, "svg", { width: 22, height: 14, "aria-hidden": "true" });
+    if (kind === "dot") node(svg, "circle", { cx: 11, cy: 7, r: 3, fill: "var(--mark)" });
+    else if (kind.startsWith("line")) node(svg, "path", { class: kind.replace("line", "link"), d: "M2 7 H20" });
+    else {
+      const cell = node(svg, "g", { class: kind });
+      if (kind === "none") node(cell, "line", { class: "hatch", x1: 2, y1: 12, x2: 20, y2: 2 });
+      node(cell, "rect", { class: "frame", x: 2, y: 2, width: 18, height: 10, rx: 2 });
+    }
+    node(item, "span", {}, words);
+  }
+}
+
+// the first step of each episode that these steps belong to
+const episodesOf = (rows) => { const own = new Set(rows); return data.episodes.map((e) => e.steps[0]).filter((i) => own.has(i)); };
 
 function titled(text) {
   const title = document.createElementNS(SVG, "title");
@@ -154,94 +212,6 @@ function drawCell(svg, i, [x, y], value, scale) {
   cell.onclick = () => choose(i);
 }
 
-// states in lines by their first visit, from above; inside a line near the states that lead to them
-function layout(g) {
-  const kept = g.states.map((_, k) => k).filter((k) => g.states.length <= FOLD || g.visits[k] > 1 || selected !== undefined &&
-    [steps.state[selected], steps.next_state[selected]].includes(g.states[k]));
-  const lines = new Map();
-  for (const k of kept) { if (!lines.has(g.first[k])) lines.set(g.first[k], []); lines.get(g.first[k]).push(k); }
-  const across = {}, at = {};
-  [...lines.keys()].sort((a, b) => a - b).forEach((line, order) => {
-    const from = (k) => {
-      const places = g.edges.filter((e) => e.target === g.states[k] && across[e.source] !== undefined).map((e) => across[e.source]);
-      return places.length ? places.reduce((a, b) => a + b, 0) / places.length : 0;
-    };
-    const list = lines.get(line).map((k) => [from(k), k]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-    list.forEach(([, k], n) => {
-      across[g.states[k]] = n - (list.length - 1) / 2;
-      at[g.states[k]] = { y: 40 + order * 104, level: n - (list.length - 1) / 2, k };
-    });
-  });
-  const levels = Object.values(at).map((p) => p.level), left = Math.min(0, ...levels);
-  for (const place of Object.values(at)) place.x = 90 + (place.level - left) * 176;
-  return { at, kept, width: 260 + (Math.max(0, ...levels) - left) * 176, height: lines.size * 104 };
-}
-
-function mean(values) {
-  const given = values.filter((x) => x !== null && x !== undefined);
-  return given.length ? given.reduce((a, b) => a + b, 0) / given.length : null;
-}
-
-function drawGraph() {
-  const g = data.groups[group], [name, values] = measure(), scale = scaleOf(values, rowsOf(group));
-  const { at, kept, width, height } = layout(g);
-  const svg = clear("graph");
-  svg.setAttribute("width", width);
-  svg.setAttribute("height", height);
-  const marker = node(node(svg, "defs"), "marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerUnits: "userSpaceOnUse", markerWidth: 9, markerHeight: 9, orient: "auto" });
-  node(marker, "path", { d: "M0 0 L8 4 L0 8 z", fill: "var(--soft)" });
-  const parallel = {};
-  for (const edge of g.edges) {
-    const a = at[edge.source], b = at[edge.target];
-    if (!a || !b) continue;
-    const pair = [edge.source, edge.target].join();
-    parallel[pair] = (parallel[pair] || 0) + 1;
-    drawEdge(svg, edge, a, b, parallel[pair], mean(edge.steps.map((i) => values[i])), scale);
-  }
-  for (const k of kept) drawNode(svg, g, k, at[g.states[k]]);
-  const repeated = g.visits.some((v) => v > 1), folded = g.states.length - kept.length;
-  byId("merged").textContent = `A circle is a state, its number how many steps left it; an arrow is an action, its width how often it was taken, its colour the mean of ${name}.` +
-    (repeated ? "" : " No state of this group was left twice, so methods that compare the steps of one state have nothing to compare here.") +
-    (folded ? ` ${folded} states that were left once at most are not drawn.` : "");
-}
-
-function drawEdge(svg, edge, a, b, copy, value, scale) {
-  // always to the same side of the arrow, so that there and back do not meet; wide around the states between
-  const span = Math.hypot(b.x - a.x, b.y - a.y), bend = 30 + 34 * (copy - 1) + (span > 250 ? span / 4 : 0);
-  const dx = b.x - a.x, dy = b.y - a.y, far = Math.hypot(dx, dy) || 1;
-  const inset = (p, q) => [p.x + (q.x - p.x) / far * 17, p.y + (q.y - p.y) / far * 17];
-  const loop = edge.source === edge.target;
-  const [x1, y1] = loop ? [a.x + 14, a.y - 9] : inset(a, b), [x2, y2] = loop ? [a.x + 14, a.y + 9] : inset(b, a);
-  const cx = loop ? a.x + 44 + 22 * copy : (a.x + b.x) / 2 + dy / far * bend, cy = loop ? a.y : (a.y + b.y) / 2 - dx / far * bend;
-  const on = selected !== undefined && edge.steps.includes(selected);
-  const line = node(svg, "g", { class: "edge", "data-uses": edge.steps.length, "data-mean": value === null ? "" : value.toFixed(4), "data-action": data.actions[edge.action] });
-  node(line, "path", { d: `M${x1} ${y1} Q${cx} ${cy} ${x2} ${y2}`, fill: "none", "marker-end": "url(#tip)",
-    stroke: value === null ? "var(--soft)" : value >= 0 ? "var(--pos)" : "var(--neg)",
-    "stroke-opacity": value === null ? 0.4 : (0.25 + 0.75 * Math.min(1, Math.abs(value) / scale)).toFixed(3),
-    "stroke-width": Math.min(9, 1 + 1.2 * Math.sqrt(edge.steps.length)) + (on ? 2 : 0) });
-  const label = `${short(data.actions[edge.action], 22)} ${signed(value)}`;
-  const text = node(line, "text", { x: (x1 + 2 * cx + x2) / 4 + (loop ? 4 : 0), y: (y1 + 2 * cy + y2) / 4 + (loop ? 14 * copy - 10 : 4), "text-anchor": loop ? "start" : "middle", class: on ? "halo" : "halo soft" }, label);
-  if (on) text.setAttribute("font-weight", 600);
-  line.append(titled(`${data.actions[edge.action]}: taken ${edge.steps.length} times, mean ${signed(value, 4)}`));
-  line.style.cursor = "pointer";
-  line.onclick = () => choose(edge.steps[0]);
-}
-
-function drawNode(svg, g, k, { x, y }) {
-  const state = g.states[k], on = selected !== undefined && steps.state[selected] === state;
-  const group = node(svg, "g", { class: on ? "node selected" : "node", "data-state": state, "data-visits": g.visits[k] });
-  node(group, "circle", { cx: x, cy: y, r: Math.min(20, 9 + 2 * Math.sqrt(g.visits[k])) });
-  if (g.score[k] !== null) {
-    const scores = g.score.filter((s) => s !== null), low = Math.min(0, ...scores), high = Math.max(...scores);
-    node(group, "circle", { cx: x, cy: y, r: Math.min(20, 9 + 2 * Math.sqrt(g.visits[k])), style: `fill: var(--pos); fill-opacity: ${(high > low ? 0.7 * (g.score[k] - low) / (high - low) : 0).toFixed(3)}` });
-  }
-  node(group, "text", { x, y: y + 4, "text-anchor": "middle" }, g.visits[k] || "");
-  node(group, "text", { x, y: y + 34, "text-anchor": "middle", class: "halo" }, short(data.states[state], 22));
-  group.append(titled(`${short(data.states[state], 400)}\nleft ${g.visits[k]} times, mean score ${plain(g.score[k])}`));
-  const first = rowsOf(data.groups.indexOf(g)).find((i) => steps.state[i] === state);
-  if (first !== undefined) group.onclick = () => choose(first);
-}
-
 function elsewhere() {
   return rowsOf(group).filter((i) => steps.state[i] === steps.state[selected]);
 }
@@ -249,16 +219,16 @@ function elsewhere() {
 function drawStep() {
   const panel = clear("step");
   if (selected === undefined) { byId("where").textContent = "choose a cell"; return; }
-  const i = selected, episode = data.episodes.find((e) => e.steps.includes(i));
-  byId("where").textContent = `${episode.agent ? episode.agent + ", " : ""}episode ${episode.name}, turn ${steps.turn[i]}, row ${steps.row[i]}`;
+  const i = selected, e = data.episodes.findIndex((one) => one.steps.includes(i)), episode = data.episodes[e];
+  byId("where").textContent = `${episodeWords(e)}, turn ${steps.turn[i]}`;
   const seen = steps.observation[i] >= 0 ? data.texts[steps.observation[i]] : data.states[steps.state[i]];
   node(panel, "b", {}, steps.observation[i] >= 0 ? "It saw" : "State");
   node(panel, "pre", { id: "saw" }, seen);
   node(panel, "b", {}, "It wrote");
-  if (steps.tokens[i].length) drawTokens(panel, steps.tokens[i]);
-  if (!steps.tokens[i].length || steps.answer[i] >= 0) node(panel, "pre", { id: "answered" }, steps.answer[i] >= 0 ? data.texts[steps.answer[i]] : data.actions[steps.action[i]]);
+  drawAnswer(panel, i, "answered");
   const did = data.actions[steps.action[i]];
   if (steps.answer[i] >= 0 && data.texts[steps.answer[i]].trim() !== did.trim()) node(panel, "p", { class: "soft" }, `carried out as: ${short(did, 200)}`);
+  drawChoices(panel, steps.tokens[i]);
   const said = [`reward ${plain(steps.reward[i])}`, `status ${steps.status[i]}`, steps.valid[i] ? "valid" : "invalid", steps.kind[i]];
   for (const name in steps.values) if (steps.values[name][i] !== null) said.push(`${name} ${plain(steps.values[name][i])}`);
   node(panel, "p", { class: "soft" }, said.join(", "));
@@ -270,16 +240,51 @@ function drawStep() {
       node(line, "button", {}, words).onclick = () => choose(others[(others.indexOf(i) + by + others.length) % others.length]);
     }
   }
+  node(panel, "p", { class: "soft" }, `Episode ${episode.name}; row ${steps.row[i]} of the stored steps.`);
   for (const more of stepExtras) more(panel, i);
 }
 
-function drawTokens(panel, tokens) {
-  const line = node(panel, "p", { class: "tokens" });
+// the answer once: as tokens where they spell it, else as text, with its tokens above where there are some
+function drawAnswer(parent, i, id) {
+  const tight = (text) => text.replace(/\s+/g, ""), tokens = steps.tokens[i];
+  const answer = steps.answer[i] >= 0 ? data.texts[steps.answer[i]] : data.actions[steps.action[i]];
+  const spelled = tokens.length > 0 && tight(answer) !== "" && tight(tokens.map(([text]) => text).join("")).includes(tight(answer));
+  if (tokens.length) drawTokens(parent, tokens, spelled ? id : undefined);
+  if (!spelled) node(parent, "pre", id ? { id } : {}, answer);
+}
+
+const chance = (logprob) => `${fixed(100 * Math.exp(logprob), 1)}%`;
+
+function allowedWords(allowed, most) {
+  const { size, words } = data.allowed[allowed], shown = words.slice(0, most);
+  return `${size}: ${shown.map((word) => short(word, 30)).join(" · ")}${size > shown.length ? ` … (${size - shown.length} more)` : ""}`;
+}
+
+function drawTokens(panel, tokens, id) {
+  const line = node(panel, "p", { class: "tokens", ...(id ? { id } : {}) });
   for (const [text, logprob, allowed] of tokens) {
-    const span = node(line, "span", { title: `log-prob ${logprob} nats` + (allowed ? `, ${allowed} tokens allowed` : "") }, text);
+    const words = allowed < 0 ? "every token was allowed" : `chosen from ${allowedWords(allowed, 20)}`;
+    const span = node(line, "span", { title: `log-prob ${logprob} nats (${chance(logprob)}), ${words}` }, text);
     span.style.background = `color-mix(in srgb, var(--mark) ${Math.round(Math.min(1, -logprob / 4) * 60)}%, transparent)`;
   }
-  node(line, "span", { class: "soft" }, "  (darker: less likely)");
+}
+
+// what each token was chosen from; tokens without an alternative are counted
+function drawChoices(panel, tokens) {
+  const free = tokens.filter(([, , allowed]) => allowed < 0 || data.allowed[allowed].size > 1), forced = tokens.length - free.length;
+  if (!tokens.length) return;
+  if (free.length) {
+    const table = node(node(panel, "div", { class: "scroll" }), "table", { id: "choices" }), head = node(table, "tr");
+    for (const [word, kind] of [["token", ""], ["log-prob", ""], ["chance", ""], ["chosen from", "words"]]) node(head, "th", { class: kind }, word);
+    for (const [text, logprob, allowed] of free) {
+      const row = node(table, "tr");
+      node(row, "td", {}, text);
+      node(row, "td", {}, String(logprob));
+      node(row, "td", {}, chance(logprob));
+      node(row, "td", { class: "soft words" }, allowed < 0 ? "every token" : allowedWords(allowed, data.allowed[allowed].words.length));
+    }
+  }
+  node(panel, "p", { class: "soft" }, "Tokens are darker the less likely they were" + (forced ? `; ${forced} of ${tokens.length} had no alternative.` : "."));
 }
 
 function drawParts(panel, i) {
@@ -289,7 +294,7 @@ function drawParts(panel, i) {
     const row = node(table, "tr"), a = m.advantage[i];
     node(row, "td", {}, m.name);
     node(row, "td", { class: a ? (a > 0 ? "pos" : "neg") : "soft" }, signed(a, 4));
-    const parts = Object.entries(m.parts).map(([name, values]) => `${name} ${plain(values[i])}`);
+    const parts = Object.entries(m.parts).map(([name, values]) => m.ids.includes(name) ? `${name} no. ${plain(values[i])}` : `${name} ${plain(values[i])}`);
     if (m.weight[i] !== 1 && a !== null) parts.push(`weight ${plain(m.weight[i])}`);
     node(row, "td", { class: "soft words" }, parts.join(", "));
   }
@@ -299,19 +304,32 @@ function drawAgreement() {
   const section = clear("agreement");
   if (!data.agreement.length) return;
   node(section, "h2", {}, "Do the methods agree?");
-  const table = node(section, "table"), head = node(table, "tr");
-  for (const word of ["methods", "steps", "correlation", "signs differ", "most apart"]) node(head, "th", {}, word);
+  const table = node(node(section, "div", { class: "scroll" }), "table"), head = node(table, "tr");
+  for (const word of ["methods", "steps", "correlation", "signs differ"]) node(head, "th", {}, word);
   for (const pair of data.agreement) {
     const row = node(table, "tr");
     node(row, "td", {}, pair.methods.join(" and "));
     node(row, "td", {}, String(pair.steps));
-    node(row, "td", {}, pair.correlation === null ? "none" : pair.correlation.toFixed(3));
-    node(row, "td", {}, (100 * pair.sign_disagreements).toFixed(1) + "%");
-    const links = node(row, "td", {});
-    for (const step of pair.most_apart) {
-      const at = steps.row.indexOf(step.row);
-      if (at >= 0) node(links, "button", { title: pair.methods.map((m) => `${m} ${signed(step[m])}`).join(", ") }, `row ${step.row}`).onclick = () => choose(at);
-    }
+    node(row, "td", {}, pair.correlation === null ? "none" : fixed(pair.correlation, 3));
+    node(row, "td", {}, fixed(100 * pair.sign_disagreements, 1) + "%");
+  }
+  for (const pair of data.agreement) if (pair.most_apart.some((step) => step.apart > 0)) drawApart(section, pair);
+  node(section, "p", { class: "soft" }, "Over all stored steps, not only the shown ones. Apart: the difference of the two advantages, each measured in the root mean square of its method, so that methods of different size can be compared.");
+}
+
+// the steps at which two methods differ most, with both numbers
+function drawApart(section, pair) {
+  node(section, "h3", {}, `Where ${pair.methods.join(" and ")} are most apart`);
+  const table = node(node(section, "div", { class: "scroll" }), "table", { class: "apart" }), head = node(table, "tr");
+  for (const [word, kind] of [["step", "words"], ...pair.methods.map((m) => [m, ""]), ["apart", ""], ["", ""]]) node(head, "th", { class: kind }, word);
+  for (const step of pair.most_apart.filter((one) => one.apart > 0)) {
+    const row = node(table, "tr"), at = steps.row.indexOf(step.row);
+    node(row, "td", { class: "words", title: step.state || "" }, `turn ${step.turn}: ${short(step.action || step.answer || `row ${step.row}`, 40)}`);
+    for (const m of pair.methods) node(row, "td", {}, signed(step[m]));
+    node(row, "td", {}, fixed(step.apart, 2));
+    const link = node(row, "td", {});
+    if (at >= 0) node(link, "button", { "aria-label": `open row ${step.row}` }, "open").onclick = () => choose(at);
+    else node(link, "span", { class: "soft" }, "not shown");
   }
 }
 
@@ -351,7 +369,8 @@ function keys(event) {
   else if ((event.key === "n" || event.key === "p") && selected !== undefined) {
     const others = elsewhere();
     choose(others[(others.indexOf(selected) + (event.key === "n" ? 1 : -1) + others.length) % others.length]);
-  } else if (event.key >= "1" && event.key <= "9" && data.methods[Number(event.key) - 1]) { method = Number(event.key) - 1; draw(); }
+  } else if (event.key === "g" || event.key === "t") { view = event.key === "g" ? "merged" : "tree"; drawGraph(); }
+  else if (event.key >= "1" && event.key <= "9" && data.methods[Number(event.key) - 1]) { method = Number(event.key) - 1; draw(); }
 }
 
 function listen() {

@@ -1,9 +1,9 @@
 // The inspector: asks the server that this page came from for stored steps, credit, episodes and how the run stands.
 // It only reads. Every text goes into the page by textContent, as in the credit page.
 { // a block, so that its names are its own: this script follows credit.js
-const POLL_MS = 2000, STORED = "as trained";
+const POLL_MS = 2000, MOST_SHOWN = 200, STORED = "as trained";
 const ENDINGS = ["done", "turn_limit", "token_limit", "turn_token_limit", "call_limit", "depth_limit", "time_limit", "context_limit", "refused", "env_error"];
-let run, forms, chosenSource = "", wanted = [], onlyGroup, answer, latest = 0;
+let run, forms, chosenSource = "", wanted = [], onlyGroup, answer, latest = 0, searches = 0;
 
 async function ask(route, query) {
   let response;
@@ -153,34 +153,54 @@ async function add(event) {
   else if (fine) { method = data.methods.length - 1; draw(); }
 }
 
+// asks until everything is searched, or MOST_SHOWN more episodes are found; a later search ends this one
 async function search(event) {
   event.preventDefault();
-  const asked = new URLSearchParams({ source: chosenSource });
+  const within = byId("within").value, asked = new URLSearchParams(within ? { within } : { source: chosenSource });
   for (const name of ["task", "ending", "success", "text"]) if (byId(name).value) asked.set(name, byId(name).value);
+  await searchOn(asked, { episodes: [], more: 0, of: 0, searched: 0, sources: 0, unread: [], next: "" });
+}
+
+async function searchOn(asked, found) {
+  const mine = ++searches, enough = found.episodes.length + MOST_SHOWN;
   try {
-    drawFound(await ask("episodes", asked));
+    do {
+      if (found.next) asked.set("from", found.next);
+      const part = await ask("episodes", asked);
+      if (mine !== searches) return;
+      found = { episodes: [...found.episodes, ...part.episodes], more: found.more + part.more, of: found.of + part.of, searched: found.searched + part.searched,
+        sources: found.sources || part.sources, unread: [...found.unread, ...part.unread], next: part.next };
+      drawFound(found, asked, found.next && found.episodes.length < enough);
+    } while (found.next && found.episodes.length < enough);
     problem("");
   } catch (error) { problem(error.message); }
 }
 
-function drawFound(found) {
-  const panel = clear("found");
+function drawFound(found, asked, goesOn) {
+  const panel = clear("found"), all = found.sources > 1;
   panel.hidden = false;
   const total = found.episodes.length + found.more, several = new Set(found.episodes.map((one) => one.agent)).size > 1;
-  node(panel, "b", {}, `${total} of ${found.of} episodes` + (found.more ? `, the first ${found.episodes.length}` : ""));
+  node(panel, "b", {}, `${total} of ${found.of} episodes` + (found.more ? `, ${found.episodes.length} are listed` : ""));
+  if (all) node(panel, "span", { class: "soft" }, ` ${goesOn ? "searching: " : ""}${found.searched} of ${found.sources} files searched, the newest first ` + (found.unread.length ? `(not readable: ${found.unread.map(named).join(", ")}) ` : ""));
+  if (found.next && !goesOn) node(panel, "button", { type: "button", id: "search-on" }, `search on from ${named(found.next)}`).onclick = () => searchOn(asked, found);
   const table = node(panel, "table"), head = node(table, "tr");
-  for (const word of ["task", "episode", "ending", "success", "score", "steps", ""]) node(head, "th", { class: "words" }, word);
+  for (const word of [...(all ? ["in"] : []), "task", "episode", "ending", "success", "score", "steps", ""]) node(head, "th", { class: "words" }, word);
   for (const one of found.episodes) {
-    const row = node(table, "tr", { "data-row": one.row, tabindex: 0 });
+    const row = node(table, "tr", { "data-row": one.row, "data-source": one.source, tabindex: 0 });
     const who = [several ? one.agent : "", String(one.episode), one.kind === "played" ? "" : one.kind].filter(Boolean).join(" ");
-    for (const cell of [short(one.task, 48), who, one.ending, one.succeeded ? "✓" : "✗", plain(one.score), one.steps, one.snippet]) node(row, "td", {}, String(cell));
-    row.firstChild.title = one.task;
+    for (const cell of [...(all ? [named(one.source)] : []), short(one.task, 48), who, one.ending, one.succeeded ? "✓" : "✗", plain(one.score), one.steps, one.snippet]) node(row, "td", {}, String(cell));
+    row.title = one.task;
     row.onclick = () => jump(one);
     row.onkeydown = (event) => { if (event.key === "Enter") jump(one); };
   }
 }
 
 async function jump(one) {
+  if (one.source !== chosenSource) {
+    byId("follow").checked = false;
+    if (!await turnTo(one.source)) return;
+    byId("found").hidden = false;
+  }
   if (!steps.row.includes(one.row)) { onlyGroup = one.group; if (!await load()) return; }
   const at = steps.row.indexOf(one.row);
   if (at >= 0) choose(at);
@@ -219,7 +239,7 @@ async function inspect() {
   byId("name").onchange = drawForm;
   byId("adding").onsubmit = add;
   byId("searching").onsubmit = search;
-  byId("forget").onclick = () => { byId("searching").reset(); byId("found").hidden = true; };
+  byId("forget").onclick = () => { searches += 1; byId("searching").reset(); byId("found").hidden = true; };
   byId("source").onchange = (event) => { byId("follow").checked = false; turnTo(event.target.value); };
   byId("older").onclick = () => step(-1);
   byId("newer").onclick = () => step(1);

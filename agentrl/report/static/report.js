@@ -2,7 +2,7 @@
 // Every text of the data goes into the page by textContent: it comes from models and environments.
 {
 let run, part = 0;
-const percent = (x, digits = 1) => x === null || x === undefined ? "–" : (100 * x).toFixed(digits) + "%";
+const percent = (x, digits = 1) => x === null || x === undefined ? "–" : fixed(100 * x, digits) + "%";
 const share = (n, of) => of ? `${n} (${percent(n / of, 0)})` : String(n);
 const told = (value) => value === null || value === undefined ? "none" : typeof value === "string" ? value : JSON.stringify(value);
 const brief = (x) => x !== 0 && Math.abs(x) < 0.01 ? x.toExponential(1) : String(Number(x.toPrecision(3)));
@@ -85,35 +85,60 @@ function drawCurve() {
     node(svg, "text", { class: label[2].split(" ")[0], x: width - 84, y: label[1] }, label[2]);
   });
   byId("curve-words").textContent = curveWords();
+  drawCurveLegend();
 }
+
+// the panel with most tasks, which the last evaluations play; evaluations during a run may play fewer
+const widestPanel = (points) => points.reduce((best, e) => e.episodes > best.episodes ? e : best).panel;
+const onFewer = (curve) => curve.evaluations.filter((e) => e.panel !== widestPanel(curve.evaluations));
 
 function drawEvaluations(svg, curve, which, place, across, up) {
   const cloned = curve.evaluations.some((e) => e.name === "clone");
   const labels = [];
   for (const mode of ["sampled", "greedy"]) {
     const points = curve.evaluations.filter((e) => e.mode === mode && !(cloned && e.name === "start") && known(place(e)));
-    const at = points.map((e) => [across(place(e)) + (mode === "greedy" ? 3 : -3), up(e.success), e]);
-    node(svg, "path", { class: mode + (which ? " other" : ""), d: linePath(at) });
+    if (!points.length) continue;
+    const whole = widestPanel(curve.evaluations), at = points.map((e) => [across(place(e)) + (mode === "greedy" ? 3 : -3), up(e.success), e]);
+    const mixed = points.some((e) => e.panel !== whole); // a thin line then: it only leads the eye from panel to panel
+    node(svg, "path", { class: mode + (which ? " other" : "") + (mixed ? " small" : ""), d: linePath(at) });
     for (const [x, y, e] of at) {
-      const group = node(svg, "g", { class: "evaluation", "data-run": which, "data-name": e.name, "data-mode": mode, "data-success": e.success, "data-low": e.low, "data-high": e.high });
+      const small = e.panel !== whole, r = small ? 2.2 : 3.8;
+      const group = node(svg, "g", { class: small ? "evaluation small" : "evaluation", "data-run": which, "data-name": e.name, "data-mode": mode, "data-success": e.success, "data-low": e.low, "data-high": e.high, "data-episodes": e.episodes });
       node(group, "line", { class: mode + " bound", x1: x, x2: x, y1: up(e.low), y2: up(e.high) });
       for (const end of [e.low, e.high]) node(group, "line", { class: mode + " bound", x1: x - 4, x2: x + 4, y1: up(end), y2: up(end) });
       const style = which ? { style: "fill: var(--card)" } : {}; // those of B are hollow
-      if (mode === "sampled") node(group, "circle", { class: mode, cx: x, cy: y, r: 3.5, ...style });
-      else node(group, "rect", { class: mode, x: x - 3.5, y: y - 3.5, width: 7, height: 7, ...style });
+      if (mode === "sampled") node(group, "circle", { class: mode, cx: x, cy: y, r, ...style });
+      else node(group, "rect", { class: mode, x: x - r, y: y - r, width: 2 * r, height: 2 * r, ...style });
       group.append(titled(`${curve.name}, ${e.name}, ${mode}: ${percent(e.success)} [${percent(e.low)}, ${percent(e.high)}] of ${e.episodes} episodes`));
     }
-    if (at.length) labels.push([mode, at[at.length - 1][1] + 4, mode + (which ? " (B)" : "")]);
+    labels.push([mode, at[at.length - 1][1] + 4, mode + (which ? " (B)" : "")]);
   }
   return labels;
 }
 
+// what the lines and marks of the curve mean: those that occur
+function drawCurveLegend() {
+  const legend = clear("curve-legend"), curves = [run.curve, ...(run.against ? [run.against.curve] : [])], all = curves.flatMap((c) => c.evaluations);
+  const item = (words, draw) => {
+    const one = node(legend, "span", { class: "item" });
+    draw(node(one, "svg", { width: 30, height: 14, "aria-hidden": "true" }));
+    node(one, "span", {}, words);
+  };
+  const has = (mode) => all.some((e) => e.mode === mode);
+  if (has("sampled")) item("held-out, sampled as in training", (svg) => { node(svg, "path", { class: "sampled", d: "M2 7H28" }); node(svg, "circle", { class: "sampled", cx: 15, cy: 7, r: 3.8 }); });
+  if (has("greedy")) item("held-out, greedy: always the most likely token", (svg) => { node(svg, "path", { class: "greedy", d: "M2 7H28" }); node(svg, "rect", { class: "greedy", x: 11, y: 3, width: 8, height: 8 }); });
+  const fewer = [...new Set(curves.flatMap((c) => c.evaluations.length ? onFewer(c) : []).map((e) => e.episodes))], whole = all.reduce((most, e) => Math.max(most, e.episodes), 0);
+  if (fewer.length) item(`small: only ${fewer.join(" or ")} of the ${whole} tasks; compare marks of one size`, (svg) => { node(svg, "path", { class: "sampled small", d: "M2 7H28" }); node(svg, "circle", { class: "sampled", cx: 15, cy: 7, r: 2.2 }); });
+  if (all.length) item("95% interval (Wilson)", (svg) => node(svg, "path", { class: "sampled bound", d: "M15 1V13M11 1H19M11 13H19" }));
+  item("training tasks, each iteration", (svg) => node(svg, "path", { class: "training", d: "M2 10L9 4L16 9L23 3L28 8" }));
+  item("training tasks, mean of ten", (svg) => node(svg, "path", { class: "smooth", d: "M2 9L28 5" }));
+  if (run.against) item(`B, ${run.against.name}`, (svg) => { node(svg, "path", { class: "sampled other", d: "M2 7H28" }); node(svg, "circle", { class: "sampled", cx: 15, cy: 7, r: 3.8, style: "fill: var(--card)" }); });
+}
+
 function curveWords() {
   const names = [...new Set(run.curve.evaluations.map((e) => e.name))];
-  const before = names.includes("clone") ? " Iteration 0 is the clone: the model after imitating a demonstrator, before reinforcement learning." : "";
-  return "Held-out success with 95% intervals (Wilson): circles are sampled as in training, squares greedy. " +
-    "Grey: success on training tasks, thin per iteration, thick the mean of ten." + before +
-    (run.against ? ` Dashed lines and hollow marks: B, ${run.against.name}.` : "");
+  return "Success on tasks that are never trained on (held-out) and on training tasks." +
+    (names.includes("clone") ? " Iteration 0 is the clone: the model after imitating a demonstrator, before reinforcement learning." : "");
 }
 
 function drawCurveTable() {
@@ -216,14 +241,17 @@ function drawFailures() {
   if (run.situations.length) drawSituations();
 }
 
+// types of tasks by endings; the failed episodes of a cell open from it
 function drawEndings(place, one) {
   const kinds = [...new Set(one.cells.map((c) => c.kind))], endings = [...new Set(one.cells.map((c) => c.ending))];
-  const total = one.cells.reduce((sum, c) => sum + c.episodes, 0);
-  table(place, [["ending", true], ...kinds.map((k) => [k || "episodes"]), ["failed"], ["open", true]], endings.map((ending) => {
-    const cells = kinds.map((kind) => one.cells.find((c) => c.ending === ending && c.kind === kind));
-    const failed = cells.reduce((sum, c) => sum + (c ? c.episodes - c.succeeded : 0), 0);
-    return [ending, ...cells.map((c) => c ? share(c.episodes, total) : "–"), String(failed), opening(cells.flatMap((c) => c ? c.examples : []).slice(0, 3))];
-  }));
+  table(place, [["type of task", true], ...endings.map((ending) => [ending]), ["failed"]], kinds.map((kind) => {
+    const cells = endings.map((ending) => one.cells.find((c) => c.ending === ending && c.kind === kind)), own = cells.filter(Boolean);
+    const total = own.reduce((sum, c) => sum + c.episodes, 0), failed = own.reduce((sum, c) => sum + c.episodes - c.succeeded, 0);
+    return [kind || "not stored", ...cells.map((c) => c ? (box) => {
+      node(box, "span", {}, share(c.episodes, total) + (c.examples.length ? " " : ""));
+      opening(c.examples)(box);
+    } : "–"), `${failed} of ${total}`];
+  }), "endings");
 }
 
 function drawSituations() {
@@ -231,7 +259,8 @@ function drawSituations() {
   node(place, "h3", {}, "Which decisions succeed, over the last stored iterations of training?");
   const scroll = node(place, "div", { class: "scroll" });
   table(scroll, [["situation", true], ["decisions"], ["success with"], ["without"], ["entropy"], ["copies differ"], ["then so"], ["then otherwise"], ["back"]], run.situations.map((s) => [
-    s.situation, String(s.decisions), dash(s.won, s.episodes), dash(s.others_won, s.others), known(s.entropy) ? s.entropy.toFixed(2) : "–", dash(s.varied, s.groups), dash(s.chosen_won, s.chosen), dash(s.instead_won, s.instead), dash(s.revisits, s.decisions)]));
+    s.situation, String(s.decisions), dash(s.won, s.episodes), dash(s.others_won, s.others), known(s.entropy) ? fixed(s.entropy, 2) : "–", dash(s.varied, s.groups), dash(s.chosen_won, s.chosen), dash(s.instead_won, s.instead), dash(s.revisits, s.decisions)]));
+  if (run.situation_words) node(place, "p", { class: "soft", id: "situation-words" }, `How the environment names them: ${run.situation_words}`);
   node(place, "p", { class: "soft" }, "Success of episodes with and without such a decision; entropy in nats per decision. Copies differ: of the groups whose copies decided in one state, the share in which they decided differently; " +
     "then so, then otherwise: success there of those that decided so, and of the others. Back: decisions that led to a state in which the episode had been before.");
 }
@@ -242,9 +271,9 @@ function showPart(number, asked) {
   const before = run.parts[part], one = run.parts[number];
   part = number;
   byId("part").value = number;
-  byId("story").textContent = one.story;
+  drawStory(one);
   byId("method-words").textContent = Object.entries(one.methods).map(([name, words]) => `${name}: ${words}`).join(" ");
-  const loaded = one.data.methods.length ? one.data : { ...one.data, methods: [{ name: "no credit", options: {}, advantage: one.data.steps.row.map(() => null), weight: [], parts: {} }] };
+  const loaded = one.data.methods.length ? one.data : { ...one.data, methods: [{ name: "no credit", options: {}, advantage: one.data.steps.row.map(() => null), weight: [], parts: {}, ids: [] }] };
   shownAs = !one.data.methods.length ? "reward" : before.data.methods.length ? shownAs : "advantage";
   clear("agreement");
   const row = asked.get("row");
@@ -254,6 +283,15 @@ function showPart(number, asked) {
   group = data.episodes.find((e) => e.steps.includes(selected)).group;
   drawAgreement();
   draw();
+}
+
+// the sentence, with buttons for the steps that it names
+function drawStory(one) {
+  const place = clear("story");
+  node(place, "span", {}, one.story);
+  one.singled_out.forEach((row, i) => {
+    node(place, "button", { "data-row": row }, i ? "show the blamed step" : "show the credited step").onclick = () => showPart(part, new URLSearchParams({ row: String(row), method: chosen().name }));
+  });
 }
 
 // the step of the group shown first with the largest credit
@@ -271,6 +309,8 @@ function drawConversation(panel, i) {
   const of = data.episodes.find((e) => e.steps.includes(i)), place = clear("conversation");
   byId("reason").textContent = run.parts[part].reasons[group] ? `Shown because: ${run.parts[part].reasons[group]}.` : "";
   byId("of-episode").textContent = `${run.parts[part].title}, ${of.agent ? of.agent + ", " : ""}episode ${of.name}: ${of.failed ? "lost to the environment" : of.succeeded ? "succeeded" : "failed"}${of.ending ? " by " + of.ending : ""}`;
+  const first = data.episodes[data.groups[group].episodes[0]].steps[0];
+  byId("first-seen").textContent = first !== undefined && steps.observation[first] >= 0 ? `It begins with: "${short(data.texts[steps.observation[first]], 400)}"` : "";
   const groupWords = data.groups[of.group].name;
   if (!of.name.startsWith(groupWords)) node(place, "p", { class: "soft" }, groupWords);
   for (const k of of.steps) drawTurn(place, k, k === i);
@@ -288,8 +328,7 @@ function drawTurn(place, i, now) {
   if (seconds) facts.push(`answer ${plain(seconds[0])} s`, `environment ${plain(seconds[1])} s`);
   node(head, "span", { class: "soft" }, "  " + facts.filter(Boolean).join(", "));
   node(box, "pre", { class: "saw" }, seen);
-  if (steps.tokens[i].length) drawTokens(box, steps.tokens[i]);
-  else node(box, "pre", {}, "→ " + (steps.answer[i] >= 0 ? data.texts[steps.answer[i]] : data.actions[steps.action[i]]));
+  drawAnswer(box, i);
 }
 
 function listParts() {

@@ -19,6 +19,7 @@ from tests.rollout.playing import entry, play_all, player
 from tests.scoring.stages import chain, signals_of, turn
 
 NAN = math.nan
+WORDS = ("red", "blue", "green", "white", "black", "brown")
 
 
 def test_by_hand():
@@ -28,8 +29,10 @@ def test_by_hand():
         gold, [["red cat", "red fox"], ["old king", "red fox"], ["red fox"], [], None]
     )
     # 1: c = (1, 0), so 1/2. 2: c = (1, 1): the second is new, 1/2; one of two was seen. 3: nothing new, all seen.
+    # (What "red cat" says, 1 / (1 + idf) of "red fox", is less than "red fox" itself.)
     assert gain == pytest.approx([0.5, 0.5, 0, 0, NAN], nan_ok=True)
     assert redundancy == pytest.approx([0, 0.5, 1, 0, NAN], nan_ok=True)
+    assert search_steps.steps(gold, [["x", "y", "x"]])[1] == pytest.approx([1 / 3])  # twice in one result
     # F1 of "capital of France" with "France capital": 2*2/5; the better of both queries counts for each key
     assert search_steps.key_score(["capital of France", "x"], ["France capital", "Rome"]) == pytest.approx(0.4)
 
@@ -46,9 +49,10 @@ def test_in_a_chain_of_searches():
         )
     ]
     (found,) = signals_of({"name": "search_steps"}, *chains)
-    # (Title: K) old king against K old king: 3 equal words and the word "title", of other weight
-    known, other = math.log(2 / 2) + 1, math.log(2) + 1
-    first = 3 * known**2 / math.sqrt(3 * known**2) / math.sqrt(3 * known**2 + other**2)
+    # "title k old king" against "k old king", without words of one letter: two equal words, in both of 2 texts, so of
+    # weight log(3 / 3) + 1 = 1, and "title", in one of them
+    other = math.log(3 / 2) + 1
+    first = 2 / math.sqrt(2) / math.sqrt(2 + other**2)
     assert found["search_gain"] == pytest.approx([first, NAN, 0, NAN], nan_ok=True)
     assert found["search_redundancy"] == pytest.approx([0, NAN, 1, NAN], nan_ok=True)
     assert found["search_keys"] == pytest.approx(2 / 3)
@@ -81,7 +85,7 @@ def test_every_form_of_results_is_read(form):
 @pytest.mark.parametrize("seed", range(20))
 def test_laws(seed):
     rng = random.Random(seed)
-    text = lambda: " ".join(rng.choices("abcdef", k=rng.randrange(1, 5)))  # noqa: E731
+    text = lambda: " ".join(rng.choices(WORDS, k=rng.randrange(1, 5)))  # noqa: E731
     gold, results = [text() for _ in range(3)], [[text() for _ in range(rng.randrange(4))] for _ in range(5)]
     gain, redundancy = search_steps.steps(gold, results)
     assert all(-1e-12 <= g <= 1 + 1e-9 and 0 <= r <= 1 for g, r in zip(gain, redundancy, strict=True))
@@ -91,27 +95,31 @@ def test_laws(seed):
     assert search_steps.steps(gold, results[:3])[0] == gain[:3]
     again, repeated = search_steps.steps(gold, [results[0], results[0]])
     assert again[1] == pytest.approx(0) and repeated[1] == (1.0 if results[0] else 0.0)
+    # case, punctuation and articles do not count
+    plain = text()
+    assert search_steps.similarities(f"The {plain.upper()}!", gold) == search_steps.similarities(plain, gold)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_against_a_slow_loop(seed):
     rng = random.Random(seed)
-    vocabulary = "abcdef"
+    vocabulary = WORDS
     text = lambda: " ".join(rng.choices(vocabulary, k=4))  # noqa: E731
     gold, results = [text() for _ in range(2)], [[text() for _ in range(2)] for _ in range(4)]
 
-    def vector(one: str) -> np.ndarray:
-        count = np.array([one.split().count(word) for word in vocabulary], float)
-        df = np.array([sum(word in g.split() for g in gold) for word in vocabulary])
-        weighted = count * (np.log((1 + len(gold)) / (1 + df)) + 1)
-        return weighted / np.linalg.norm(weighted)
+    def cosine(g: str, r: str) -> float:  # as TfidfVectorizer of scikit-learn on the result and all gold documents
+        texts = [r, *gold]
+        df = np.array([sum(word in one.split() for one in texts) for word in vocabulary])
+        idf = np.log((1 + len(texts)) / (1 + df)) + 1
+        a, b = (np.array([one.split().count(word) for word in vocabulary]) * idf for one in (g, r))
+        return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
     expected = []
     for t, found in enumerate(results):
         total = 0.0
         for g in gold:
-            before = max((vector(g) @ vector(r) for other in results[:t] for r in other), default=0.0)
-            total += max(0.0, max(vector(g) @ vector(r) for r in found) - before)
+            before = max((cosine(g, r) for other in results[:t] for r in other), default=0.0)
+            total += max(0.0, max(cosine(g, r) for r in found) - before)
         expected.append(total / len(gold))
     assert search_steps.steps(gold, results)[0] == pytest.approx(expected)
 

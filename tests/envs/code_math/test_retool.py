@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
+from agentrl.engines.hf import Config as Embedded
 from agentrl.env import tasks_of
 from agentrl.files import read_toml
 from agentrl.graph import read_graph
@@ -23,7 +24,9 @@ SIZES = (
     "run.graphs_every=1",
     "eval.every=0",
     "eval.tasks=2",
+    "engine.name=hf",  # tests/runs/test_gpu_recipes.py runs it on a server and on two processes
     "engine.max_slots=8",
+    "learner.processes=1",
     "engine.max_context=1024",
     "limits.turn_tokens=12",
     "limits.episode_tokens=48",
@@ -132,6 +135,7 @@ def test_it_trains_and_evaluates(words, settings, tmp_path):
     differing = {f"{s}.{k}" for s in published for k in published[s] if published[s][k] != here[s].get(k)}
     sizes = [text for text in words if text not in AS_PUBLISHED and not text.startswith(("model=", "eval.env."))]
     small = {text.partition("=")[0] for text in sizes}
-    assert differing == small | {"run.folder", "model.path", "eval.env"}
+    of_servers = {f"engine.{name}" for name in published["engine"].keys() - Embedded.model_fields.keys() - {"name"}}
+    assert differing == (small - {"engine.max_slots"}) | of_servers | {"run.folder", "model.path", "eval.env"}
     graph = read_graph(next((run / "graphs").glob("*.safetensors")))
     assert len(np.unique(graph.rollout)) == 4 and set(np.round(graph.reward, 6)) <= {0.0, -1.0, -0.9, -0.8, -0.7, -0.6}

@@ -53,6 +53,14 @@ def entry(**options):
     return resolve("envs", {"name": "gymnasium_text", **options})
 
 
+@pytest.mark.parametrize(
+    ("env_id", "markov"), [("FrozenLake-v1", True), ("Blackjack-v1", True), ("test/Password-v0", False)]
+)
+def test_numbers_show_everything_and_words_may_not(env_id, markov):
+    on = entry(id=env_id)
+    assert on.hooks.is_markov(on.config) is markov
+
+
 @pytest.fixture
 def frozen():
     on = entry(kwargs={"is_slippery": False}, actions=("left", "down", "right", "up"))

@@ -1,0 +1,345 @@
+"""Environments of other packages, each played by an adapter in a Python interpreter of its own.
+
+A package may pin what conflicts with agentrl, so its environment never runs in this process. A `ForeignProgram` names
+an adapter file, a Python and options. A host process of that Python loads the package once (`foreign_worker.py`), and
+every episode plays in a process forked from it. An adapter needs its package and the standard library alone:
+
+    PACKAGES = {"module": "name on the index"}
+    def load(options: dict) -> object            # once per host; ValueError is a mistake in the options
+    class Episode:
+        def __init__(self, world): ...           # what load returned
+        def reset(self, seed, params) -> dict    # text, and optionally state_key, actions, task
+        def step(self, action) -> dict           # observation, reward, terminated, truncated, info
+        def ...                                  # whatever else its catalogue file asks for
+"""
+
+import atexit
+import json
+import math
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentrl.env.channel import read_frame, write_frame
+from agentrl.env.limits import START_S
+from agentrl.types import EnvFault, Observation, Status, StepResult, Task
+
+WORKER = Path(__file__).with_name("foreign_worker.py")
+LOOK_S = 0.5  # a wait in C lasts no longer, so that a pool's interrupt is noticed
+CRASH_S = 5.0  # a process that crashes closes its channel first, and can be asked how it ended after that
+FORK_S = 60.0  # longest time that a host may take to fork
+HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")  # of our Python; wrong for another one
+STATUS = {"ok": Status.OK, "parse_error": Status.PARSE_ERROR, "tool_error": Status.TOOL_ERROR}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignProgram:
+    """What plays a foreign environment.
+
+    Attributes:
+        name: of the environment, for sentences.
+        adapter: path of the adapter file.
+        python: the interpreter, as the user gave it; empty: the one that runs agentrl.
+        options: JSON text of the options of the adapter's `load`; programs with equal options share a host.
+    """
+
+    name: str
+    adapter: str
+    python: str = ""
+    options: str = "{}"
+
+    @classmethod
+    def of(cls, name: str, adapter: Path, python: str, options: Mapping[str, Any]) -> "ForeignProgram":
+        """The program of an adapter file under these options (JSON values)."""
+        return cls(name=name, adapter=str(adapter), python=python, options=json.dumps(options, sort_keys=True))
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """The value of one call to a fresh `Episode` of the adapter; ValueError if it fails."""
+        episode = Process(self)
+        try:
+            return episode.call(method, *arguments)
+        except EnvFault as fault:
+            raise ValueError(f"{self.name}: {fault}") from None
+        finally:
+            episode.close()
+
+    def versions(self) -> dict[str, str]:
+        """The versions of its Python and packages."""
+        return dict(_host(self).versions)
+
+
+def interpreter(python: str) -> str:
+    """The path of the Python that `env.python` names; ValueError if it is no program."""
+    if not python:
+        return sys.executable
+    path = Path(python).expanduser()
+    if path.is_dir():
+        inside = path / "bin" / "python"
+        hint = f"write {inside}" if inside.exists() else "name the program in it, such as bin/python"
+        raise ValueError(f"env.python = {python!r} is a folder: {hint}")
+    found = shutil.which(path)
+    if found is None:
+        raise ValueError(f"env.python = {python!r} is no program: give the path of a Python, such as venv/bin/python")
+    return os.path.abspath(found)  # links stay: a virtual environment's Python is one
+
+
+class Host:
+    """The process that has loaded a program and forks its episodes."""
+
+    def __init__(self, program: ForeignProgram) -> None:
+        """Raises ValueError, one sentence, if the program cannot be loaded."""
+        python = interpreter(program.python)
+        self._where = f"env.python = {program.python!r}" if program.python else "the Python that runs agentrl"
+        self._turn = threading.Lock()
+        self._control, theirs = socket.socketpair()
+        log = tempfile.TemporaryFile()  # noqa: SIM115  closed below
+        errors = os.dup(2)
+        command = [python, str(WORKER), str(theirs.fileno()), str(errors)]
+        hidden = HIDDEN if program.python else ()
+        variables = {name: value for name, value in os.environ.items() if name not in hidden}
+        variables = {"OMP_NUM_THREADS": "1", **variables, "PYTHONHASHSEED": "0"}  # the same sets in every process
+        with log, theirs:
+            try:
+                self.process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(theirs.fileno(), errors),
+                    env=variables,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise ValueError(f"{self._where} cannot be started: {error.strerror}") from None
+            finally:
+                os.close(errors)
+            theirs.close()
+            try:
+                self.versions: dict[str, str] = self._loaded(program, log)
+            except BaseException:
+                self.close()
+                raise
+
+    def _loaded(self, program: ForeignProgram, log: Any) -> dict[str, str]:
+        options = json.loads(program.options)
+        order = {"adapter": program.adapter, "options": options, "folder": os.getcwd()}
+        try:
+            write_frame(self._control, json.dumps(order).encode())
+            answer = _read(self._control, START_S)
+        except (EOFError, OSError):
+            self.process.wait()
+            log.seek(0)
+            lines = log.read()[-4000:].decode("utf-8", "replace").split("\n")
+            wrote = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+            raise ValueError(
+                f"{self._where} ended with code {self.process.returncode} before it had loaded {program.name}: it must "
+                f"be a Python 3.9 or later; it wrote: {wrote[:300]}"
+            ) from None
+        except EnvFault:
+            raise ValueError(f"{self._where} had not loaded {program.name} after {START_S:g} s") from None
+        if "mistake" in answer:
+            raise ValueError(answer["mistake"])
+        if "fault" in answer:
+            raise ValueError(f"{program.name} cannot be loaded by {interpreter(program.python)}: {answer['fault']}")
+        return dict(answer["value"])
+
+    def open(self) -> tuple[int, socket.socket]:
+        """(process id, channel) of a new episode's process; EnvFault if the host is gone."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            return self._say({"method": "open"}, theirs), ours
+
+    def end(self, child: int, patience_s: float = 0.0) -> str:
+        """End an episode's process, after so many seconds; how it had ended, if it ends before by itself."""
+        return str(self._say({"method": "end", "id": child, "patience_s": patience_s}))
+
+    def _say(self, call: Mapping[str, Any], channel: socket.socket | None = None) -> Any:
+        with self._turn:
+            try:
+                write_frame(self._control, json.dumps(call).encode())
+                if channel is not None:
+                    socket.send_fds(self._control, [b"-"], [channel.fileno()])
+                return _read(self._control, FORK_S)["value"]
+            except (EOFError, OSError, EnvFault):
+                self.close()
+                raise EnvFault(f"the host process of {self._where} is lost; a new one is started") from None
+            except BaseException:
+                self.close()  # interrupted between a question and its answer
+                raise
+
+    @property
+    def alive(self) -> bool:
+        """Can it fork?"""
+        return self._control.fileno() >= 0 and self.process.poll() is None
+
+    def close(self) -> None:
+        """End the host, and with it its episodes."""
+        self._control.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(2.0)
+        self.process.kill()
+        self.process.wait()
+
+
+_hosts: dict[tuple[str, str, str], Host] = {}
+_starting = threading.Lock()
+
+
+def _host(program: ForeignProgram) -> Host:
+    """The living host of a program, which is started if there is none."""
+    key = (program.python, program.adapter, program.options)
+    with _starting:
+        if key not in _hosts or not _hosts[key].alive:
+            _hosts[key] = Host(program)
+        return _hosts[key]
+
+
+@atexit.register
+def close_hosts() -> None:
+    """End every host of this process."""
+    while _hosts:
+        _hosts.popitem()[1].close()
+
+
+def _read(end: socket.socket, seconds: float) -> dict[str, Any]:
+    """The next answer; EOFError if none can come, EnvFault if none came in time."""
+    ends_at = time.monotonic() + seconds
+    while not select.select([end], [], [], LOOK_S)[0]:
+        if time.monotonic() > ends_at:
+            raise EnvFault(f"no answer in {seconds:g} s")
+    answer: dict[str, Any] = json.loads(read_frame(end))
+    return answer
+
+
+class Process:
+    """One episode's process."""
+
+    def __init__(self, program: ForeignProgram) -> None:
+        self._name, self._host = program.name, _host(program)
+        self._id, self._end = self._host.open()
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the adapter's episode.
+
+        Raises:
+            EnvFault: the method failed, or the process died.
+            ValueError: the adapter names a mistake in the options.
+        """
+        try:
+            write_frame(self._end, json.dumps({"method": method, "arguments": arguments}).encode())
+            answer = _read(self._end, math.inf)
+        except (EOFError, OSError):
+            how = self._host.end(self._id, CRASH_S) if self._host.alive else "with its host"
+            self.close()
+            raise EnvFault(f"the process of {self._name} ended in this call ({how})") from None
+        except BaseException:  # the pool interrupts a call that takes too long
+            self.close()
+            raise
+        if "mistake" in answer:
+            raise ValueError(answer["mistake"])
+        if "fault" in answer:
+            raise EnvFault(f"{self._name}: {answer['fault']}")
+        return answer["value"]
+
+    def close(self) -> None:
+        """End the process, at once."""
+        if self._end.fileno() >= 0:
+            self._end.close()
+            if self._host.alive:
+                with suppress(EnvFault):
+                    self._host.end(self._id)
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):
+            self._end.close()  # the process reads the end of its channel and ends itself
+
+
+class ForeignEnv:
+    """An environment (`agentrl.env.Env`) whose episodes an adapter plays in processes of their own.
+
+    It is pickled as its task and actions, and branches carry out recorded actions again: every episode begins in a copy
+    of the same process, with Python's and NumPy's global generators seeded from the task.
+    """
+
+    def __init__(self, program: ForeignProgram) -> None:
+        """Raises ValueError if the program cannot be loaded."""
+        self.program = program
+        _host(program)
+        self._process: Process | None = None
+        self._task: Task | None = None
+        self._sent: list[str] = []
+        self._last = Observation(text="")
+        self._over = False
+
+    def reset(self, task: Task) -> Observation:
+        """Start the task in a new process."""
+        self.close()
+        self._task, self._sent, self._over = task, [], False
+        self._process = Process(self.program)
+        self._last = observation_of(self.ask("reset", task.seed, dict(task.params)))
+        return self._last
+
+    def step(self, action: str) -> StepResult:
+        """Carry out an action."""
+        self._sent.append(action)
+        if self._over:
+            return StepResult(Observation(text="The episode is over."), 0.0, True, False, {})
+        result = result_of(self.ask("step", action))
+        self._last, self._over = result.observation, result.terminated or result.truncated
+        return result
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Call a further method of the adapter's episode, such as one that an expert needs."""
+        if self._process is None:
+            raise EnvFault(f"{self.program.name} is not reset")
+        return self._process.call(method, *arguments)
+
+    def close(self) -> None:
+        """End the episode's process."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _revive, (self.program, self._task, tuple(self._sent))
+
+
+def _revive(program: ForeignProgram, task: Task | None, sent: Sequence[str]) -> ForeignEnv:
+    env = ForeignEnv(program)
+    if task is not None:
+        env.reset(task)
+        for action in sent:
+            env.step(action)
+    return env
+
+
+def observation_of(value: Mapping[str, Any]) -> Observation:
+    """An adapter's observation."""
+    try:
+        listed = {"actions": tuple(value["actions"])} if "actions" in value else {}
+        return Observation(**{**value, **listed})
+    except TypeError as error:
+        raise EnvFault(f"the adapter returned no observation: {error}") from None
+
+
+def result_of(value: Mapping[str, Any]) -> StepResult:
+    """An adapter's result of a step; `info["status"]` is written as a word."""
+    try:
+        info = dict(value["info"])
+        if "status" in info:
+            info["status"] = STATUS[info["status"]]
+        observation = observation_of(value["observation"])
+        return StepResult(observation, value["reward"], value["terminated"], value["truncated"], info)
+    except (KeyError, TypeError) as error:
+        raise EnvFault(f"the adapter returned no result of a step: {type(error).__name__}: {error}") from None

@@ -1,0 +1,214 @@
+"""Runs in the Python interpreter of a foreign environment; `agentrl.env.foreign` starts it there.
+
+It needs the standard library alone, and Python 3.9 or later. The process imports the package and loads what the
+options name, once. Each episode plays in a process forked from it, so nothing that an episode changes reaches another
+one, and a crash or a hang is that episode's own. The frames are those of channel.py, which is loaded by its path. They
+hold JSON, because unpickling could run code of the other interpreter in ours. What a package prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import time
+import traceback
+from contextlib import suppress
+from importlib import metadata
+from types import ModuleType
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DEATH = 1  # PR_SET_PDEATHSIG
+
+
+def _module(name: str, path: str) -> Any:
+    """A Python file as a module, by its path."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module: ModuleType = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+channel = _module("agentrl_channel", os.path.join(HERE, "channel.py"))
+
+
+class Mistake(Exception):
+    """A mistake in the options, as the sentence that the user reads."""
+
+
+def _send(end: socket.socket, kind: str, content: Any) -> None:
+    channel.write_frame(end, json.dumps({kind: content}).encode())
+
+
+def _receive(end: socket.socket) -> dict[str, Any]:
+    call: dict[str, Any] = json.loads(channel.read_frame(end))
+    return call
+
+
+def _dies_with_its_parent(wanted: bool) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DEATH, signal.SIGKILL if wanted else 0)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:500]
+
+
+def _place(error: BaseException) -> traceback.FrameSummary:
+    """Where the exception was raised."""
+    return traceback.extract_tb(error.__traceback__)[-1]
+
+
+def _said(error: BaseException) -> str:
+    """An exception that is no mistake in the options: type, message and place."""
+    place = _place(error)
+    return (
+        f"{type(error).__name__}: {_line(error)} ({os.path.basename(place.filename)}:{place.lineno}, in {place.name})"
+    )
+
+
+def _versions(packages: dict[str, str]) -> dict[str, str]:
+    """The versions of the packages that an adapter needs, given as module -> name on the index."""
+    found = {"python": sys.version.split()[0]}
+    for module, name in packages.items():
+        if importlib.util.find_spec(module) is None:
+            python = sys.executable
+            raise Mistake(f"Python {python} has no package {name}: {python} -m pip install {name}, or set env.python")
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _load(order: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]:
+    """(adapter, what it has loaded, versions); Mistake if the options are wrong."""
+    sys.path[:] = [place for place in sys.path if os.path.abspath(place) != HERE]
+    sys.path.append(order["folder"])  # one's own modules lie in the folder one works in
+    adapter = _module("agentrl_adapter", order["adapter"])
+    versions = _versions(adapter.PACKAGES)
+    try:
+        return adapter, adapter.load(order["options"]), versions
+    except ValueError as error:
+        if _place(error).filename == order["adapter"]:
+            raise Mistake(_line(error)) from None
+        raise
+
+
+def _answer(episode: Any, call: dict[str, Any], adapter: Any) -> tuple[str, Any]:
+    """(kind, content) of the answer to a call. A ValueError that the adapter itself raises is a user's mistake."""
+    try:
+        if call["method"] == "reset":
+            random.seed(call["arguments"][0])
+            if "numpy" in sys.modules:
+                sys.modules["numpy"].random.seed(call["arguments"][0] % (1 << 32))
+        value = getattr(episode, call["method"])(*call["arguments"])
+        json.dumps(value)
+    except BaseException as error:  # noqa: BLE001  a package may raise anything, SystemExit too
+        if isinstance(error, ValueError) and _place(error).filename == adapter.__file__:
+            return "mistake", _line(error)
+        return "fault", _said(error)
+    return "value", value
+
+
+def _play(end: socket.socket, adapter: Any, world: Any) -> None:
+    """Answer calls on one episode until the other end closes the channel."""
+    episode = adapter.Episode(world)
+    while True:
+        try:
+            call = _receive(end)
+        except (EOFError, OSError):
+            break
+        _send(end, *_answer(episode, call, adapter))
+    with suppress(AttributeError):
+        episode.close()
+
+
+def _fork(end: socket.socket, control: socket.socket, adapter: Any, world: Any) -> int:
+    """The id of a new process that plays one episode at this end of a channel."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        os.setsid()  # what the episode starts is ended with it
+        _dies_with_its_parent(True)
+        control.close()
+        _play(end, adapter, world)
+        code = 0
+    except BaseException:  # noqa: BLE001  the caller sees how the process ended
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(code)  # without the exit handlers of the packages, which belong to the parent
+
+
+def _end(child: int, living: set[int], patience_s: float = 0.0) -> str:
+    """Kill an episode's process and all that it started; how it had ended, if it ends before by itself."""
+    if child not in living:
+        return "was ended"
+    living.discard(child)
+    ends_at = time.monotonic() + patience_s
+    ended, status = os.waitpid(child, os.WNOHANG)
+    while not ended and time.monotonic() < ends_at:
+        time.sleep(0.01)
+        ended, status = os.waitpid(child, os.WNOHANG)
+    if ended:
+        signalled = os.WIFSIGNALED(status)
+        return f"signal {os.WTERMSIG(status)}" if signalled else f"exit code {os.WEXITSTATUS(status)}"
+    for kill in (os.killpg, os.kill):
+        with suppress(OSError):
+            kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "was ended"
+
+
+def _serve(control: socket.socket, adapter: Any, world: Any) -> None:
+    """Fork and end episodes until the other end closes the channel."""
+    living: set[int] = set()
+    with suppress(EOFError, OSError):
+        while True:
+            call = _receive(control)
+            if call["method"] == "open":
+                _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+                with socket.socket(fileno=descriptors[0]) as end:
+                    child = _fork(end, control, adapter, world)
+                living.add(child)
+                _send(control, "value", child)
+            else:
+                _send(control, "value", _end(call["id"], living, call["patience_s"]))
+    for child in list(living):
+        _end(child, living)
+
+
+def main() -> None:
+    """Load, say which versions were loaded, and serve."""
+    control, errors = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches agentrl, which ends this process
+    _dies_with_its_parent(True)  # with the thread that waits for it, which may be given up while this process loads
+    order = _receive(control)
+    try:
+        adapter, world, versions = _load(order)
+    except Mistake as mistake:
+        return _send(control, "mistake", str(mistake))
+    except BaseException as error:  # noqa: BLE001  see _answer
+        return _send(control, "fault", _said(error))
+    _dies_with_its_parent(False)
+    for stream in (1, 2):
+        os.dup2(errors, stream)
+    _send(control, "value", versions)
+    return _serve(control, adapter, world)
+
+
+if __name__ == "__main__":
+    main()

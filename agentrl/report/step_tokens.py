@@ -1,0 +1,57 @@
+"""The sampled tokens of a step, each with its log-probability and the set of tokens that it was chosen from."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from agentrl.graph import StepGraph
+from agentrl.report.credit_schema import AllowedSet, TokenData
+from agentrl.report.printable import printable
+
+Decode = Callable[[Sequence[int]], Sequence[str]] | None  # token ids to one text each; None: ids are shown as numbers
+MOST_MEMBERS = 60  # of an allowed set that the page lists
+
+
+class AllowedSets:
+    """The allowed sets of the shown tokens, each once.
+
+    Args:
+        decode: see `Decode`.
+    """
+
+    def __init__(self, decode: Decode) -> None:
+        self.decode = decode
+        self._index: dict[bytes, int] = {}
+        self.found: list[AllowedSet] = []
+
+    def words(self, ids: Sequence[int]) -> list[str]:
+        """One printable text per id."""
+        return printable(list(self.decode(ids))) if self.decode is not None else [str(i) for i in ids]
+
+    def tokens(self, graph: StepGraph, row: int) -> list[TokenData]:
+        """The sampled tokens of a row."""
+        table = graph.tokens
+        if table is None:
+            return []
+        index = np.arange(table.offsets[row], table.offsets[row + 1])
+        index = index[table.sampled[index]]
+        return [
+            TokenData(text, float(f"{logprob:.4g}"), self._of(table.allowed_ids[begin:end]))
+            for text, logprob, begin, end in zip(
+                self.words(table.ids[index].tolist()),
+                table.logprobs[index].tolist(),
+                table.allowed_offsets[index].tolist(),
+                table.allowed_offsets[index + 1].tolist(),
+                strict=True,
+            )
+        ]
+
+    def _of(self, ids: np.ndarray) -> int:
+        """The number of an allowed set; -1 for the empty one, which allows every token."""
+        if not len(ids):
+            return -1
+        key = ids.tobytes()
+        if key not in self._index:
+            self._index[key] = len(self.found)
+            self.found.append(AllowedSet(size=len(ids), words=self.words(ids[:MOST_MEMBERS].tolist())))
+        return self._index[key]

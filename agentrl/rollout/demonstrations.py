@@ -1,0 +1,86 @@
+"""Demonstrations that join the groups of a batch: chains of kind DEMO, of the agent's expert or of a stored success.
+
+No success rate counts them. A credit method sees them if its file declares `DEMONSTRATIONS = True`; they count in its
+statistics if the guide says so (column `in_statistics`). One that was sampled by the policy can be trained by its ratio
+(column `in_gradient`). An expert has no log-probs, so that its chains have no ratio: a regularizer imitates them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from agentrl.config import Entry
+from agentrl.credit import RewardTransform, rescore, with_signals
+from agentrl.graph import DEMO, StepGraph, concatenate
+from agentrl.rollout.expansion import lost
+from agentrl.rollout.guide import Demonstrate, Guide
+from agentrl.rollout.record_graph import build_graph
+from agentrl.rollout.records import EpisodeRecord
+from agentrl.rollout.replay import Fresh, Joins, fresh_groups
+from agentrl.types import Task
+
+
+@runtime_checkable
+class Demonstrating(Protocol):
+    """A guide that puts demonstrations into the groups of a batch that was played."""
+
+    joins: Joins
+
+    def missing(self, groups: Sequence[Fresh]) -> list[str]:
+        """Keys of the tasks that the expert is to play now, each at most once."""
+        ...
+
+    def shown(self, records: Sequence[EpisodeRecord]) -> None:
+        """The expert's episodes, in the order of the keys."""
+        ...
+
+    def demonstration(self, group: Fresh) -> StepGraph | None:
+        """What joins a group, as `demonstration_of` made it; None for nothing."""
+        ...
+
+
+def demonstration_of(record: EpisodeRecord) -> StepGraph | None:
+    """A solved episode as a graph of kind DEMO, the agents that it called included; None if it failed."""
+    if lost(record) or not record.success:
+        return None
+    graph = build_graph([record])
+    return graph.with_columns(kind=np.full(len(graph), DEMO, np.int8))
+
+
+async def with_demonstrations(
+    guide: Guide | None,
+    graph: StepGraph,
+    tasks: Mapping[str, Task],
+    demonstrate: Demonstrate,
+    rewards: Sequence[Entry[RewardTransform]] = (),
+    reported: Sequence[str] = (),
+) -> tuple[StepGraph, dict[str, float]]:
+    """The batch with the demonstrations of the guide, behind its own rows, and the share of groups that got one.
+
+    Args:
+        guide: of the recipe; one that shows nothing leaves the batch as it is.
+        graph: the batch.
+        tasks: of the batch, by key.
+        demonstrate: lets the expert play.
+        rewards, reported: see `agentrl.rollout.collect`; each demonstration is rewarded on its own.
+    """
+    if not isinstance(guide, Demonstrating):
+        return graph, {}
+    groups = fresh_groups(graph, 0)
+    if keys := guide.missing([fresh for _, fresh in groups]):
+        guide.shown(await demonstrate([tasks[key] for key in keys]))
+    found = [(group, guide.demonstration(fresh)) for group, fresh in groups]
+    chosen = [(group, rescore(with_signals(one, reported), rewards)) for group, one in found if one is not None]
+    share = {"demonstrated_share": len(chosen) / max(1, len(groups))}
+    return (_joined(graph, chosen, guide.joins) if chosen else graph), share
+
+
+def _joined(graph: StepGraph, chosen: Sequence[tuple[int, StepGraph]], joins: Joins) -> StepGraph:
+    """The batch with demonstrations in its groups: (group, demonstration) each."""
+    before = {name: graph.columns.get(name, np.ones(len(graph), bool)) for name in Joins._fields}
+    whole = concatenate([graph.with_columns(**before), *(one for _, one in chosen)], [{0: at} for at, _ in chosen])
+    demo = whole.kind == DEMO  # [N]
+    now = {name: np.where(demo, getattr(joins, name), whole.column(name)) for name in Joins._fields}
+    return replace(whole, columns={**whole.columns, **now})

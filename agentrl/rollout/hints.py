@@ -1,0 +1,152 @@
+"""Further chains with words of a guide, and prompts without these words to train them behind.
+
+A chain that saw a hint was sampled behind a prompt that the policy will not see later. Behind the prompt without the
+hint it is data of another policy: its log-probs stay those of the sampling, and the trainer's are taken anew, so that
+`update.importance` corrects the difference, or the ratio of the loss itself with `update.old_logprob = "engine"`. The
+column `reprompted` marks such rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from agentrl.config import Entry
+from agentrl.env import Past
+from agentrl.graph import Tokens
+from agentrl.rollout.context import History
+from agentrl.rollout.expansion import Expansion, RolloutMethod, lost
+from agentrl.rollout.guide import Demonstrate, Guide
+from agentrl.rollout.player import Player
+from agentrl.rollout.record_graph import build_graph, rows_of_graph
+from agentrl.rollout.records import EpisodeRecord
+from agentrl.rollout.sampler import Draw
+from agentrl.types import Message, Task
+
+
+@runtime_checkable
+class Hinting(Protocol):
+    """A guide that gives groups of a batch further chains with words.
+
+    `plain`: are these chains trained behind the prompt without the words?
+    """
+
+    plain: bool
+
+    def lacking(self, groups: Mapping[int, Sequence[EpisodeRecord]]) -> list[Task]:
+        """The tasks that the expert is to play now, each at most once; `groups` are the scored chains so far."""
+        ...
+
+    def shown(self, records: Sequence[EpisodeRecord]) -> None:
+        """The expert's episodes, in the order of the tasks."""
+        ...
+
+    def again(self, draw: Draw, records: Sequence[EpisodeRecord]) -> Draw | None:
+        """The draw, with words and a number of copies, that is played in addition; None for nothing."""
+        ...
+
+
+async def hinted(
+    guide: Guide | None,
+    batch: Expansion,
+    records: Sequence[EpisodeRecord],
+    rollout: Entry[RolloutMethod],
+    copies: int,
+    player: Player,
+    demonstrate: Demonstrate | None,
+) -> list[EpisodeRecord]:
+    """The further chains that the guide gives to the groups of a batch; empty for a guide that gives none."""
+    if not isinstance(guide, Hinting):
+        return []
+    groups = {group: [r for r in records if r.group == group and not lost(r)] for group in batch.groups}
+    if tasks := guide.lacking(groups):
+        assert demonstrate is not None, "the settings refuse a guide that asks for an expert where there is none"
+        guide.shown(await demonstrate(tasks))
+    asked = {group: guide.again(batch.draws[group], own) for group, own in groups.items() if own}
+    more = {group: draw for group, draw in asked.items() if draw is not None}
+    if not more:
+        return []
+    batch.draw_more(more)
+    found: list[EpisodeRecord] = await rollout.hooks.rollout(rollout.config, batch, copies)
+    if guide.plain:
+        for record in found:
+            reprompt(record, player)
+    return found
+
+
+def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
+    """Put a chain behind the prompts that it would have had with these words; its answers stay as they are.
+
+    The context policy is asked again, turn by turn. A chain without tokens has no prompts to change.
+
+    Returns:
+        The largest number of tokens that a prompt and its answer have together.
+    """
+    chat = player.actor.chat
+    if chat is None or not record.steps:
+        return 0
+    config, hooks, first = player.context.config, player.context.hooks, record.steps[0].observation
+    history, most = History(chat=chat, first=first, now=first, words=words), 0
+    following = [*(step.observation for step in record.steps[1:]), record.final or first]
+    for step, then in zip(record.steps, following, strict=True):
+        ask = hooks.ask(config, player.prompt, history)
+        assert (ask.rewrites is not None) == step.rewrites, "a context policy asked otherwise with other words"
+        step.added = ask.token_ids[len(ask.token_ids) - ask.added :]
+        step.continues = ask.added < len(ask.token_ids)
+        answer = step.generation
+        history.messages = [*ask.messages, answer.message or Message("assistant", answer.text)]
+        history.path = np.concatenate([ask.token_ids, answer.token_ids])
+        most = max(most, len(history.path))
+        if ask.rewrites is not None and hooks.rewritten is not None:
+            hooks.rewritten(config, history, step.action)
+            continue
+        history.past.append(Past(step.observation, step.action))
+        history.now, history.read = then, 0
+    if len(record.tail):
+        ask = hooks.ask(config, player.prompt, history)
+        record.tail = ask.token_ids[len(ask.token_ids) - ask.added :]
+        record.tail_continues = ask.added < len(ask.token_ids)
+    record.reprompted = True
+    return most
+
+
+class Taught(NamedTuple):
+    """The steps of a batch behind the prompts of the policy as its own teacher.
+
+    Attributes:
+        tokens: a token table with the rows of the batch; its sampled tokens are the batch's, in the same order.
+        rows: [R] int64, ascending, the rows that have such a teacher.
+    """
+
+    tokens: Tokens
+    rows: np.ndarray
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A guide that tells the policy, as its own teacher, more than the prompt of a chain said."""
+
+    def told(self, record: EpisodeRecord) -> str:
+        """The words at the end of the system message; empty if the chain has no such teacher."""
+        ...
+
+
+def taught(guide: Guide | None, records: Sequence[EpisodeRecord], player: Player) -> Taught | None:
+    """The chains of a batch behind the words of the guide; None if there are no such words.
+
+    A chain that does not fit into the model's context with them has no teacher.
+    """
+    if not isinstance(guide, Telling):
+        return None
+    words = [guide.told(record) for record in records]
+    if not any(words):
+        return None
+    copies = [replace(record, steps=[replace(step) for step in record.steps]) for record in records]
+    limit, chains = player.actor.context_limit, set[int]()
+    for copy, one in zip(copies, words, strict=True):
+        if one and (reprompt(copy, player, one) <= limit if limit else reprompt(copy, player, one)):
+            chains.add(id(copy))
+    rows = np.array([row for row, (_, chain) in enumerate(rows_of_graph(copies)) if id(chain) in chains], np.int64)
+    tokens = build_graph(copies).tokens
+    return None if tokens is None or not len(rows) else Taught(tokens, rows)

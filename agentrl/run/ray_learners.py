@@ -1,0 +1,198 @@
+"""The processes of the learners as actors of a Ray cluster, on any of its machines.
+
+Rank 0 is the run itself; the other ranks are actors in one placement group, each with a CPU and, on GPUs, a GPU. What
+rank 0 says arrives as a call of the actor. A graph is put into Ray's object store once; the actors of a machine read it
+there without a copy. Gradients and weights go through torch's process group, as without Ray.
+
+A rank that ends, or whose machine is lost, ends the run with one sentence; `--resume` goes on from the last checkpoint.
+"""
+
+import os
+import threading
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from agentrl.run.learner_group import START_S, LearnerGroup, Place, joined
+from agentrl.run.policies import Policies
+from agentrl.run.ray_driver import connect, release
+from agentrl.trainer import Ranks
+
+if TYPE_CHECKING:
+    from agentrl.run.ranks import Message
+
+ROOM_S = 60.0  # for the cluster to make room for the ranks
+
+
+class RayLearnerGroup(LearnerGroup):
+    """See `LearnerGroup`; the followers are actors.
+
+    Raises:
+        ValueError: Ray is not installed, cannot be reached, or has no room for the processes.
+    """
+
+    _ray: Any = None
+    _placed: Any = None  # the placement group
+    _holder: Any = None
+
+    def start(self) -> Ranks:
+        """See `LearnerGroup`."""
+        size, cluster = self.config.processes, self.cluster
+        self._ray = connect(cluster, self.config)
+        try:
+            host = self._ray.util.get_node_ip_address()
+            self._place_on(host, size)
+            self._holder = self._actor(Holder, 0).remote()  # keeps the CPU and the GPU of rank 0
+            store = dist.TCPStore(host, 0, size, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+            where = (host, store.port, size, self.device.type, cluster.address == "local")
+            for rank in range(1, size):
+                actor = self._actor(FollowingActor, rank).remote(rank, *where)
+                self._followers.append(_RayFollower(self._ray, actor, rank))
+            self._look_after_followers()
+            card = self._ray.get(self._holder.card.remote(), timeout=START_S)
+            ranks = joined(self.device, Place(0, size, card), store, alone=cluster.address == "local")
+            for follower in self._followers:
+                follower.await_ready(START_S)
+            return ranks
+        except BaseException:
+            self._leave()
+            raise
+
+    def tell(self, message: "Message") -> None:
+        """See `LearnerGroup`; graph and credit go through the object store."""
+        self.check()
+        graph, credit = (None if one is None else self._ray.put(one) for one in (message.graph, message.credit))
+        for follower in self._followers:
+            follower.actor.carry_out.remote(message.call, dict(message.values), graph, credit)
+
+    def pids(self) -> list[int]:
+        """Process numbers of the actors."""
+        found: list[int] = self._ray.get([follower.actor.pid.remote() for follower in self._followers])
+        return found
+
+    def _place_on(self, host: str, size: int) -> None:
+        """Room for every rank, that of rank 0 on this machine."""
+        one = {"CPU": 1.0, **({"GPU": 1.0} if self.device.type == "cuda" else {})}
+        here = {f"node:{host}": 0.001}
+        self._placed = self._ray.util.placement_group([{**one, **here}, *([one] * (size - 1))], strategy="PACK")
+        if not self._placed.wait(ROOM_S):
+            free = self._ray.available_resources()
+            raise ValueError(
+                f"learner.processes = {size} needs {' and '.join(one)} for each process, and the Ray cluster has "
+                f"{free.get('CPU', 0):g} free CPUs and {free.get('GPU', 0):g} free GPUs: wait for other jobs, or lower "
+                "learner.processes"
+            )
+
+    def _actor(self, kind: type, rank: int) -> Any:
+        """An actor's class with the place of a rank."""
+        place = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
+            self._placed, placement_group_bundle_index=rank
+        )
+        gpus = 1 if self.device.type == "cuda" else 0
+        options = {"num_cpus": 1, "num_gpus": gpus, "scheduling_strategy": place, "max_restarts": 0}
+        groups = {"concurrency_groups": {"watch": 1}} if kind is FollowingActor else {}
+        return self._ray.remote(**options, **groups)(kind)
+
+    def _close(self, *, quickly: bool) -> None:
+        super()._close(quickly=quickly)
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._ray is not None:
+            if self._placed is not None:
+                with suppress(Exception):  # the cluster may be gone, which is no second error
+                    self._ray.util.remove_placement_group(self._placed)
+            release(self._ray)
+            self._ray = self._placed = None
+
+
+class _RayFollower:
+    """A rank above 0, as an actor."""
+
+    def __init__(self, ray: Any, actor: Any, rank: int) -> None:
+        self.actor, self.rank, self._ray, self._words = actor, rank, ray, "ended"
+        self._alive = actor.stay.options(concurrency_group="watch").remote()
+
+    def await_ready(self, seconds: float) -> None:
+        """Wait until it has joined; ValueError if it ends before."""
+        try:
+            self._ray.get(self.actor.pid.remote(), timeout=seconds)
+        except Exception as error:  # noqa: BLE001  whatever kept it from beginning
+            raise ValueError(f"process {self.rank} of the learner did not begin: {_line(error)}") from None
+
+    def wait(self) -> None:
+        """Wait until it ends, and end what is left of it, so that the others notice."""
+        try:
+            self._words = f"ended: {self._ray.get(self._alive)}"
+        except Exception as error:  # noqa: BLE001  however it was lost
+            self._words = f"was lost: {_line(error)}"
+        self._kill()
+
+    def how_it_ended(self) -> str:
+        """A clause with its last words."""
+        return f"process {self.rank} of the learner {self._words}"
+
+    def end(self, seconds: float) -> None:
+        """End it, after this time for what it still has to do."""
+        if seconds:
+            with suppress(Exception):
+                self._ray.get(self.actor.pid.remote(), timeout=seconds)
+        self._kill()
+
+    def _kill(self) -> None:
+        with suppress(Exception):  # it has ended already, or the cluster is gone
+            self._ray.kill(self.actor)
+
+
+class Holder:
+    """Keeps the place of rank 0, which is no actor."""
+
+    def card(self) -> int:
+        """The GPU that is rank 0's; 0 without GPUs."""
+        named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        return int(named.split(",")[0]) if named.split(",")[0].isdigit() else 0
+
+
+class FollowingActor:
+    """A rank above 0: it holds its parts of the policies and does what rank 0 says, call by call."""
+
+    def __init__(self, rank: int, host: str, port: int, size: int, device: str, alone: bool) -> None:
+        self._failed, self._words = threading.Event(), ""
+        self._policies: Policies | None = None
+        store = dist.TCPStore(  # type: ignore[attr-defined]
+            host, port, size, is_master=False, timeout=timedelta(seconds=START_S)
+        )
+        self._ranks = joined(torch.device(device), Place(rank, size, 0), store, alone=alone)
+
+    def carry_out(self, call: str, values: dict[str, Any], graph: Any, credit: Any) -> None:
+        """What rank 0 says: the name of a method of `Policies`, and its arguments."""
+        from agentrl.run.ranks import Message, begun, carry_out
+
+        try:
+            if call == "begin":
+                self._policies = begun(values, self._ranks)
+            elif call != "end":
+                assert self._policies is not None
+                carry_out(self._policies, Message(call=call, values=values, graph=graph, credit=credit))
+        except BaseException as error:
+            self._words = _line(error)
+            self._failed.set()
+            raise
+
+    def pid(self) -> int:
+        """Number of its process; answered when it has joined and done what was said before."""
+        return os.getpid()
+
+    def stay(self) -> str:
+        """Returns the last words when a call has failed, and else never."""
+        self._failed.wait()
+        return self._words
+
+
+def _line(error: BaseException) -> str:
+    """The first line of what an error says."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:200]}"

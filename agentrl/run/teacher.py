@@ -1,0 +1,185 @@
+"""Who says the log-probs of what the policy sampled: a model, an endpoint, or the policy behind another prompt.
+
+See `agentrl.rollout.Teaching`. What a teacher says becomes the column `teacher_logprob` [S] in nats, NaN where there is
+no teacher. Only steps that the policy sampled in this batch have one: no demonstration and no replayed step.
+"""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from agentrl.graph import CANDIDATE, PLAYED, StepGraph, Tokens
+from agentrl.model import ModelConfig, load_model, network
+from agentrl.rollout import Taught, Teaching, rows_of
+from agentrl.run.policies import Policies
+from agentrl.secret import expand, hidden_url
+from agentrl.settings import Settings
+from agentrl.trainer import logprobs, step_temperatures
+
+TRIES, PAUSE_S = 4, 1.0  # of a request to an endpoint, and the pause before the second try; it doubles
+PROBE = (0, 1)  # token ids of a first short request, so that a wrong address is told before anything is written
+
+
+class Teacher:
+    """The teacher of a run.
+
+    Args:
+        teaching: who it is.
+        settings: of the run.
+        policies: what learns; a model as a teacher must have the tokenizer of the first policy.
+
+    Raises:
+        ValueError: there is no such model or endpoint, or it does not fit.
+    """
+
+    def __init__(self, teaching: Teaching, settings: Settings, policies: Policies) -> None:
+        self.settings, self.policies = settings, policies
+        self._model: Any = None
+        self._endpoint: Endpoint | None = None
+        if teaching.source == "folder":
+            config = ModelConfig.model_validate(
+                {"path": teaching.path, "dtype": teaching.dtype, "device": teaching.device}
+            )
+            loaded = load_model(config, 0)
+            check_tokenizers(loaded.tokenizer, policies.tokenizers[policies.main], teaching.path)
+            loaded.model.requires_grad_(False)
+            self._model = network(loaded.model)
+        elif teaching.source == "endpoint":
+            self._endpoint = Endpoint(teaching)
+
+    def read(self, graph: StepGraph, taught: Taught | None) -> StepGraph:
+        """The annotated graph of a batch, with the column `teacher_logprob`."""
+        assert graph.tokens is not None, "a teacher needs tokens"
+        own = np.isin(graph.kind, (PLAYED, CANDIDATE)) & ~graph.failed()  # [N]
+        own &= ~graph.column("replayed").astype(bool) if graph.has("replayed") else True
+        rows = np.flatnonzero(own & rows_of(graph, self.policies.agents, self.policies.main, True))
+        tables = self.settings.tables
+        hot = step_temperatures(graph, tables.sampling.temperature)
+        most = tables.update.max_tokens
+        if self._endpoint is not None:
+            said = self._endpoint.logprobs(graph.tokens, rows)
+        elif self._model is not None:
+            said = logprobs(self._model, graph, rows, temperature=hot, max_tokens=most)
+        else:
+            said = self._own(graph.tokens, taught, rows, hot if isinstance(hot, float) else hot[: _size(taught)], most)
+        return graph.with_token_columns(teacher_logprob=said)
+
+    def _own(
+        self, tokens: Tokens, taught: Taught | None, rows: np.ndarray, hot: float | np.ndarray, most: int
+    ) -> np.ndarray:
+        """[S] what the policy says behind the prompts of `taught`."""
+        said = np.full(len(tokens.ids), np.nan)  # [S]
+        if taught is None:
+            return said
+        learner = self.policies.learners[self.policies.main]
+        asked = np.intersect1d(taught.rows, rows)
+        there = logprobs(learner.network, taught.tokens, asked, temperature=hot, max_tokens=most)
+        first = np.flatnonzero(tokens.sampled)[: int(taught.tokens.sampled.sum())]  # rows that joined stand behind
+        said[first] = there[taught.tokens.sampled]
+        return said
+
+
+class Endpoint:
+    """A server that says the log-probs of the tokens of a prompt: POST URL/completions with echo and logprobs."""
+
+    def __init__(self, teaching: Teaching) -> None:
+        try:
+            import httpx
+        except ImportError:
+            raise ValueError(
+                "guide.source=endpoint needs the httpx package: pip install 'agentrl-stepgraph[vllm]'"
+            ) from None
+        self._teaching, self._httpx = teaching, httpx
+        self._url = f"{teaching.url.rstrip('/')}/completions"
+        key = expand(teaching.api_key, "guide.api_key")
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        secure = self._url.startswith("https:")
+        self._client = httpx.Client(headers=headers, timeout=teaching.timeout_s, trust_env=False, verify=secure)
+        self.path_logprobs(PROBE)
+
+    def logprobs(self, tokens: Tokens, rows: np.ndarray) -> np.ndarray:
+        """[S] log-probs of the sampled tokens of `rows`, NaN elsewhere; one request per path that holds new tokens."""
+        wanted = np.zeros(len(tokens.ids), bool)  # [S]
+        for row in rows.tolist():
+            wanted[tokens.offsets[row] : tokens.offsets[row + 1]] = True
+        wanted &= tokens.sampled
+        left, paths = wanted.copy(), list[np.ndarray]()
+        for row in rows[::-1].tolist():  # the last step of a chain holds the whole of it
+            index = tokens.path_index(row)
+            if left[index].any():
+                left[index] = False
+                paths.append(index)
+        with ThreadPoolExecutor(self._teaching.concurrency) as pool:
+            answers = list(pool.map(lambda index: self.path_logprobs(tokens.ids[index].tolist()), paths))
+        said = np.full(len(tokens.ids), np.nan)  # [S]
+        for index, answer in zip(paths, answers, strict=True):
+            said[index] = answer
+        return np.where(wanted, said, np.nan)
+
+    def path_logprobs(self, ids: Sequence[int]) -> np.ndarray:
+        """[L] the log-prob of each token after those before it; NaN for the first.
+
+        Raises:
+            ValueError: the server does not answer, refuses, or says something else.
+        """
+        body = {"model": self._teaching.model, "prompt": list(ids), "max_tokens": 1, "echo": True, "logprobs": 1}
+        why = ""
+        for attempt in range(TRIES):
+            if attempt:
+                time.sleep(PAUSE_S * 2 ** (attempt - 1))
+            try:
+                answer = self._client.post(self._url, json={**body, "temperature": 1.0})
+            except self._httpx.HTTPError as error:
+                why = str(error) or type(error).__name__
+                continue
+            if answer.status_code < 400:
+                return self._read(answer, len(ids))
+            why = f"status {answer.status_code}: {answer.text[:200]}"
+            if answer.status_code < 500 and answer.status_code not in (408, 425, 429):
+                raise ValueError(f"guide.url: the teacher at {hidden_url(self._url)} refuses the request ({why})")
+        raise ValueError(
+            f"guide.url: the teacher at {hidden_url(self._url)} did not answer in {TRIES} tries ({why}): start it, "
+            "then go on with --resume"
+        )
+
+    def _read(self, answer: Any, length: int) -> np.ndarray:
+        try:
+            said = np.array(answer.json()["choices"][0]["logprobs"]["token_logprobs"][:length], float)  # null is NaN
+            fits = len(said) == length and np.isfinite(said[1:]).all()
+        except (ValueError, LookupError, TypeError):
+            fits = False
+        if not fits:
+            raise ValueError(
+                f"guide.url: the teacher at {hidden_url(self._url)} did not return one log-prob per token of the "
+                "prompt: it must answer echo=true with logprobs, as the completions of a vLLM server do"
+            )
+        said[0] = np.nan
+        return said
+
+
+def check_tokenizers(teacher: Any, own: Any, path: str) -> None:
+    """Raises ValueError unless both tokenizers have the same ids for the same tokens."""
+    theirs, ours = teacher.get_vocab(), own.get_vocab()
+    if theirs == ours:
+        return
+    token = min((t for t in {**theirs, **ours} if theirs.get(t) != ours.get(t)), key=lambda t: ours.get(t, len(ours)))
+    raise ValueError(
+        f"guide.path: the teacher in {path} has another tokenizer than the policy (token {token!r} is "
+        f"{theirs.get(token, 'unknown')} there and {ours.get(token, 'unknown')} here): take a teacher of the same "
+        "family"
+    )
+
+
+def teacher_of(settings: Settings, policies: Policies) -> Teacher | None:
+    """The teacher that the guide of a recipe names; None if there is none."""
+    guide = settings.guide
+    if guide is None or guide.hooks.teaches is None:
+        return None
+    return Teacher(guide.hooks.teaches(guide.config), settings, policies)
+
+
+def _size(taught: Taught | None) -> int:
+    return 0 if taught is None else len(taught.tokens.context)

@@ -1,0 +1,112 @@
+"""What a guide and the regularizers of its demonstrations demand of other sections of a recipe."""
+
+from collections.abc import Sequence
+
+from agentrl.catalogue import load, names
+from agentrl.config import Entry
+from agentrl.credit import CreditMethod
+from agentrl.rollout import GuideFile, RolloutMethod
+from agentrl.settings.sections import Tables
+from agentrl.trainer import RegularizerFile
+
+
+def check_guide(
+    tables: Tables,
+    guide: Entry[GuideFile] | None,
+    rollout: Entry[RolloutMethod],
+    credit: Entry[CreditMethod],
+    regularizers: Sequence[Entry[RegularizerFile]],
+    agents: int,
+) -> None:
+    """Raises ValueError if what a guide plays does not fit the recipe.
+
+    Demonstrations must be seen or trained, and a regularizer that imitates needs a guide that puts them into groups.
+    """
+    imitates = [entry for entry in regularizers if entry.hooks.demonstrations]
+    joins = None if guide is None or guide.hooks.joins is None else guide.hooks.joins(guide.config)
+    if guide is not None and guide.hooks.plain is not None:
+        _check_hints(guide, rollout, agents, plain=guide.hooks.plain(guide.config))
+    _check_teacher(tables, guide, rollout, regularizers, agents)
+    if guide is None or joins is None:
+        for entry in imitates:
+            raise ValueError(
+                f"update.regularizers has name={entry.name}, and no demonstration joins the groups of this recipe: set "
+                "guide.name=demonstration, or leave the regularizer out"
+            )
+        return
+    which = f"guide.name={guide.name}"
+    if rollout.hooks.fills:
+        raise ValueError(
+            f"{which} puts whole chains into groups, and those of rollout.name={rollout.name} share steps or hold "
+            "samples of their own: choose rollout.name=chain"
+        )
+    if not joins.in_gradient and not joins.in_statistics and not imitates:
+        raise ValueError(
+            f"{which} changes nothing with guide.statistics=false and no regularizer that imitates: set "
+            "update.regularizers=[{name='imitation'}], or guide.statistics=true"
+        )
+    by_advantage = any(getattr(entry.config, "by", "") == "advantage" for entry in imitates)
+    compared = joins.in_statistics or joins.in_gradient or by_advantage
+    if compared and not credit.hooks.demonstrations:
+        able = [one for one in names("credit") if load("credit", one).demonstrations]
+        raise ValueError(
+            f"{which} gives demonstrations an advantage, and credit.name={credit.name} does not compare them with a "
+            f"group: choose credit.name from {', '.join(able)}, or imitate alone: guide.train='imitation', "
+            "guide.statistics=false and by='one' of the regularizer"
+        )
+    if compared and tables.score:
+        raise ValueError(
+            f"{which} compares demonstrations with scored episodes, and [[score]] does not score demonstrations: set "
+            "guide.statistics=false, guide.train='imitation' and by='one' of the regularizer, or leave [[score]] out"
+        )
+
+
+def _check_hints(guide: Entry[GuideFile], rollout: Entry[RolloutMethod], agents: int, *, plain: bool) -> None:
+    """Raises ValueError if further chains with words cannot be played, or not be trained without the words."""
+    if rollout.hooks.fills or not rollout.hooks.uneven:
+        raise ValueError(
+            f"guide.name={guide.name} gives groups further chains, and rollout.name={rollout.name} plays the same "
+            "number of chains or samples of its own for each: choose rollout.name=chain"
+        )
+    if plain and agents > 1:
+        raise ValueError(
+            f"guide.name={guide.name} trains chains behind other prompts, which is built for one agent, and this "
+            f"recipe has {agents}: set guide.train='with'"
+        )
+
+
+def _check_teacher(
+    tables: Tables,
+    guide: Entry[GuideFile] | None,
+    rollout: Entry[RolloutMethod],
+    regularizers: Sequence[Entry[RegularizerFile]],
+    agents: int,
+) -> None:
+    """Raises ValueError if a teacher has no regularizer or a regularizer no teacher, or if the teacher cannot read."""
+    learns = [entry.name for entry in regularizers if "teacher_logprob" in entry.hooks.reads]
+    who = None if guide is None or guide.hooks.teaches is None else guide.hooks.teaches(guide.config)
+    if who is None:
+        for name in learns:
+            raise ValueError(
+                f"update.regularizers has name={name}, which reads what a teacher says: set guide.name=teacher, or "
+                "leave the regularizer out"
+            )
+        return
+    which = f"guide.source={who.source}"
+    if not learns:
+        raise ValueError(
+            "guide.name=teacher changes nothing without a regularizer that reads it: set "
+            "update.regularizers=[{name='teacher'}]"
+        )
+    sampling = tables.sampling
+    plain = sampling.temperature == 1 and not sampling.truncates and tables.engine.get("actions", "free") == "free"
+    if who.source == "endpoint" and not plain:
+        raise ValueError(
+            f"{which} says log-probs over all tokens at temperature 1, and this recipe samples otherwise: set "
+            "engine.actions='free', sampling.temperature=1, top_k=0 and top_p=1, or take guide.source='folder'"
+        )
+    if who.source == "own" and (agents > 1 or rollout.hooks.fills or tables.learner.processes > 1):
+        raise ValueError(
+            f"{which} rebuilds the prompts of chains, for one agent and a learner in one process: set "
+            "rollout.name=chain and learner.processes=1, and leave other agents out, or take guide.source='folder'"
+        )

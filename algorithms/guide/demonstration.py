@@ -1,0 +1,139 @@
+"""A demonstration in the group: a chain of an expert, or a stored success of the policy, beside the fresh copies.
+
+Formula: one demonstration of the task joins its group as a chain of kind DEMO.
+
+Sources: LUFFY, arXiv:2504.14945 (an off-policy trace of a stronger model in each group, one advantage over both kinds:
+`source = "expert", when = "always"`, with `imitation` shaped and weighed by the advantage); GCPO, arXiv:2510.07790 (a
+reference answer enters a group whose copies all failed: `when = "failed"`).
+
+The chain has kind DEMO. It counts in the group's mean and standard deviation if `statistics` says so, in no success
+rate, and is trained in one of two ways: `imitation`, by a regularizer that imitates it (`update.regularizers`, entry
+`imitation`), which is the only way for an expert, whose log-probs nobody knows; or `ratio`, by the policy gradient with
+the log-probs of the policy that sampled it, corrected by `update.importance` like replayed rollouts.
+
+Departures: the expert plays a task once, when a group first needs it, and that episode joins from then on. LUFFY's
+released code takes mean and standard deviation over the policy's own copies alone, its paper over both, as here;
+`statistics = false` is the former, except that a group of equal scores has advantage 0 here.
+
+Limits: chains only; an expert's demonstration of agents that call others imitates all of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, Field, model_validator
+
+from agentrl.graph import StepGraph, graph_from_bytes, graph_to_bytes
+from agentrl.rollout import Draw, EpisodeRecord, Fresh, Joins, by_group, demonstration_of
+
+PAPER = "LUFFY, arXiv:2504.14945; GCPO, arXiv:2510.07790"
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """See the module.
+
+    Attributes:
+        source: whose chain: the policy's shortest success so far (own), or one episode of `warmup.expert` (expert).
+        when: it joins groups whose copies all failed (failed), or every group (always).
+        statistics: does it count in the group's mean and standard deviation?
+        train: by a regularizer that imitates (imitation), or by its ratio (ratio).
+        keep: most tasks whose demonstrations are kept; the oldest go first.
+    """
+
+    source: Literal["own", "expert"] = "own"
+    when: Literal["failed", "always"] = "failed"
+    statistics: bool = True
+    train: Literal["imitation", "ratio"] = "imitation"
+    keep: int = Field(10_000, ge=1)
+
+    @model_validator(mode="after")
+    def _expert_has_no_ratio(self) -> "Config":
+        if self.source == "expert" and self.train == "ratio":
+            raise ValueError(
+                "train='ratio' needs the log-probs of who played, and an expert has none: set train='imitation'"
+            )
+        return self
+
+
+class Demonstration:
+    """See the module.
+
+    Attributes:
+        joins: what its chains take part in.
+        stored: key of a task -> its demonstration.
+        unsolved: keys of tasks that the expert did not solve.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.joins = joins(config)
+        self.stored: dict[str, StepGraph] = {}
+        self.unsolved: set[str] = set()
+
+    def begin(self, draws: Sequence[Draw]) -> list[Draw]:
+        """The draws as they are: the policy's own chains have no help."""
+        return list(draws)
+
+    def observe(self, records: Sequence[EpisodeRecord]) -> None:
+        """Keep the shortest success of each task, if successes of the policy are shown."""
+        if self.config.source == "own":
+            for own in by_group(records).values():
+                for record in own:
+                    self._add(record)
+
+    def missing(self, groups: Sequence[Fresh]) -> list[str]:
+        """The tasks whose groups want an expert's episode that is not there yet."""
+        if self.config.source == "own":
+            return []
+        wanted = dict.fromkeys(group.task for group in groups if self._wants(group))
+        return [key for key in wanted if key not in self.stored and key not in self.unsolved]
+
+    def shown(self, records: Sequence[EpisodeRecord]) -> None:
+        """The expert's episodes."""
+        for record in records:
+            if not self._add(record):
+                self.unsolved.add(record.task.key)
+
+    def demonstration(self, group: Fresh) -> StepGraph | None:
+        """The demonstration of the group's task, if the group wants one."""
+        return self.stored.get(group.task) if self._wants(group) else None
+
+    def _wants(self, group: Fresh) -> bool:
+        return self.config.when == "always" or not group.succeeded.any()
+
+    def _add(self, record: EpisodeRecord) -> bool:
+        """Keep a success if it is the task's shortest; False if the record is none."""
+        found, key = demonstration_of(record), record.task.key
+        if found is None:
+            return False
+        if key not in self.stored or len(found) < len(self.stored[key]):
+            self.stored[key] = found
+        for old in [*self.stored][: max(0, len(self.stored) - self.config.keep)]:
+            del self.stored[old]
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        stored = {key: np.frombuffer(graph_to_bytes(graph), np.uint8).copy() for key, graph in self.stored.items()}
+        return {"stored": stored, "unsolved": sorted(self.unsolved)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.stored = {key: graph_from_bytes(bytes(data)) for key, data in state["stored"].items()}
+        self.unsolved = set(state["unsolved"])
+
+
+def make(config: Config, seed: int) -> Demonstration:
+    """See `agentrl.rollout.guide`; nothing is drawn at random."""
+    return Demonstration(config)
+
+
+def expert(config: Config) -> bool:
+    """Does it ask for the expert's episodes?"""
+    return config.source == "expert"
+
+
+def joins(config: Config) -> Joins:
+    """What its chains take part in."""
+    return Joins(in_statistics=config.statistics, in_gradient=config.train == "ratio")

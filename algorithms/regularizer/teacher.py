@@ -1,0 +1,97 @@
+"""Distillation on the policy's own samples: the reverse KL to a teacher, token by token, beside the policy loss.
+
+Formula: `coef * x^2 / 2` (k2), `coef * (exp(-x) + x - 1)` (k3) or `coef * r x_old` (ratio) per token.
+
+The teacher of `guide.name = "teacher"` reads what the policy sampled, and says the log-prob of each token: the column
+`teacher_logprob`. With x = log pi - log pi_teacher of a token that pi sampled, the term is one of
+
+    k2      x^2 / 2: its gradient is x grad log pi, whose mean is the gradient of KL(pi || teacher) at that token
+    k3      exp(-x) + x - 1: a KL estimate of low variance whose mean gradient is that of KL(teacher || pi)
+    ratio   r x_old: r = pi / pi_old, and x_old = log pi_old - log pi_teacher a constant; the policy gradient of the
+            reward -x_old, whose gradient at pi = pi_old is that of k2
+
+Sources: KDRL, arXiv:2506.02208 (GRPO with the reverse KL to a teacher, k2 and k3 compared, a coefficient that falls,
+distillation where the reward is missing: `form`, `end`, `only`); Thinking Machines, "On-Policy Distillation" (2025):
+`ratio`. Their equations are recalled, not read beside this file; the gradients above are checked by exact sums in the
+tests. As in both, a token answers for itself alone: what it leads to has no share in its term.
+"""
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, Field
+
+from agentrl.loss import LossInputs, LossOutput
+from agentrl.trainer import Moment
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PAPER = "KDRL, arXiv:2506.02208; Thinking Machines, On-Policy Distillation"
+READS = ("teacher_logprob", "succeeded")
+LIMIT = 20.0  # of k3's log-ratio, in nats
+
+
+class Config(BaseModel, frozen=True, extra="forbid"):
+    """See the module.
+
+    Attributes:
+        coef: weight of the term, at the first update.
+        end: weight at the last update, to which it moves in a straight line; None keeps `coef`.
+        form: k2, k3 or ratio.
+        only: distil all chains (all), or those that failed (failed).
+    """
+
+    coef: float = Field(0.1, gt=0)
+    end: float | None = Field(None, ge=0)
+    form: Literal["k2", "k3", "ratio"] = "k2"
+    only: Literal["all", "failed"] = "all"
+
+
+class Teacher:
+    """See the module. It remembers nothing: the number of the update says what the weight is."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def begin(self, moment: Moment) -> "Term":
+        """The term of an update."""
+        first, last = self.config.coef, self.config.end
+        done = min(1.0, moment.update / max(1, moment.updates - 1))
+        return Term(self.config, first if last is None else first + (last - first) * done)
+
+
+class Term:
+    """The term in one update, with the weight of that update."""
+
+    def __init__(self, config: Config, coef: float) -> None:
+        self.config, self.coef = config, coef
+
+    def __call__(self, inputs: LossInputs) -> LossOutput:
+        """The term [T]; logged: `teacher_kl`, the mean of x over all tokens, and the share of tokens with a teacher."""
+        teacher = inputs.columns["teacher_logprob"]  # [T] NaN where there is no teacher
+        taught = ~teacher.isnan()  # [T]
+        if self.config.only == "failed":
+            taught = taught & (inputs.columns["succeeded"] == 0)
+        filled = teacher.nan_to_num(nan=0.0)  # [T]
+        apart = divergence(inputs.logprob, inputs.old_logprob, filled, self.config.form) * taught  # [T]
+        x = ((inputs.logprob - filled) * taught).detach()  # [T]
+        return LossOutput(self.coef * inputs.weight * apart, {"teacher_kl": x, "teacher_share": taught.to(x)})
+
+    def finish(self) -> None:
+        """Nothing to remember."""
+
+
+def divergence(logprob: "Tensor", old_logprob: "Tensor", teacher: "Tensor", form: str) -> "Tensor":
+    """[T] the term of each token at weight 1; see the module."""
+    x = logprob - teacher  # [T]
+    if form == "k2":
+        return 0.5 * x**2
+    if form == "k3":
+        near = x.clamp(-LIMIT, LIMIT)  # [T] exp of a larger one would overflow
+        return (-near).exp() + near - 1
+    return (logprob - old_logprob).exp() * (old_logprob - teacher).detach()
+
+
+def make(config: Config) -> Teacher:
+    """See `agentrl.trainer.regularizer`."""
+    return Teacher(config)

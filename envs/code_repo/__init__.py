@@ -1,0 +1,62 @@
+"""Repositories with failing tests, edited with file tools and a shell in a sandbox; hidden tests decide.
+
+SWE-bench's form (arXiv:2310.06770) at small scale. Generated: mistakes in pure-Python modules of the standard library,
+whose originals the sandbox hides; or made of a user's git repositories (`agentrl envs code_repo prepare`). The result
+of an episode is a patch; its similarity to the gold patch is a signal (SWE-RL, arXiv:2502.18449).
+
+| piece | module |
+| --- | --- |
+| modules, calls and their values | `modules` |
+| mistakes | `mistakes` |
+| tasks of the modules; of a user's repositories | `tasks`; `prepare` |
+| files that are not the agent's, patches | `files` |
+| commands in the sandbox | `shell` |
+| the agent's tools | `repository` |
+| verdicts | `judging` |
+| environment, prompts, players | `environment` |
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from agentrl.envs.code_repo.commands import collect, verify
+from agentrl.envs.code_repo.environment import EXPERTS, CodeRepo, expert, prompt
+from agentrl.envs.code_repo.prepare import prepare
+from agentrl.envs.code_repo.repository import Config, runner_of
+from agentrl.envs.code_repo.tasks import kind, tasks
+from agentrl.tool import runner_facts
+
+__all__ = [
+    "EXPERTS",
+    "GYMNASIUM_IDS",
+    "HELD_OUT_OPTIONS",
+    "SMALL_MODEL",
+    "WAITS",
+    "Config",
+    "commands",
+    "expert",
+    "facts",
+    "kind",
+    "make",
+    "prompt",
+    "tasks",
+]
+
+WAITS = True  # for a sandbox
+SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
+HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
+GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeRepo-v0": {}})
+commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType(
+    {"prepare": prepare, "collect": collect, "verify": verify}
+)
+
+
+def facts(config: Config) -> Mapping[str, str]:
+    """Which sandbox runs the code, and which limits it does not hold."""
+    return runner_facts(runner_of(config))
+
+
+def make(config: Config) -> CodeRepo:
+    """An instance; ValueError if no sandbox holds on this machine."""
+    return CodeRepo(config)

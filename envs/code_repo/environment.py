@@ -1,0 +1,196 @@
+"""The environment: the repository's tools through the core's tool calling, and a form of it that lists its actions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentrl.env import Bare, Env, Move, Parsed, Past, Prompt, Verdict, random_share
+from agentrl.envs.code_repair.mutate import Mutation, apply
+from agentrl.envs.code_repair.workspace import unique_edit
+from agentrl.envs.code_repo.mistakes import meaning, mistakes
+from agentrl.envs.code_repo.repository import Config, Repository, definitions, runner_of
+from agentrl.tool import action as tool_action
+from agentrl.tool_env import Listed, environment
+from agentrl.types import Observation, Status, StepResult, Task
+
+SYSTEM = (
+    "You repair a repository. Look at its files, change them, run commands and the tests, and call submit when done."
+)
+EXPERTS = ("expert", "careless", "random")
+SIGNALS = ("solved", "share", "similarity", "forged", "tests_edited")
+
+hooks = environment(
+    Repository,
+    rows=[],
+    config=Config,
+    system=SYSTEM,
+    weights=dict.fromkeys(SIGNALS, 0.0),
+    snapshots=True,
+    module=__name__,
+)
+make = hooks.make  # bound here, where a pickled instance looks for it
+
+
+class CodeRepo(Listed):
+    """The environment; the last step's `info["result"]` is the patch. With the compact prompt every observation lists
+    the actions that may be taken."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises ValueError if no sandbox holds on this machine."""
+        told = {"sandbox": runner_of(config).backend}
+        super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
+
+    @property
+    def repository(self) -> Repository:
+        """The repository of the episode."""
+        found: Repository = self.inner.instance
+        return found
+
+    def choices(self) -> list[str]:
+        """See the function of this name."""
+        return choices(self.repository)
+
+    def step(self, action: str) -> StepResult:
+        """Carry out calls, or take the answer."""
+        was_over = self.inner.over
+        result = super().step(action)
+        if was_over or not self.inner.over:
+            return result
+        return result._replace(info={**result.info, "result": self.repository._patch()})
+
+    def cut(self) -> Verdict:
+        """The verdict on an episode that a limit ended, as if it had been handed in."""
+        was_over = self.inner.over
+        found = super().cut()
+        return found if was_over else Verdict(found.reward, {**found.info, "result": self.repository._patch()})
+
+
+def choices(repository: Repository) -> list[str]:
+    """What the compact form offers: to hand in, the tests, every definition, and every single change of the definition
+    that was viewed last."""
+    found = [tool_action.call("submit"), tool_action.call("run_tests")]
+    for path in repository._code():
+        names = definitions(repository._files[path])
+        found += [tool_action.call("view_definition", path=path, name=name) for name in names]
+    path, name = repository._shown
+    source = repository._files.get(path, "")
+    if name in definitions(source):
+        begin, end = definitions(source)[name]
+        found += [_edit(path, source, one) for one in mistakes(source) if begin <= one.start and one.end <= end]
+    return found
+
+
+def _edit(path: str, source: str, change: Mutation) -> str:
+    old, new = unique_edit(source, change.start, change.end, change.text)
+    return tool_action.call("str_replace", path=path, old=old, new=new)
+
+
+class Compact(Bare):
+    """Few words: a change is told as the lines it makes, and only the first and the present observation are shown."""
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The files and failures, the last turns and what is seen now."""
+        lines = [f"> {self.answer(p.action)}" for p in past]
+        return "\n".join([first.text, *lines, observation.text] if done else [first.text])
+
+    def answer(self, action: str) -> str:
+        """The call in words."""
+        turn = tool_action.read(action)
+        if turn.answer is not None or len(turn.items) != 1:
+            return action
+        name, arguments = getattr(turn.items[0], "name", ""), getattr(turn.items[0], "arguments", {})
+        if name == "view_definition":
+            return f"view {arguments.get('path', '')} {arguments.get('name', '')}"
+        if name != "str_replace":
+            return str(name).replace("_", " ")
+        old, new = str(arguments.get("old", "")), str(arguments.get("new", ""))
+        return f"replace in {arguments.get('path', '')}\n{old}\nby\n{new}"
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The listed action of these words."""
+        said = text.strip("\n")
+        for action in observation.actions:
+            if self.answer(action) == said:
+                return Parsed(action, True, Status.OK)
+        return Parsed(text.strip(), False, Status.PARSE_ERROR)
+
+
+def prompt(config: Config) -> Prompt:
+    """How it speaks to a model."""
+    return Compact() if config.prompt == "compact" else hooks.prompt(config)
+
+
+class Player:
+    """Applies the gold patch through the tools, runs the tests and hands in: knows the answer. Any offered action with
+    probability `slips`; a patch that a slip has made impossible is left, and what is there is handed in."""
+
+    def __init__(self, env: CodeRepo, seed: int, slips: float) -> None:
+        self._env, self._seed, self._slips = env, seed, slips
+        self._rng, self._plan = np.random.default_rng(seed), list[str]()
+
+    def reset(self, task: Task) -> None:
+        """Plan the calls."""
+        self._rng = np.random.default_rng([self._seed, *task.key.encode()])
+        self._plan = []
+        for path, old, new in task.params["fixes"]:
+            source = task.params["files"].get(path, "")
+            if self._env.lists:
+                self._plan += self._listed(path, source, old, new)
+            elif old and source.count(old) == 1 and old != source:
+                self._plan.append(tool_action.call("str_replace", path=path, old=old, new=new))
+            else:
+                self._plan.append(tool_action.call("create", path=path, content=new))
+        self._plan += [tool_action.call("run_tests"), tool_action.call("submit")]
+
+    def act(self, observation: Observation) -> Move:
+        """The next call."""
+        offered = choices(self._env.repository) if self._slips or self._env.lists else []
+        if self._slips and self._rng.random() < self._slips:
+            return Move(offered[int(self._rng.integers(len(offered)))])
+        action = self._plan.pop(0) if self._plan else tool_action.call("submit")
+        if self._env.lists and action not in offered:
+            again = self._seen_again(action)
+            if again not in offered:
+                return Move(tool_action.call("submit"))
+            self._plan.insert(0, action)
+            action = again
+        return Move(action)
+
+    def _listed(self, path: str, source: str, old: str, new: str) -> list[str]:
+        """The definition that holds the mistake, and the offered change that means the same as the patch."""
+        at = source.find(old)
+        if at < 0 or not old:
+            return []
+        wanted = source.replace(old, new, 1)
+        change = next(_changes(source, at, at + len(old), wanted), None)
+        if change is None:
+            return []
+        names = definitions(source)
+        name = next((n for n, (begin, end) in names.items() if begin <= change.start and change.end <= end), "")
+        view = tool_action.call("view_definition", path=path, name=name)
+        return [view, _edit(path, source, change)] if name else []
+
+    def _seen_again(self, action: str) -> str:
+        """The view after which a change is offered again, if a slip has looked elsewhere."""
+        turn = tool_action.read(action)
+        arguments: Mapping[str, Any] = getattr(turn.items[0], "arguments", {}) if turn.items else {}
+        path, old = str(arguments.get("path", "")), str(arguments.get("old", ""))
+        source = self._env.repository._files.get(path, "")
+        at = source.find(old)
+        names = definitions(source)
+        name = next((n for n, (begin, end) in names.items() if old and begin <= at < end), "")
+        looks_there = self._env.repository._shown == (path, name)
+        return "" if looks_there or not name else tool_action.call("view_definition", path=path, name=name)
+
+
+def _changes(source: str, start: int, end: int, wanted: str) -> Iterator[Mutation]:
+    """The offered changes of this part that give a wanted program, in meaning."""
+    near = (m for m in mistakes(source) if m.start < end and m.end > start)
+    return (m for m in near if meaning(apply(source, m)) == meaning(wanted))
+
+
+def expert(env: Env, name: str, seed: int) -> Player:
+    """`expert`, `careless:P` (any offered action with probability P; 0.3 if left out) or `random`."""
+    assert isinstance(env, CodeRepo)
+    return Player(env, seed, random_share(name, "code_repo", EXPERTS))

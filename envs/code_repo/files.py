@@ -1,0 +1,102 @@
+"""A repository as texts by path: files that decide and are not the agent's, patches, and their similarity."""
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+
+Files = Mapping[str, str]
+TEST_FOLDERS = ("test", "tests", "testing")
+TEST_NAME = re.compile(r"test_[^/]*|[^/]*_test\.py|tests?\.py")
+# Files by which a test runner, or Python itself at its start, can be told to do something else.
+RUNNERS = (
+    *("conftest.py", "sitecustomize.py", "usercustomize.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"),
+    *("setup.py", "pyproject.toml", "noxfile.py", "Makefile", "makefile", "GNUmakefile", ".coveragerc"),
+    *("pytest.py", "unittest.py"),
+)
+RUNNER_FOLDERS = ("pytest", "_pytest", "unittest", "pluggy")
+PATCH_LINES = 4_000  # of a file's two versions that are compared line by line; longer ones are replaced as a whole
+PATCH_CHARS = 200_000  # longest patch that is kept
+
+
+def protected(path: str) -> bool:
+    """Is it a test, or a file that says how tests run? Edits of such files do not count, and new ones are removed."""
+    *folders, name = path.split("/")
+    if any(folder in TEST_FOLDERS for folder in folders) or (folders and folders[0] in RUNNER_FOLDERS):
+        return True
+    return bool(TEST_NAME.fullmatch(name)) or name in RUNNERS or name.endswith(".pth")
+
+
+def judged(original: Files, now: Files) -> dict[str, str]:
+    """What is judged: the agent's code, and the tests and settings as they were."""
+    code = {path: text for path, text in now.items() if not protected(path)}
+    return {**code, **{path: text for path, text in original.items() if protected(path)}}
+
+
+def tree_hash(files: Files) -> str:
+    """A digest of all paths and texts."""
+    text = json.dumps(sorted(files.items()))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def file_patches(before: Files, after: Files) -> dict[str, str]:
+    """The unified diff of each file that changed and is not protected, by path."""
+    found = {}
+    for path in sorted({*before, *after}):
+        if not protected(path) and before.get(path) != after.get(path):
+            found[path] = "".join(_diff(path, before.get(path), after.get(path)))
+    return found
+
+
+def patch(before: Files, after: Files) -> str:
+    """The changes as one unified diff, as `git apply` and `patch -p1` read it; cut after PATCH_CHARS."""
+    return "".join(file_patches(before, after).values())[:PATCH_CHARS]
+
+
+def _diff(path: str, old: str | None, new: str | None) -> Iterator[str]:
+    a, b = _lines(old), _lines(new)
+    names = ("/dev/null" if old is None else f"a/{path}", "/dev/null" if new is None else f"b/{path}")
+    yield f"diff --git a/{path} b/{path}\n"
+    if old is None:
+        yield "new file mode 100644\n"
+    if new is None:
+        yield "deleted file mode 100644\n"
+    if len(a) + len(b) > PATCH_LINES:
+        whole = [f"-{line}" for line in a] + [f"+{line}" for line in b]
+        lines = [f"--- {names[0]}\n", f"+++ {names[1]}\n", f"@@ -{_range(a)} +{_range(b)} @@\n", *whole]
+    else:
+        lines = list(difflib.unified_diff(a, b, *names))
+    for line in lines:
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _lines(text: str | None) -> list[str]:
+    """Lines as git counts them: cut at line feeds alone."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text or "")
+
+
+def _range(lines: list[str]) -> str:
+    return f"1,{len(lines)}" if lines else "0,0"
+
+
+def similarity(patches: Mapping[str, str], gold: Mapping[str, str]) -> float:
+    """How like the gold patch a patch is, from 0 to 1.
+
+    Source: SWE-RL (arXiv:2502.18449), Eq. 1 and its released code: difflib's ratio of the two diffs of each file, 0 for
+    a file that only one of them changes, averaged over the files. Departure: of a diff that is much longer than the
+    gold one only the beginning is compared, so that hostile texts take no time; the ratio counts its whole length.
+    """
+    paths = {*patches, *gold}
+    if not paths:
+        return 1.0
+    return sum(_ratio(patches.get(path, ""), gold.get(path, "")) for path in paths) / len(paths)
+
+
+def _ratio(ours: str, gold: str) -> float:
+    if not ours or not gold:
+        return 0.0
+    shown = ours[: 4 * len(gold) + 1_000]
+    matches = sum(block.size for block in SequenceMatcher(None, shown, gold, autojunk=False).get_matching_blocks())
+    return 2.0 * matches / (len(ours) + len(gold))

@@ -1,0 +1,131 @@
+"""Mistakes in modules: those of expressions (`code_repair.mutate`), and those of statements: a condition turned round,
+`break` for `continue`, a statement left out, a value not returned, two arguments in the wrong order.
+
+`mistakes.json` lists, per module, those that make a task: the original passes every call, the mutant fails a visible
+one and a hidden one. Texts are stored, not numbers, so that tasks are the same under every Python.
+"""
+
+import ast
+import functools
+import hashlib
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import NamedTuple
+
+from agentrl.envs.code_repair.mutate import Mutation, apply, mutations, spans
+from agentrl.envs.code_repo.modules import Module, values
+from agentrl.tool import CodeRunner
+
+LONGEST = 100_000  # characters of a module
+MOST = 40  # tasks per module
+LEFT_OUT = (ast.Expr, ast.Assign, ast.AugAssign)  # statements that may be missing
+
+
+class Mistake(NamedTuple):
+    """A mutation that makes a task; `undo` says whether one offered change takes it back."""
+
+    mutation: Mutation
+    undo: bool
+
+
+def mistakes(source: str) -> list[Mutation]:
+    """Every mistake in a program, in the order of the text; [] if it does not parse or is too long."""
+    if len(source) > LONGEST:
+        return []
+    try:
+        found = [*mutations(source, LONGEST), *_of_statements(source)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    return list(dict.fromkeys(sorted(found, key=lambda m: (m.start, m.end, m.text))))
+
+
+def _of_statements(source: str) -> Iterator[Mutation]:
+    span = spans(source)
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.If(test=test) | ast.While(test=test):
+                yield Mutation("condition", *span(test), f"not ({_text(source, span(test))})")
+            case ast.Break():
+                yield Mutation("jump", *span(node), "continue")
+            case ast.Continue():
+                yield Mutation("jump", *span(node), "break")
+            case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
+                yield Mutation("return", *span(value), "None")
+            case ast.Call(args=[ast.expr() as first, ast.expr() as second, *_]):
+                texts = _text(source, span(first)), _text(source, span(second))
+                between = source[span(first)[1] : span(second)[0]]
+                yield Mutation("argument", span(first)[0], span(second)[1], texts[1] + between + texts[0])
+        for body in (getattr(node, name, None) for name in ("body", "orelse")):
+            for statement in body if isinstance(body, list) and isinstance(node, ast.stmt) else ():
+                if isinstance(statement, LEFT_OUT) and not _is_docstring(statement):
+                    yield Mutation("missing", *span(statement), "pass")
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _text(source: str, span: tuple[int, int]) -> str:
+    return source[span[0] : span[1]]
+
+
+def undoing(source: str, mutation: Mutation) -> Mutation | None:
+    """The mistake of the broken program that takes a mutation back, in meaning; None if there is none."""
+    broken, wanted = apply(source, mutation), ast.dump(ast.parse(source))
+    end = mutation.start + len(mutation.text)
+    for other in mistakes(broken):
+        if other.start <= end and other.end >= mutation.start and meaning(apply(broken, other)) == wanted:
+            return other
+    return None
+
+
+def meaning(source: str) -> str:
+    """A text that is the same for programs that differ in their layout alone; empty if the program does not parse."""
+    try:
+        return ast.dump(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+
+
+@functools.cache
+def listed() -> dict[str, tuple[Mistake, ...]]:
+    """Module name -> its mistakes that make a task."""
+    found = json.loads(files("agentrl.envs.code_repo").joinpath("mistakes.json").read_text("utf-8"))
+    return {
+        name: tuple(Mistake(Mutation(kind, start, end, text), undo) for kind, start, end, text, undo in rows)
+        for name, rows in found.items()
+    }
+
+
+def makes_a_task(runner: CodeRunner, module: Module, mutation: Mutation) -> bool:
+    """Does the mutant fail a visible call and a hidden one, and end in time?"""
+    broken = apply(module.source, mutation)
+    if not meaning(broken):
+        return False
+    expressions = tuple(expression for expression, _ in module.calls)
+    given = values(runner, module.name, broken, expressions)
+    if len(given) != len(module.calls):
+        return False
+    right = [value == expected for value, (_, expected) in zip(given, module.calls, strict=True)]
+    visible = set(module.visible())
+    failed = {number for number, one in enumerate(right) if not one}
+    # A module that cannot be imported at all is no puzzle.
+    return bool(failed & visible) and bool(failed - visible) and len(failed) < len(right)
+
+
+def verified(runner: CodeRunner, module: Module) -> list[Mistake]:
+    """At most MOST mistakes that make a task, in an order that follows from their texts alone.
+
+    Raises:
+        ValueError: the original fails a call.
+    """
+    expressions = tuple(expression for expression, _ in module.calls)
+    if values(runner, module.name, module.source, expressions) != [expected for _, expected in module.calls]:
+        raise ValueError(f"the original of {module.name} fails its own calls: run agentrl envs code_repo collect")
+    found: list[Mistake] = []
+    order = sorted(mistakes(module.source), key=lambda m: hashlib.sha256(repr(m).encode()).digest())
+    for mutation in order:
+        if len(found) < MOST and makes_a_task(runner, module, mutation):
+            found.append(Mistake(mutation, undoing(module.source, mutation) is not None))
+    return sorted(found, key=lambda one: one.mutation[1:])

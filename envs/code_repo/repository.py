@@ -1,0 +1,264 @@
+"""The repository of an episode and the tools on it. Files live here as texts; whatever runs, runs in a sandbox that
+gets a copy of them."""
+
+import ast
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agentrl.envs.code_repair.mutate import spans
+from agentrl.envs.code_repair.workspace import checked_file
+from agentrl.envs.code_repo import judging, shell
+from agentrl.envs.code_repo.files import file_patches, patch, protected, similarity, tree_hash
+from agentrl.tool import CodeRunner, shared_runner
+from agentrl.tool_env import ToolConfig
+
+VIEW_LINES = 200  # shown at once
+HITS = 50  # lines that a search shows
+SHOWN = 4_000  # characters of files that a message shows
+
+
+class Config(ToolConfig, frozen=True):
+    """level: 1 one module; 2 four modules, one with the mistake; 3 four modules, two with one mistake each; 0 all.
+    split: all, or the training or held-out share of the modules, or of the repositories of `rows` (mistakes of a module
+    are never in both). kinds: kinds of mistakes, empty for all. prompt: chat, or compact (definitions are viewed, and
+    single changes of them listed). reward: solved pays 1 when everything hidden passes; share the passed share of what
+    no visible test shows; similarity SWE-RL's likeness to the gold patch. sandbox: the tool that runs code. timeout_s:
+    of one command. rows: tasks of `agentrl envs code_repo prepare`, or rows with the same columns.
+    """
+
+    level: Literal[0, 1, 2, 3] = 1
+    kinds: tuple[str, ...] = ()
+    prompt: Literal["chat", "compact"] = "chat"
+    reward: Literal["solved", "share", "similarity"] = "solved"
+    sandbox: dict[str, Any] = Field(default_factory=lambda: {"name": "python_sandbox", "echo": False})
+    timeout_s: float = Field(20.0, gt=0)
+
+
+def runner_of(config: Config, hide: tuple[str, ...] = ()) -> CodeRunner:
+    """The sandbox of a configuration, without some modules of the standard library; opened once per process.
+
+    Raises:
+        ValueError: there is none, or it cannot hide modules.
+    """
+    section = dict(config.sandbox)
+    if hide:
+        if section.get("name") != "python_sandbox":
+            raise ValueError(
+                f"env.sandbox.name = {section.get('name')!r} cannot hide the originals of the generated tasks: take "
+                "python_sandbox, or rows of your own repositories"
+            )
+        section["hide"] = sorted({*section.get("hide", ()), *hide})
+    return shared_runner(section, "env.sandbox")
+
+
+class Repository:
+    """A repository whose tests fail. Repair it; hidden tests decide, in a sandbox of their own."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._files: dict[str, str] = {}
+        self._original: Mapping[str, str] = {}
+        self._hidden: Mapping[str, Any] = {}
+        self._fixes: list[list[str]] = []
+        self._hide: tuple[str, ...] = ()
+        self._command, self._shown = "", ("", "")
+        self._verdict: judging.Verdict | None = None
+        self.done = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Repository":
+        """Texts need no deep copy."""
+        copy = Repository(self._config)
+        copy.__dict__.update({**self.__dict__, "_files": dict(self._files)})
+        return copy
+
+    def reset(
+        self,
+        statement: str,
+        files: dict[str, str],
+        command: str,
+        hidden: dict[str, Any],
+        hide: list[str] | None = None,
+        fixes: list[list[str]] | None = None,
+    ) -> str:
+        """Lay out the files."""
+        self._hide, self._fixes = tuple(hide or ()), list(fixes or ())
+        runner_of(self._config, self._hide)
+        self._files, self._original, self._hidden, self._command = dict(files), dict(files), hidden, command
+        self._verdict, self.done, self._shown = None, False, ("", "")
+        if self._config.prompt == "chat":
+            return statement
+        return "\n".join(
+            [*(f"{path}: {', '.join(definitions(files[path]))}" for path in self._code()), self.run_tests()]
+        )
+
+    def view(self, path: str = ".", first: int = 1, last: int = 0) -> str:
+        """Show the lines of a file with their numbers, or the files of a folder.
+
+        Args:
+            path: the file or folder; "." is the repository.
+            first: the first line.
+            last: the last line; 0 for as many as can be shown.
+        """
+        clean = str(PurePosixPath(path))
+        if clean not in self._files:
+            inside = [one for one in sorted(self._files) if clean == "." or one.startswith(f"{clean}/")]
+            if not inside:
+                raise ValueError(f"there is no file or folder {path!r:.80}: view . lists all files")
+            return "\n".join(inside)
+        lines = self._files[clean].split("\n")
+        lines = lines[:-1] if lines[-1] == "" else lines
+        if not 1 <= first <= max(len(lines), 1):
+            raise ValueError(f"{clean} has {len(lines)} lines: there is no line {first}")
+        end = min(last if last > 0 else first + VIEW_LINES - 1, first + VIEW_LINES - 1, len(lines))
+        shown = [f"{number:5}  {lines[number - 1]}" for number in range(first, end + 1)]
+        more = [f"({len(lines) - end} more lines: view from line {end + 1})"] if end < len(lines) and last <= 0 else []
+        return "\n".join([*shown, *more])
+
+    def view_definition(self, path: str, name: str) -> str:
+        """Show a function, class or method of a file.
+
+        Args:
+            path: the file.
+            name: its name; a method's with its class, such as Parser.read.
+        """
+        clean = self._known(path)
+        found = definitions(self._files[clean])
+        if name not in found:
+            raise ValueError(f"{clean} defines no {name!r:.80}: it defines {', '.join(found) or 'nothing'}"[:SHOWN])
+        self._shown = (clean, name)
+        begin, end = found[name]
+        return self._files[clean][begin:end].rstrip("\n")
+
+    def search(self, text: str, path: str = ".") -> str:
+        """Find lines that contain a text.
+
+        Args:
+            text: what to look for, as it is written.
+            path: a file or folder to look in.
+        """
+        clean = str(PurePosixPath(path))
+        hits = [
+            f"{one}:{number}: {line.strip()[:200]}"
+            for one in sorted(self._files)
+            if clean == "." or one == clean or one.startswith(f"{clean}/")
+            for number, line in enumerate(self._files[one].split("\n"), 1)
+            if text in line
+        ]
+        more = [f"({len(hits) - HITS} more lines)"] if len(hits) > HITS else []
+        return "\n".join([*hits[:HITS], *more]) or "nothing found"
+
+    def str_replace(self, path: str, old: str, new: str) -> str:
+        """Replace a piece of a file by another.
+
+        Args:
+            path: the file.
+            old: text that stands in the file exactly once; give whole lines if in doubt.
+            new: what to put in its place.
+        """
+        clean = self._known(path)
+        count = self._files[clean].count(old) if old else 0
+        if count != 1:
+            where = "is not in" if count == 0 else f"stands {count} times in"
+            raise ValueError(f"the old text {where} {clean}: give text that stands in it exactly once")
+        return self.create(clean, self._files[clean].replace(old, new))
+
+    def create(self, path: str, content: str) -> str:
+        """Write a whole file, new or not.
+
+        Args:
+            path: the file, relative to the repository.
+            content: all of its text.
+        """
+        clean = checked_file(self._files, path, content, shell.FILES_LIMIT)
+        self._files[clean] = content
+        return f"wrote {clean}, {len(content.splitlines())} lines"
+
+    def shell(self, command: str) -> str:
+        """Run a command in the repository's folder and read what it prints; changes of files are kept.
+
+        Args:
+            command: for bash, in a new shell; `python` is there, a network is not.
+        """
+        outcome = shell.run(runner_of(self._config, self._hide), self._files, command, self._config.timeout_s)
+        self._files = outcome.files
+        return outcome.output
+
+    def run_tests(self) -> str:
+        """Run the repository's tests."""
+        runner = runner_of(self._config, self._hide)
+        return shell.run(runner, self._files, self._command, self._config.timeout_s, keep=False).output
+
+    def submit(self) -> str:
+        """Hand in the repository as it is. Ends the task."""
+        self.done = True
+        return "submitted"
+
+    def state_key(self) -> str:
+        """Equal files are one state; where actions are listed, so is the definition that they are about."""
+        shown = "/".join(self._shown) if self._config.prompt == "compact" else ""
+        return f"{tree_hash(self._files)}{'+' * self.done}{shown and ' '}{shown}"
+
+    def reward(self) -> dict[str, float]:
+        """What the configuration pays, and as signals of weight 0 what it could pay; forged: the code talked a test
+        runner into passing; tests_edited: tests or their settings were changed, which does not count."""
+        found = self._judged()
+        gold = dict(self._original)
+        for path, old, new in self._fixes:
+            gold[path] = gold[path].replace(old, new, 1) if path in gold and old else new
+        alike = similarity(file_patches(self._original, self._files), file_patches(self._original, gold))
+        signals = {"solved": float(found.solved), "share": found.share, "similarity": alike if self._fixes else 0.0}
+        guarded = {path: text for path, text in self._files.items() if protected(path)}
+        edited = guarded != {path: text for path, text in self._original.items() if protected(path)}
+        counts = {"forged": float(found.forged), "tests_edited": float(edited)}
+        return {"reward": signals[self._config.reward], **signals, **counts}
+
+    def success(self) -> bool:
+        """Everything hidden passes."""
+        return self._judged().solved
+
+    def _judged(self) -> judging.Verdict:
+        if self._verdict is None:
+            runner = runner_of(self._config, self._hide)
+            self._verdict = judging.verdict(runner, self._original, self._files, self._hidden, self._config.timeout_s)
+        return self._verdict
+
+    def _patch(self) -> str:
+        """What was changed, as a unified diff."""
+        return patch(self._original, self._files)
+
+    def _code(self) -> list[str]:
+        """The Python files that are the agent's."""
+        return [path for path in sorted(self._files) if path.endswith(".py") and not protected(path)]
+
+    def _known(self, path: str) -> str:
+        clean = str(PurePosixPath(path))
+        if clean not in self._files:
+            raise ValueError(f"there is no file {path!r:.80}: view . lists all files")
+        return clean
+
+
+def definitions(source: str) -> dict[str, tuple[int, int]]:
+    """Functions, classes and methods of a file, by name: where they begin and end in the text; a class of methods ends
+    before the first of them. {} if it does not parse."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    span = spans(source)
+
+    def begin(node: ast.FunctionDef | ast.ClassDef) -> int:
+        first = min([span(node)[0], *(span(one)[0] for one in node.decorator_list)])
+        return source.rfind("\n", 0, first) + 1
+
+    found: dict[str, tuple[int, int]] = {}
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            continue
+        inner = node.body if isinstance(node, ast.ClassDef) else []
+        methods = [one for one in inner if isinstance(one, ast.FunctionDef)]
+        found[node.name] = (begin(node), begin(methods[0]) if methods else span(node)[1])
+        found.update({f"{node.name}.{one.name}": (begin(one), span(one)[1]) for one in methods})
+    return found

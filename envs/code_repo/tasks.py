@@ -1,0 +1,149 @@
+"""Tasks: mistakes in modules of the standard library, by level; and rows of a user's repositories."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentrl.envs.code_repair.mutate import apply
+from agentrl.envs.code_repair.workspace import unique_edit
+from agentrl.envs.code_repo.mistakes import Mistake, listed
+from agentrl.envs.code_repo.modules import PACKAGE, RUNNER, Module, modules
+from agentrl.envs.code_repo.repository import Config, runner_of
+from agentrl.tool_env import RowTasks, read_rows, share_of_key
+from agentrl.types import Task
+
+STATEMENT = """\
+The tests of this repository fail. Find the cause in the code and repair it; the tests themselves are right, and changes
+of tests do not count. Tests that you do not see decide. Files: {files}. Tests run by: {command}"""
+README = "# {package}\n\nPure-Python modules.\n\n{purposes}\n\nTests: `{command}`\n"
+COMMAND = "python -m tests"
+HELD_OUT = 0.25  # of the modules
+WANTED = {"all": (False, True), "train": (False,), "test": (True,)}
+MODULES_OF_LEVEL = {1: 1, 2: 4, 3: 4}
+MISTAKES_OF_LEVEL = {1: 1, 2: 1, 3: 2}
+NEEDS = {"parseaddr": "calendar", "quoprimime": "string"}  # a module that imports an original, which must not be hidden
+COLUMNS = ("statement", "files", "command", "hidden")
+
+
+def tasks(config: Config) -> RowTasks:
+    """The tasks of a configuration.
+
+    Raises:
+        ValueError: there are none; no sandbox, which is said before anything is played.
+    """
+    runner_of(config)
+    rows = _of_split(_own_rows(config.rows), config) if config.rows else _Generated(config)
+    if not len(rows):
+        raise ValueError(
+            f"no task of code_repo has level {config.level}, split {config.split!r} and kinds {config.kinds}: give "
+            "other kinds, or leave them out"
+        )
+    return RowTasks(rows, "code_repo", "all", config.test_share)
+
+
+def kind(task: Task) -> str:
+    """Level and kind of the mistake, for tables."""
+    return str(task.params.get("kind") or "repository")
+
+
+def held_out(name: str) -> bool:
+    """Is a module one of the test modules?"""
+    return share_of_key(f"module {name}") < HELD_OUT
+
+
+def _of_split(rows: list[dict[str, Any]], config: Config) -> list[dict[str, Any]]:
+    """The rows of the repositories of a split; repositories are never divided."""
+    sides = [share_of_key(f"repository {row.get('repository') or row['key']}") < config.test_share for row in rows]
+    return [row for row, test in zip(rows, sides, strict=True) if test in WANTED[config.split]]
+
+
+class _Generated(Sequence[Mapping[str, Any]]):
+    """Rows of the modules, written when asked for."""
+
+    def __init__(self, config: Config) -> None:
+        levels = (1, 2, 3) if config.level == 0 else (config.level,)
+        self._names = [name for name in listed() if held_out(name) in WANTED[config.split]]
+        self._usable = {name: _usable(name, config.prompt == "compact") for name in self._names}
+        self._index = [
+            (level, name, number)
+            for level in levels
+            for name in self._names
+            for number in self._usable[name]
+            if not config.kinds or listed()[name][number].mutation.kind in config.kinds
+        ]
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        level, name, number = self._index[i]
+        rng = np.random.default_rng([level, number, *name.encode()])
+        chosen = [name]
+        for other in map(str, rng.permutation([one for one in self._names if one != name])):
+            pairs = [(other, one) for one in chosen] + [(one, other) for one in chosen]
+            if len(chosen) < MODULES_OF_LEVEL[level] and all(NEEDS.get(a) != b for a, b in pairs):
+                chosen.append(other)
+        wrong = [(name, listed()[name][number])]
+        more = chosen[1 : MISTAKES_OF_LEVEL[level]]
+        wrong += [(other, listed()[other][int(rng.choice(self._usable[other]))]) for other in more]
+        return _row(f"{level}/{name}/{number}", level, [modules()[one] for one in chosen], wrong)
+
+
+@functools.cache
+def _usable(name: str, listed_edits: bool) -> tuple[int, ...]:
+    """The numbers of a module's mistakes; of those alone that one listed change takes back, if asked for."""
+    return tuple(number for number, one in enumerate(listed()[name]) if one.undo or not listed_edits)
+
+
+def _row(key: str, level: int, chosen: Sequence[Module], wrong: Sequence[tuple[str, Mistake]]) -> dict[str, Any]:
+    ordered = sorted(chosen, key=lambda one: one.name)
+    purposes = "\n".join(f"- `{one.path}`: {one.purpose}" for one in ordered)
+    files = {
+        "README.md": README.format(package=PACKAGE, purposes=purposes, command=COMMAND),
+        f"{PACKAGE}/__init__.py": "",
+        "tests/__init__.py": "",
+        "tests/__main__.py": RUNNER,
+    }
+    for one in ordered:
+        files[one.path], files[f"tests/test_{one.name}.py"] = one.source, one.test_file()
+    fixes = []
+    for name, mistake in wrong:
+        one, mutation = modules()[name], mistake.mutation
+        files[one.path] = broken = apply(one.source, mutation)
+        right = one.source[mutation.start : mutation.end]
+        fixes.append([one.path, *unique_edit(broken, mutation.start, mutation.start + len(mutation.text), right)])
+    return {
+        "key": key,
+        "kind": f"level {level}, {wrong[0][1].mutation.kind}",
+        "statement": STATEMENT.format(files=", ".join(sorted(files)), command=COMMAND),
+        "files": files,
+        "command": COMMAND,
+        "hide": [one.origin for one in ordered],
+        "hidden": {"calls": [[f"{PACKAGE}.{one.name}", *call] for one in ordered for call in one.calls]},
+        "fixes": fixes,
+    }
+
+
+def _own_rows(path: str) -> list[dict[str, Any]]:
+    """Rows of a file, with the columns that `prepare` writes; ValueError names the first that is wrong."""
+    rows = []
+    for number, row in enumerate(read_rows(path), 1):
+        lacking = next((name for name in COLUMNS if not row.get(name)), None)
+        if lacking:
+            raise ValueError(f"{path}: row {number} lacks {lacking!r}: a task needs {', '.join(COLUMNS)}")
+        try:
+            files = {str(name): str(text) for name, text in dict(row["files"]).items() if text is not None}
+            hidden = {name: value for name, value in dict(row["hidden"]).items() if value is not None}
+            tests = {str(name): str(text) for name, text in dict(hidden.get("files") or {}).items() if text is not None}
+            calls = [[str(part) for part in call] for call in hidden.get("calls") or ()]
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: row {number} is no task: {error}") from None
+        if not calls and not any(name.endswith(".py") for name in tests):
+            raise ValueError(f"{path}: row {number} has nothing that decides: hidden needs calls, or files of tests")
+        decides = {"calls": calls} if calls else {"files": tests, "command": hidden.get("command") or row["command"]}
+        rows.append({"key": f"{number}", "fixes": [], "hide": [], **row, "files": files, "hidden": decides})
+    return rows

@@ -1,0 +1,210 @@
+"""One conversation at the desk: the database, the customer, what was said; success by the database at the end."""
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from agentrl.envs.desk.customer import STOP, Mood, frank, holds, opening, reply
+from agentrl.envs.desk.people import Case
+from agentrl.tool import ToolError
+from agentrl.tool import action as tool_action
+from agentrl.tool_env import ToolConfig
+
+RESPOND, TRANSFER = "respond", "transfer_to_human_agents"
+WAITING = "(the customer is about to reply)"
+GREET = "(A customer has come to the desk and waits for you to speak.)"
+AGREES = re.compile(r"\byes\b", re.I)
+ASKS: Mapping[str, str] = {
+    "email": "What is your email address?",
+    "name": "What are your name and zip code?",
+    "order": "Which order number is it?",
+    "booking": "Which booking number is it?",
+    "reason": "What is the reason?",
+    "item": "Which item is it?",
+    "payment": "Which payment method is it?",
+    "room": "Which kind of room is it?",
+}
+CONFIRM = "I will do this for you. Do you confirm it, yes or no?"
+DONE = "It is done. Is there anything else?"
+REFUSE = "I am sorry, our policy does not allow it. Is there anything else?"
+TELL = "It is {value}. Is there anything else?"
+
+
+class Config(ToolConfig, frozen=True):
+    """domain: retail (orders and returns, tau-bench's tables and tools) or bookings (of rooms; its tools check nothing,
+    the policy alone does). requests: of one customer, at most. count: generated tasks of each part. first: seed of the
+    first. split: train, valid or test, which share no customer, or all. prompt: chat (tool calls; words without a call
+    go to the customer), instruct (one line per turn, for language models), or compact (few words for small models; of
+    generated tasks only). Generated tasks list their actions under instruct and compact: usual phrases, and calls with
+    what was seen. user: script (built in, without chance) or agent (the agent `user`, which plays `desk_user`: give it
+    a model in [agents.user]). policy: reported (as in tau-bench: the database and what must be told decide; whether the
+    customer was identified and agreed before each change is the signal `obeyed`) or enforced (only then it is solved).
+    data: tau-bench's folder `tau_bench/envs/retail` instead of generated tasks.
+    """
+
+    domain: Literal["retail", "bookings"] = "retail"
+    requests: int = Field(2, ge=1, le=3)
+    count: int = Field(1000, ge=1, le=100_000)
+    first: int = Field(0, ge=0)
+    split: Literal["all", "train", "valid", "test"] = "all"  # type: ignore[assignment]
+    prompt: Literal["chat", "instruct", "compact"] = "chat"  # type: ignore[assignment]
+    user: Literal["script", "agent"] = "script"
+    policy: Literal["reported", "enforced"] = "reported"
+    data: str = ""
+
+
+class Counter:
+    """A conversation. Classes with a domain's tools add methods; a tool's error is a ToolError and changes nothing."""
+
+    weights: ClassVar[Mapping[str, float]] = {"state": 0.0, "told": 0.0, "obeyed": 0.0}
+    FINDS: ClassVar[tuple[str, ...]] = ()  # tools that identify a customer
+    WRITES: ClassVar[tuple[str, ...]] = ()  # tools that change the database
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._case = Case({}, {}, (), (), "")
+        self._data: dict[str, Any] = {}
+        self._mood = Mood()
+        self._said: list[tuple[str, str]] = []  # (agent's words, customer's reply)
+        self._seen: list[str] = []  # what the customer and the tools named
+        self._identified, self._agreed, self._obeyed = "", False, True
+        self._by_script = config.user == "script"
+        self._ended = False
+        self.done = False
+
+    def _begin(self, case: Case) -> str:
+        """Open the conversation."""
+        self._case, self._data = case, copy.deepcopy(dict(case.data))
+        if not self._by_script:
+            return GREET
+        first = opening(case.goal)
+        self._note(first)
+        return first
+
+    def respond(self, content: str) -> str:
+        """Say something to the customer, who replies.
+
+        Args:
+            content: what you say
+        """
+        if not self._by_script:
+            self._said.append((content, ""))
+            return WAITING
+        answered = reply(self._case.goal, self._mood, content)
+        self._mood = answered.mood
+        self._said.append((content, answered.text))
+        self._hear(answered.text, answered.agrees)
+        return answered.text.removesuffix(STOP).strip()
+
+    def _hear(self, text: str, agrees: bool) -> None:
+        """Take a customer's reply."""
+        self._said[-1] = (self._said[-1][0], text)
+        self._agreed = self._agreed or agrees
+        self._note(text)
+        if STOP in text:
+            self._ended = self.done = True
+
+    @property
+    def _asking(self) -> bool:
+        """Does a reply of the agent `user` stand out?"""
+        return not self._by_script and bool(self._said) and self._said[-1][1] == ""
+
+    def _end(self) -> str:
+        """Hand the customer over to a person."""
+        self._ended = self.done = True
+        return "Transfer successful"
+
+    def _find(self, found: str | None) -> str:
+        """The customer's id, noted as identified; ToolError if there is none."""
+        if found is None:
+            raise ToolError("user not found")
+        self._identified = found
+        self._note(found)
+        return found
+
+    def _changes(self, owner: str) -> None:
+        """A change of one customer's records is about to be made: was it allowed to?"""
+        self._obeyed = self._obeyed and self._agreed and self._identified == owner
+        self._agreed = False
+
+    def reward(self) -> dict[str, float]:
+        """solved: the conversation was ended, the database is as after the right actions, and what had to be told was
+        told. state, told: the last two alone. obeyed: the customer was identified and had agreed before each change."""
+        state = float(self._data == self._wanted())
+        words = [content for content, _ in self._said]
+        told = float(all(any(self._tells(content, output) for content in words) for output in self._case.outputs))
+        solved = state and told and self._ended and (self._obeyed or self._config.policy == "reported")
+        return {"solved": float(bool(solved)), "state": state, "told": told, "obeyed": float(self._obeyed)}
+
+    def _tells(self, content: str, output: str) -> bool:
+        """tau-bench's own rule for its tasks: the output is a part of the text."""
+        if self._case.published:
+            return output.lower() in content.lower().replace(",", "")
+        return holds(content, output)
+
+    def _wanted(self) -> dict[str, Any]:
+        """The database after the right actions."""
+        other = type(self)(self._config)
+        other._case, other._data = self._case, copy.deepcopy(dict(self._case.data))
+        for name, arguments in self._case.actions:
+            if name not in (RESPOND, TRANSFER):
+                # As in tau-bench: a right action that fails changes nothing.
+                try:
+                    getattr(other, name)(**arguments)
+                except ToolError:
+                    continue
+        return other._data
+
+    def state_key(self) -> str:
+        """The database, what was seen and agreed, and the customer's mood: whatever led there."""
+        records = json.dumps(self._data, sort_keys=True)
+        facts = [self._mood, sorted(self._seen), self._identified, self._agreed, self._obeyed, self._ended]
+        heard = [] if self._by_script else self._said
+        said = sorted({c for c, _ in self._said if any(self._tells(c, o) for o in self._case.outputs)})
+        digest = hashlib.sha256(json.dumps([records, facts, heard, said]).encode()).hexdigest()[:16]
+        stage = "identified" if self._identified else "unknown"
+        agreed = "agreed" if self._agreed else "open"
+        return f"{self._case.kind}\ncustomer {stage}\nchange {agreed}\nrequest {self._mood.request}\nstate {digest}"
+
+    def _note(self, text: str) -> None:
+        """Remember which of the database's names a text holds."""
+        known = self._names()
+        found = [name for name in known if name in text and name not in self._seen]
+        self._seen += found
+
+    def _names(self) -> Sequence[str]:
+        """Names that calls may take once they were seen: ids, emails, names of people."""
+        raise NotImplementedError
+
+    def _calls(self) -> Iterator[str]:
+        """Calls of the domain's tools with what was seen, and phrases of the domain."""
+        raise NotImplementedError
+
+    def _choices(self) -> Iterator[str]:
+        """Listed actions."""
+        if self._case.published:
+            return
+        if not self._identified:
+            yield say(ASKS["email"])
+            yield say(ASKS["name"])
+        yield from self._calls()
+        if self._identified:
+            yield from map(say, (CONFIRM, DONE, REFUSE))
+
+
+def say(content: str) -> str:
+    """The action that says something to the customer."""
+    return tool_action.call(RESPOND, content=content)
+
+
+def case_of_instruction(
+    data: Mapping[str, Any], instruction: str, actions: Sequence[Mapping[str, Any]], outputs: Sequence[str]
+) -> Case:
+    """A task of tau-bench, whose customer has a written instruction."""
+    right = tuple((str(one["name"]), dict(one["kwargs"])) for one in actions)
+    return Case(data, frank(instruction), right, tuple(outputs), "tau-bench", instruction, True)

@@ -1,0 +1,191 @@
+"""The environment: conversations through the core's tool calling, and errands to the customer who is an agent."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentrl.env import Prompt
+from agentrl.envs.desk import booking_cases, bookings, retail, retail_cases, taubench
+from agentrl.envs.desk.counter import AGREES, RESPOND, WAITING, Config, Counter, say
+from agentrl.envs.desk.customer import STOP
+from agentrl.envs.desk.people import PARTS, Case, Part
+from agentrl.envs.desk.prompts import Compact, Instruct
+from agentrl.tool import action as tool_action
+from agentrl.tool_env import Listed, RowTasks, SnapshotToolEnv
+from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
+
+USER = "user"
+SILENCE = "(The customer says nothing.)"
+DOMAINS = {"retail": retail, "bookings": bookings}
+
+
+class Desk(Listed):
+    """A conversation. Words without a call go to the customer; a customer who is an agent replies by an errand."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        hooks = DOMAINS[config.domain].hooks
+        super().__init__(hooks.make(config), lists=config.prompt != "chat" and not config.data)  # type: ignore[arg-type]
+        self._waiting: StepResult | None = None
+
+    def reset(self, task: Task) -> Observation:
+        """Open the conversation."""
+        self._waiting = None
+        return self._worded(super().reset(task))
+
+    def step(self, action: str) -> StepResult:
+        """Carry out calls, or say something to the customer."""
+        turn = tool_action.read(action)
+        if turn.answer is not None:
+            action = say(turn.answer)
+        result = super().step(action)
+        result = result._replace(observation=self._worded(result.observation))
+        counter: Counter = self.inner.instance
+        if self.inner.over or not counter._asking:
+            return result
+        self._waiting = result
+        key = f"{self.inner.task.key}/{len(counter._said)}"
+        params = {"instruction": counter._case.instruction, "goal": dict(counter._case.goal)}
+        params["said"] = [list(pair) for pair in counter._said]
+        errand = Errand(USER, Task(key=key, env="desk_user", seed=self.inner.task.seed, params=params))
+        return result._replace(info={**result.info, "errands": (errand,)})
+
+    def returned(self, replies: tuple[Reply, ...]) -> StepResult:
+        """What the customer says; one who was lost says nothing."""
+        assert self._waiting is not None, "nobody was asked"
+        result, self._waiting = self._waiting, None
+        lost = replies[0].status == Status.ENV_ERROR or not replies[0].text.strip()
+        words = SILENCE if lost else replies[0].text.strip()
+        counter: Counter = self.inner.instance
+        counter._hear(words, AGREES.search(words) is not None)
+        if counter.done:
+            return self._over(result, words)
+        seen = _told(result.observation, words.removesuffix(STOP).strip(), counter.state_key())
+        assert isinstance(self.inner, SnapshotToolEnv), "a conversation can be copied"
+        self.inner._seen = replace(seen, actions=())
+        return result._replace(observation=self._listed(self.inner._seen))
+
+    def _over(self, result: StepResult, words: str) -> StepResult:
+        """The result of the turn after which the customer left."""
+        verdict = self.inner.cut()
+        counter: Counter = self.inner.instance
+        seen = replace(_told(result.observation, words.replace(STOP, "").strip(), counter.state_key()), actions=())
+        self.inner._seen = seen  # type: ignore[attr-defined]
+        return StepResult(seen, result.reward + verdict.reward, True, False, {**result.info, **verdict.info})
+
+    def restore(self, snapshot: Any) -> Observation:
+        """Go back to a snapshot."""
+        self._waiting = None
+        return self._worded(super().restore(snapshot))
+
+    def _worded(self, observation: Observation) -> Observation:
+        """The prompts in words write results themselves, so that a word is the same token everywhere."""
+        return observation if self.config.prompt == "chat" else replace(observation, messages=())
+
+
+def _told(observation: Observation, words: str, state_key: str) -> Observation:
+    """An observation in which the customer has spoken."""
+    messages = tuple(
+        Message(m.role, words, m.name) if (m.name, m.content) == (RESPOND, WAITING) else m for m in observation.messages
+    )
+    return replace(observation, text=observation.text.replace(WAITING, words), messages=messages, state_key=state_key)
+
+
+def prompt(config: Config) -> Prompt:
+    """How it speaks to a model; the policy stands in the system message."""
+    written = taubench.policy(config.data) if config.data else DOMAINS[config.domain].POLICY
+    if config.prompt == "compact":
+        return Compact()
+    if config.prompt == "instruct":
+        return Instruct(written)
+    words = DOMAINS[config.domain].hooks.prompt(config)
+    words.system = written
+    return words
+
+
+def tasks(config: Config) -> RowTasks:
+    """Generated tasks, or those of tau-bench's files.
+
+    Raises:
+        ValueError: files that are missing or of another form; options that do not go together.
+    """
+    if config.rows:
+        raise ValueError(f"env.rows = {config.rows!r}: tasks of files are read by env.data, in tau-bench's form")
+    if not config.data:
+        return RowTasks(_Generated(config), "desk", "all", config.test_share)
+    if config.domain != "retail":
+        raise ValueError("env.data holds tau-bench's retail domain: set env.domain = 'retail'")
+    if config.prompt == "compact":
+        raise ValueError("env.prompt = 'compact' lists actions of generated tasks: take instruct or chat with data")
+    taubench.policy(config.data)
+    return RowTasks(taubench.read_tasks(config.data, config.split), "desk", "all", config.test_share)
+
+
+class _Generated(Sequence[Mapping[str, Any]]):
+    """Tasks written when asked for: part by part, by number."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._parts: tuple[Part, ...] = PARTS if config.split == "all" else (config.split,)
+
+    def __len__(self) -> int:
+        return len(self._parts) * self._config.count
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        if not -len(self) <= i < len(self):
+            raise IndexError(i)
+        part, number = divmod(i % len(self), self._config.count)
+        return row(self._config.domain, self._config.requests, self._parts[part], self._config.first + number)
+
+
+def row(domain: str, requests: int, part: Part, number: int) -> dict[str, Any]:
+    """The columns of one generated task, which is written when it is opened."""
+    made = {"domain": domain, "requests": requests, "part": part, "number": number}
+    return {"key": f"gen/{domain}-{requests}/{part}/{number}", "seed": number, "made": made}
+
+
+def case_of(made: Mapping[str, Any]) -> Case:
+    """The generated task that a row names."""
+    module = retail_cases if made["domain"] == "retail" else booking_cases
+    return module.write_case(made["part"], made["number"], made["requests"])
+
+
+def find(config: Config, key: str) -> Task:
+    """The task of a key; ValueError if there is none."""
+    if config.data:
+        found = next((task for task in tasks(config) if task.key == key), None)
+        if found is None:
+            raise ValueError(f"the task {key!r} is unknown to desk: a key of {config.data} is desk/tau/PART/NUMBER")
+        return found
+    parts = key.split("/")
+    domain, _, requests = parts[2].partition("-") if len(parts) == 5 else ("", "", "")
+    good = parts[:2] == ["desk", "gen"] and domain in DOMAINS and requests in ("1", "2", "3")
+    if not good or parts[3] not in PARTS or not parts[4].isdecimal():
+        raise ValueError(f"{key!r} names no task: a key is desk/gen/DOMAIN-REQUESTS/PART/NUMBER")
+    one = row(domain, int(requests), parts[3], int(parts[4]))  # type: ignore[arg-type]
+    task: Task = RowTasks([one], "desk", "all", config.test_share)[0]
+    return task
+
+
+def kind(task: Task) -> str:
+    """What the customer wants."""
+    made = task.params.get("made")
+    return case_of(made).kind if made else "tau-bench"
+
+
+def benchmark(config: Config) -> str:
+    """Generated tasks by their settings, or tau-bench's."""
+    rule = "" if config.policy == "reported" else ", policy enforced"
+    if config.data:
+        return f"tau-bench retail, {config.split}, user {config.user}{rule}"
+    return f"desk-gen {config.domain}, up to {config.requests} requests, {config.split}, user {config.user}{rule}"
+
+
+def agents(config: Config) -> Mapping[str, Mapping[str, Any]]:
+    """The customer, if it is an agent: not trained, unless a recipe says so."""
+    if config.user == "script":
+        return {}
+    section = {"env": {"name": "desk_user"}, "expert": "expert", "trained": False, "policy": USER}
+    return {USER: {**section, "limits": {"turns": 1}}}

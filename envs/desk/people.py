@@ -1,0 +1,106 @@
+"""Customers of generated tasks, the parts they belong to, and what a task is made of."""
+
+import random
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+Part = Literal["train", "valid", "test"]
+PARTS: tuple[Part, ...] = ("train", "valid", "test")
+SHARES: tuple[Part, ...] = ("train", "train", "train", "valid", "test")  # of all pairs of names, in fifths
+FIRST = (
+    *("ada", "ben", "cora", "dan", "eva", "finn", "gus", "hana", "ivo", "jana", "karl", "lena", "max", "nora", "otto"),
+    *("pia", "quin", "rosa", "sven", "tara", "ugo", "vera", "wim", "yuri", "zoe"),
+)
+LAST = (
+    *("adler", "bauer", "costa", "dietz", "evans", "fuchs", "green", "hoff", "ito", "jones", "klein", "lopez"),
+    *("moreno", "novak", "okafor", "patel", "quist", "rossi", "silva", "torres"),
+)
+ZIPS = tuple(str(10000 + 1111 * i) for i in range(1, 9))
+
+
+class Case(NamedTuple):
+    """A task.
+
+    Attributes:
+        data: the database before the conversation: tables by name.
+        goal: of the customer, see `agentrl.envs.desk.customer.reply`.
+        actions: right calls (name, arguments); those that change nothing may be left out.
+        outputs: what must be told.
+        kind: of the requests.
+        instruction: the goal in words, for a customer who is a language model.
+        published: a task of tau-bench.
+    """
+
+    data: Mapping[str, Any]
+    goal: Mapping[str, Any]
+    actions: tuple[tuple[str, Mapping[str, Any]], ...]
+    outputs: tuple[str, ...]
+    kind: str
+    instruction: str = ""
+    published: bool = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Case":
+        """Itself: nothing in it is ever changed, and the tables of tau-bench are large."""
+        return self
+
+
+class Person(NamedTuple):
+    """A customer's first and last name, and zip code."""
+
+    first: str
+    last: str
+    zip: str
+
+    @property
+    def email(self) -> str:
+        """Such as ada.klein@example.com."""
+        return f"{self.first}.{self.last}@example.com"
+
+    @property
+    def id(self) -> str:
+        """Such as ada_klein."""
+        return f"{self.first}_{self.last}"
+
+    @property
+    def spoken(self) -> str:
+        """Such as Ada Klein."""
+        return f"{self.first.title()} {self.last.title()}"
+
+
+def part_of(first: str, last: str) -> Part:
+    """The part to which a customer of this name belongs."""
+    return SHARES[(FIRST.index(first) + LAST.index(last)) % len(SHARES)]
+
+
+def draw_people(rng: random.Random, part: Part, count: int) -> list[Person]:
+    """Different customers of a part; no two have one first name, nor one last name."""
+    people: list[Person] = []
+    while len(people) < count:
+        person = Person(rng.choice(FIRST), rng.choice(LAST), rng.choice(ZIPS))
+        alike = any(one.first == person.first or one.last == person.last for one in people)
+        if part_of(person.first, person.last) == part and not alike:
+            people.append(person)
+    return people
+
+
+def words() -> list[str]:
+    """Names of customers and their zip codes."""
+    return sorted({*FIRST, *LAST, *(name.title() for name in (*FIRST, *LAST)), *ZIPS})
+
+
+def identity(rng: random.Random, person: Person) -> dict[str, str]:
+    """The facts by which a customer can be found: a third of them do not know the email of their account."""
+    known = {"name": f"I am {person.spoken}, zip code {person.zip}."}
+    if rng.random() < 2 / 3:
+        known["email"] = f"It is {person.email}."
+    return known
+
+
+def instruction(person: Person, goal: Mapping[str, Any]) -> str:
+    """A goal in words, for a customer who is a language model."""
+    lines = [f"You are {person.spoken}."]
+    lines += [str(fact) for fact in goal["facts"].values()]
+    for request in goal["requests"]:
+        told = " ".join(str(fact) for fact in request["facts"].values())
+        lines.append(f"What you want: {request['say']} {told} {request.get('asks', '')}".strip())
+    return " ".join(lines)

@@ -1,0 +1,151 @@
+"""How the environment speaks to a model in words: `say WORDS`, and calls as in Python or in few words."""
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agentrl.env import Parsed, Past, Shown
+from agentrl.envs.desk.counter import ASKS, CONFIRM, DONE, REFUSE, RESPOND, TELL
+from agentrl.tool import Call, Calls, Malformed
+from agentrl.tool import action as tool_action
+from agentrl.types import Observation, Status
+
+CACHED_CHARS = 400
+PHRASES = {**{said: f"ask {what}" for what, said in ASKS.items()}, CONFIRM: "confirm", DONE: "done", REFUSE: "refuse"}
+TOLD = re.compile(re.escape(TELL).replace(re.escape("{value}"), "(.*)"), re.S)
+
+
+class Instruct:
+    """One line per turn, for language models: the system message is the policy and what may be written.
+
+    Args:
+        policy: the text that the agent must obey.
+    """
+
+    rewords = True
+
+    def __init__(self, policy: str) -> None:
+        self.policy = policy
+        self.system = (
+            f"{policy}\n\nReply with one line only: `say WORDS` to speak to the customer, or one call of a tool."
+        )
+
+    def show(self, observation: Observation, chat: Any) -> Shown:
+        """The system message with the tools of the observation."""
+        return Shown(f"{self.system} Tools:\n{described(observation.tools)}" if observation.tools else self.system)
+
+    def first(self, observation: Observation) -> str:
+        """The customer's first words."""
+        return observation.text
+
+    def turn(self, observation: Observation) -> str:
+        """What the customer or the tool said."""
+        return observation.text
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The first words and the last turns with their results."""
+        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
+        lines = [f"> {self.answer(p.action)}\n{text}" for p, text in zip(past, seen, strict=True)]
+        return "\n".join([self.first(first), *lines])
+
+    def answer(self, action: str) -> str:
+        """`say WORDS`, or the call as in Python."""
+        return in_words(action)
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The first line: words to the customer, or a call."""
+        line = text.strip().partition("\n")[0].lstrip("> ").strip()
+        word, _, rest = line.partition(" ")
+        if word.lower().removesuffix(":") == "say" and rest.strip():
+            return Parsed(tool_action.call(RESPOND, content=rest.strip()), True, Status.OK, 1)
+        turn = tool_action.read(line.strip("`"), observation.tools)
+        if turn.items and not any(isinstance(item, Malformed) for item in turn.items):
+            return Parsed(tool_action.write(Calls(items=turn.items)), True, Status.OK, len(turn.items))
+        wrong = next((item.message for item in turn.items if isinstance(item, Malformed)), "write say WORDS, or a call")
+        return _unread(wrong)
+
+
+class Compact:
+    """Few words, for small models. An answer means the listed action that is written so."""
+
+    rewords, system = True, ""
+
+    def first(self, observation: Observation) -> str:
+        """The customer's first words."""
+        return plain(observation.text)
+
+    def turn(self, observation: Observation) -> str:
+        """What the customer or the tool said, after a space: so a word is the same token wherever it stands."""
+        return f" {plain(observation.text)}"
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The first words and the last turns with their results."""
+        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
+        lines = [f"{self.answer(p.action)} = {plain(text)}" for p, text in zip(past, seen, strict=True)]
+        return "\n".join([self.first(first), *lines])
+
+    def answer(self, action: str) -> str:
+        """The action in few words."""
+        return (_kept_brief if len(action) <= CACHED_CHARS else brief)(action)
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The listed action that is written so."""
+        wanted = text.strip()
+        for action in observation.actions:
+            if self.answer(action) == wanted:
+                return Parsed(action, True, Status.OK, 1)
+        return _unread("this is none of the listed actions")
+
+
+def in_words(action: str) -> str:
+    """`say WORDS`, or calls as in Python, joined by semicolons."""
+    turn = tool_action.read(action)
+    if turn.answer is not None:
+        return f"say {' '.join(turn.answer.split())}".strip()
+    return "; ".join(_call(item) for item in turn.items)
+
+
+def _call(item: Call | Malformed) -> str:
+    if isinstance(item, Malformed):
+        return item.message
+    if item.name == RESPOND:
+        return f"say {' '.join(str(item.arguments.get('content', '')).split())}"
+    return f"{item.name}({', '.join(f'{name}={value!r}' for name, value in item.arguments.items())})"
+
+
+def brief(action: str) -> str:
+    """`ask email`, `tell pending`, `cancel pending order 17 no longer needed`."""
+    turn = tool_action.read(action)
+    item = turn.items[0] if turn.items else None
+    if not isinstance(item, Call):
+        return in_words(action)
+    if item.name == RESPOND:
+        content = str(item.arguments.get("content", ""))
+        told = TOLD.fullmatch(content)
+        return f"tell {told[1]}" if told else PHRASES.get(content) or f"say {plain(content)}"
+    values = (" ".join(map(str, v)) if isinstance(v, list) else str(v) for v in item.arguments.values())
+    return plain(" ".join([item.name, *values]))
+
+
+_kept_brief = functools.lru_cache(maxsize=100_000)(brief)
+
+
+def plain(text: str) -> str:
+    """Words without signs: `ada klein` for ada.klein@example.com, `17` for #W17, `lamp red` for lamp-red."""
+    text = re.sub(r"\b([BW])(?=\d)", " ", text.replace("@example.com", " "))
+    return " ".join(re.sub(r"[^\w:?]|_", " ", text).split()).lower()
+
+
+def described(tools: Sequence[Any]) -> str:
+    """The tools, one per line, as in Python."""
+    lines = []
+    for tool in tools:
+        function = tool.get("function", tool)
+        names = ", ".join(function.get("parameters", {}).get("properties", {}))
+        lines.append(f"{function['name']}({names}): {function.get('description', '').splitlines()[0]}")
+    return "\n".join(lines)
+
+
+def _unread(why: str) -> Parsed:
+    return Parsed(tool_action.write(Calls(items=(Malformed(message=why),))), False, Status.PARSE_ERROR)

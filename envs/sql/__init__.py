@@ -1,0 +1,55 @@
+"""Text to SQL with tools: a question, a SQLite database to look at, a query as the answer, execution accuracy.
+
+Databases and questions are generated; no table of one part occurs in another. Questions of BIRD (arXiv:2305.03111) and
+Spider (arXiv:1809.08887) are read from their files. An answer is tried on other databases with the same tables too, as
+in test-suite accuracy (arXiv:2010.02840), so that a wrong query is not right by chance.
+
+| piece | module |
+| --- | --- |
+| tools, state, score | `database`, `compare` |
+| queries in a process apart, which can only read | `guarded`, `runner` |
+| generated questions | `questions`, `queries`, `schema`, `themes` |
+| files of BIRD and Spider | `published` |
+| tasks, prompts | `environment`, `prompts` |
+| players | `players` |
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from agentrl.env import Env
+from agentrl.envs.sql.database import Config
+from agentrl.envs.sql.environment import Questions, benchmark, find, gold, kind, prompt, tasks
+from agentrl.envs.sql.players import EXPERTS, Player, make_expert
+from agentrl.envs.sql.situation import situation
+from agentrl.envs.sql.themes import words
+
+__all__ = [
+    "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT_OPTIONS", "SMALL_MODEL", "WAITS", "Config", "benchmark",
+    "entities", "expert", "find", "gold", "kind", "make", "prompt", "situation", "tasks",
+]  # fmt: skip
+
+SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
+GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/SQL-v0": {}})
+HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
+
+
+def WAITS(config: Config) -> bool:
+    """Do its steps wait? Queries of generated databases take a fraction of a millisecond."""
+    return bool(config.data)
+
+
+def make(config: Config) -> Questions:
+    """An instance."""
+    return Questions(config)
+
+
+def expert(env: Env, name: str, seed: int) -> Player:
+    """The player called `name` for this instance; see `agentrl.envs.sql.players`."""
+    return make_expert(env, name, seed)
+
+
+def entities(config: Config) -> Sequence[str]:
+    """Every word of generated questions and databases."""
+    return () if config.data or config.prompt != "compact" else words()

@@ -1,0 +1,146 @@
+"""The environment: questions over databases through the core's tool calling, and forms that list their actions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentrl.env import Prompt
+from agentrl.envs.sql.database import ANSWER, Config, Database, problem_of
+from agentrl.envs.sql.prompts import Compact, Instruct
+from agentrl.envs.sql.published import read_questions
+from agentrl.envs.sql.themes import PARTS, Part
+from agentrl.tool import action as tool_action
+from agentrl.tool_env import Listed, RowTasks, environment
+from agentrl.types import Observation, StepResult, Task
+
+SYSTEM = (
+    "You answer questions about a SQLite database. Look at its tables, try queries, and then call answer with the "
+    "query whose result answers the question."
+)
+hooks = environment(
+    Database, rows=[], config=Config, system=SYSTEM, snapshots=True, waits=False, module=__name__, name="sql"
+)
+make = hooks.make  # bound here, where a pickled instance looks for it
+
+
+class Questions(Listed):
+    """The environment; observations of generated questions list actions under the prompts in words."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(hooks.make(config), lists=config.prompt != "chat" and not config.data)  # type: ignore[arg-type]
+
+    def reset(self, task: Task) -> Observation:
+        """Ask the question."""
+        return self._worded(super().reset(task))
+
+    def step(self, action: str) -> StepResult:
+        """Carry out calls, or take the answer."""
+        result = super().step(action)
+        return result._replace(observation=self._worded(result.observation))
+
+    def restore(self, snapshot: Any) -> Observation:
+        """Go back to a snapshot."""
+        return self._worded(super().restore(snapshot))
+
+    def _worded(self, observation: Observation) -> Observation:
+        """The prompts in words write results themselves, so that a word is the same token everywhere."""
+        return observation if self.config.prompt == "chat" else replace(observation, messages=())
+
+
+def prompt(config: Config) -> Prompt:
+    """How it speaks to a model."""
+    if config.prompt == "compact":
+        return Compact()
+    return Instruct() if config.prompt == "instruct" else hooks.prompt(config)
+
+
+def tasks(config: Config) -> RowTasks:
+    """Generated questions, or those of files.
+
+    Raises:
+        ValueError: files that are missing or broken; options that do not go together.
+    """
+    if config.rows:
+        raise ValueError(
+            f"env.rows = {config.rows!r}: questions of files are read by env.data, in BIRD's or Spider's form"
+        )
+    if config.data and config.prompt == "compact":
+        raise ValueError("env.prompt = 'compact' lists actions of generated questions: take instruct or chat with data")
+    if config.databases and not config.data:
+        raise ValueError("env.databases is the folder beside the questions of env.data: name these too")
+    if config.level == "hard" and config.tables == 1:
+        raise ValueError("env.level = 'hard' joins tables, and env.tables = 1: take two or three tables")
+    if not config.data:
+        return RowTasks(_Generated(config), "sql", "all", config.test_share)
+    rows = read_questions(config.data, config.databases, config.split, config.test_share, config.evidence)
+    return RowTasks(rows, "sql", "all", config.test_share)
+
+
+class _Generated(Sequence[Mapping[str, Any]]):
+    """Questions written when asked for: part by part, by seed."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._parts: tuple[Part, ...] = PARTS if config.split == "all" else (config.split,)
+
+    def __len__(self) -> int:
+        return len(self._parts) * self._config.count
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        if not -len(self) <= i < len(self):
+            raise IndexError(i)
+        part, number = divmod(i % len(self), self._config.count)
+        config = self._config
+        return row(config.level, config.tables, self._parts[part], config.first + number)
+
+
+def row(level: str, tables: int, part: Part, number: int) -> dict[str, Any]:
+    """The columns of one generated question, which is written when the task is opened."""
+    made = {"level": level, "tables": tables, "part": part, "number": number}
+    return {"key": f"gen/{level}-{tables}/{part}/{number}", "seed": number, "made": made}
+
+
+def find(config: Config, key: str) -> Task:
+    """The task of a key; ValueError if there is none."""
+    if config.data:
+        found = next((task for task in tasks(config) if task.key == key), None)
+        if found is None:
+            raise ValueError(f"the task {key!r} is unknown to sql: no question of {config.data} has this key")
+        return found
+    env, _, rest = key.partition("/gen/")
+    parts = rest.split("/")
+    numbers = parts[0].partition("-") if len(parts) == 3 else ("", "", "")
+    good = env == "sql" and len(parts) == 3 and numbers[2].isdigit() and parts[1] in PARTS and parts[2].isdigit()
+    if not good or numbers[0] not in ("easy", "medium", "hard", "all") or not 1 <= int(numbers[2]) <= 3:
+        raise ValueError(f"{key!r} names no question: a key is sql/gen/LEVEL-TABLES/PART/NUMBER")
+    one = row(numbers[0], int(numbers[2]), parts[1], int(parts[2]))  # type: ignore[arg-type]
+    task: Task = RowTasks([one], "sql", "all", config.test_share)[0]
+    return task
+
+
+def kind(task: Task) -> str:
+    """The kind of the right query, or BIRD's difficulty."""
+    made = task.params.get("made")
+    return problem_of(made).query.kind if made else str(task.params["kind"])
+
+
+def right_query(task: Task) -> str:
+    """The SQL that answers the question."""
+    made = task.params.get("made")
+    return problem_of(made).query.sql if made else str(task.params["gold"])
+
+
+def gold(task: Task) -> str:
+    """The action that gives the right answer."""
+    return tool_action.call(ANSWER, sql=right_query(task))
+
+
+def benchmark(config: Config) -> str:
+    """Generated questions by their settings, or the file's name."""
+    if config.data:
+        return f"sql {Path(config.data).name}, {config.split}, compare {config.compare}"
+    return f"sql-gen {config.level}, {config.tables} tables, {config.split}"

@@ -1,0 +1,117 @@
+"""How the environment speaks to a model in words: `tables`, `schema NAME`, `query SQL` and `answer SQL`."""
+
+import functools
+import re
+from collections.abc import Sequence
+
+from agentrl.env import Parsed, Past
+from agentrl.envs.sql.database import ANSWER, LIST, QUERY, SCHEMA
+from agentrl.tool import Call, Calls, Malformed
+from agentrl.tool import action as tool_action
+from agentrl.types import Observation, Status
+
+VERBS = {LIST: "tables", SCHEMA: "schema", QUERY: "query", ANSWER: "answer"}
+ARGUMENTS = {SCHEMA: "table", QUERY: "sql", ANSWER: "sql"}
+CACHED_CHARS = 400  # longer actions are a model's own: listed ones are short, and return
+
+
+class Instruct:
+    """One line per turn, for language models: a system message says what may be written."""
+
+    rewords = True
+    system = (
+        "You answer questions about a SQLite database. Reply with one line only: `tables` to list its tables, "
+        "`schema NAME` to see the columns of a table, `query SELECT ...` to run a query, or `answer SELECT ...` to "
+        "give the query whose result answers the question, which ends the task."
+    )
+
+    def first(self, observation: Observation) -> str:
+        """The question."""
+        return f"Question: {observation.text}"
+
+    def turn(self, observation: Observation) -> str:
+        """What the tool said."""
+        return observation.text
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The question and the last actions with their results."""
+        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
+        lines = [f"> {self.answer(p.action)}\n{text}" for p, text in zip(past, seen, strict=True)]
+        return "\n".join([self.first(first), *lines])
+
+    def answer(self, action: str) -> str:
+        """The action in words."""
+        return in_words(action)
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The first line, without what models write around it."""
+        line = text.strip().partition("\n")[0].lstrip(">-* ").removeprefix("Action:").strip()
+        if line.startswith("`") and line.endswith("`"):
+            line = line.strip("`")
+        word, _, rest = line.partition(" ")
+        name = next((name for name, verb in VERBS.items() if verb == word.lower().removesuffix(":")), "")
+        rest = rest.strip()
+        if not name or bool(rest) != (name in ARGUMENTS):
+            return _unread(f"write tables, schema NAME, query SELECT ... or answer SELECT ..., not {line!r:.100}")
+        arguments = {ARGUMENTS[name]: rest} if rest else {}
+        return Parsed(tool_action.call(name, **arguments), True, Status.OK, 1)
+
+
+class Compact(Instruct):
+    """Few words, for small models: SQL without its signs, names as words. An answer means the listed action that is
+    written so."""
+
+    system = ""
+
+    def first(self, observation: Observation) -> str:
+        """The question."""
+        return observation.text
+
+    def turn(self, observation: Observation) -> str:
+        """What the tool said, after a space: so a word is the same token wherever it stands."""
+        return f" {observation.text}"
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The question and the last actions with their results."""
+        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
+        lines = [f"{self.answer(p.action)} = {text}" for p, text in zip(past, seen, strict=True)]
+        return "\n".join([first.text, *lines])
+
+    def answer(self, action: str) -> str:
+        """The action in few words."""
+        return (_kept_brief if len(action) <= CACHED_CHARS else brief)(action)
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The listed action that is written so."""
+        wanted = text.strip()
+        for action in observation.actions:
+            if self.answer(action) == wanted:
+                return Parsed(action, True, Status.OK, 1)
+        return _unread("this is none of the listed actions")
+
+
+def in_words(action: str) -> str:
+    """`query SELECT ...`; several calls in one turn are joined by semicolons."""
+    turn = tool_action.read(action)
+    if turn.answer is not None:
+        return f"answer {' '.join(turn.answer.split())}".strip()
+    return "; ".join(_call(item) for item in turn.items)
+
+
+def _call(item: Call | Malformed) -> str:
+    if isinstance(item, Malformed):
+        return item.message
+    told = " ".join(" ".join(str(value).split()) for value in item.arguments.values())
+    return f"{VERBS.get(item.name, item.name)} {told}".strip()
+
+
+def brief(action: str) -> str:
+    """`query SELECT max age FROM club member WHERE city Rome`: `in_words` without signs other than comparisons."""
+    return " ".join(re.sub(r"[_'().,=*]", " ", in_words(action)).split())
+
+
+_kept_brief = functools.lru_cache(maxsize=100_000)(brief)
+
+
+def _unread(why: str) -> Parsed:
+    return Parsed(tool_action.write(Calls(items=(Malformed(message=why),))), False, Status.PARSE_ERROR)
