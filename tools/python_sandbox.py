@@ -49,10 +49,8 @@ class Runner:
     """Opens local sessions of one configuration; see `agentrl.tool.code.CodeRunner`."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds here, a package is not installed, or a module cannot be hidden.
-
-        Warns of limits that the backend does not hold.
-        """
+        """Raises ValueError if no sandbox holds here, a package is not installed, or a module cannot be hidden; warns
+        of limits that the backend does not hold."""
         entries(config.packages)
         if config.hide:
             module_paths(find(config.python, False), config.hide)
@@ -107,7 +105,7 @@ class PythonSandbox:
         return describe_code(result, self._config.convention)
 
     def reset(self) -> None:
-        """Drop all variables: the next call starts a new interpreter."""
+        """Forget all variables: the next call starts a new interpreter."""
         self._session.close()
 
     def close(self) -> None:

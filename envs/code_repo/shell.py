@@ -104,7 +104,7 @@ def run(runner: CodeRunner, files: Mapping[str, str], command: str, timeout_s: f
     finally:
         session.close()
     told = _tree(result.artifacts.get(TREE, b""))
-    output = shorten(result.stdout + result.stderr, OUTPUT_LIMIT, "output")
+    output = shorten(result.stdout + result.stderr, OUTPUT_LIMIT, "stream")
     if told is None:
         why = "was stopped" if result.timed_out else f"ended the sandbox ({result.error_name or 'no answer'})"
         return Outcome(f"{output}\nThe command {why}; the files are as before.".lstrip("\n"), None, dict(files))

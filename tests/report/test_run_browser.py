@@ -110,9 +110,8 @@ def test_a_failure_opens_its_episode(open_run, tmp_path):
     page = open_run(run)
     (row,) = page.query_selector_all("#failures .endings tbody tr")
     told = [cell.text_content() for cell in row.query_selector_all("td")]
-    assert (
-        told[0] == "not stored" and told[3] == "3 of 9"
-    )  # runs of older versions do not store the types of their tasks
+    assert told[0] == "not stored"  # runs of older versions do not store the types of their tasks
+    assert told[3] == "3 of 9"
     assert {text.split(" ")[0] for text in told[1:3]} == {"6", "3"} and row.query_selector("td button") is not None
     last = page.query_selector("#failures table:has-text('last state before')")
     assert [c.text_content() for c in last.query_selector_all("tbody td")][:3] == ["bedroom", "go gave up", "3 (100%)"]
