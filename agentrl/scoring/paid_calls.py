@@ -39,7 +39,7 @@ class Cost:
 
 
 def key_of(values: Mapping[str, Any]) -> str:
-    """A hash of JSON values: equal for equal values, whatever the order of their keys."""
+    """A hash of JSON values: equal for equal values, in any order of their keys."""
     text = json.dumps(values, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -194,7 +194,7 @@ def _from_file(file: GameFile) -> Task:
 
 
 def tasks(config: Config) -> Sequence[Task]:
-    """The tasks of a configuration; what the official filters leave out is told on stderr.
+    """The tasks of a configuration; what the official filters leave out is printed on stderr.
 
     Raises:
         ValueError: the games cannot be found, or none are left.

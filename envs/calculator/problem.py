@@ -75,7 +75,7 @@ class Calculator:
         return f"{told}{ASK}" if self._config.prompt == "chat" else told
 
     def _cut(self, story: str) -> list[str]:
-        """What is told at once."""
+        """The part of the story that the first observation shows."""
         return [story]
 
     def calculator(self, expression: str) -> str:
@@ -102,7 +102,7 @@ class Calculator:
         return float(any(call.ok for call in calls))
 
     def state_key(self) -> str:
-        """Equal stories with equal numbers seen and equal calls made are one state, in whatever order."""
+        """Equal stories with equal numbers seen and equal calls made are one state, in any order."""
         return "\n".join([self._story, str(len(self._lines)), *map(str, sorted(self._known)), *sorted(self._made)])
 
     def _note(self, text: str) -> None:
