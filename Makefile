@@ -1,5 +1,6 @@
 # make install: .venv with the program.   make demo: train and evaluate on ALFWorld games.
 # make test: lint, types, import rules, tests.   make slow: the tests marked slow, for an hour or more.
+# make docs: the pages of docs/ as a site.
 # Each makes .venv first; a second run installs nothing.
 # Without an NVIDIA GPU the pinned CPU set of requirements-cpu.txt is installed;
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu spares a laptop the CUDA build of torch.
@@ -41,7 +42,7 @@ ray: install
 # The pages of docs/ as a site, site/index.html; a page, link or anchor that is not there is an error.
 docs: install
 	$(SET) --no-build-isolation -e ".[docs]"
-	$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Tests with a real language model (SmolLM2-135M-Instruct), which is fetched first.
 pretrained: models/smollm2

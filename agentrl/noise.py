@@ -1,4 +1,4 @@
-"""Noise as a function of a key: the same key and index give the same number, whatever else was drawn before."""
+"""Noise as a function of a key: the same key and index give the same number, independently of earlier draws."""
 
 from collections.abc import Sequence
 

@@ -6,9 +6,9 @@ A plan names the sides, each a recipe with overrides, and the budget: every run 
 training rollouts have sampled that many tokens (cloning is not counted). Each side may try at most four configurations
 on a tuning seed and tuning tasks; the best (mean of greedy and sampled success) is what its quoted runs take, on the
 reporting panel. A side may also take what another side chose (`as`), or run as its recipe says. With [clone] a recipe's
-cloning stage is run once a seed, and what a side sets may name its checkpoint: model={path='{clone}/policy'}.
+cloning stage is run once per seed, and the overrides of a side may name its checkpoint: model={path='{clone}/policy'}.
 
-The queue is the run folder: what is finished is found again, what was killed goes on where it was, so the same command
+The run folder is the queue: finished runs are found again, killed runs continue where they were, so the same command
 can be given until it prints the table.
 """
 
@@ -57,7 +57,7 @@ class Clone(BaseModel, frozen=True, extra="forbid"):
 
 
 class Plan(BaseModel, frozen=True, extra="forbid"):
-    """What is compared. set: overrides of every run; the first side is the one that the others are compared with."""
+    """What is compared. set: overrides of every run; the other sides are compared with the first."""
 
     title: str
     tokens: int = Field(ge=1)
@@ -135,7 +135,7 @@ def main() -> None:
 
 
 def tune(queue: Queue) -> dict[str, list[dict[str, Any]]]:
-    """What every side tried and what came of it on the tuning tasks, in the order of the plan."""
+    """What every side tried and its result on the tuning tasks, in the order of the plan."""
     plan = queue.plan
     names = {(s, i): f"tune-{s}-{i}" for s, side in plan.sides.items() for i in range(len(side.tried))}
     runs = queue.run(
@@ -217,7 +217,9 @@ def spent(run: Path) -> dict[str, float]:
 
 def table(result: dict[str, Any]) -> str:
     """For the eye: percent by seed."""
-    head = f"{result['benchmark']}, panel {result['panel']}, {result['tasks']} tasks, {result['tokens']:,} tokens a run"
+    head = (
+        f"{result['benchmark']}, panel {result['panel']}, {result['tasks']} tasks, {result['tokens']:,} tokens per run"
+    )
     lines = [result["title"], head]
     for name, tried in result["tuning"].items():
         lines += [f"tried    {name:16} {one['mean']:6.1%}  {' '.join(one['set']) or 'as it is'}" for one in tried]

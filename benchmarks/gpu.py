@@ -117,7 +117,7 @@ def attention(device: torch.device, *, root: int = 4096, branches: int = 8, leng
 
 
 def step_of(learner: Learner, tokens: int, longest: int) -> Callable[[], object]:
-    """One update on one micro-batch of so many packed tokens."""
+    """One update on one micro-batch of `tokens` packed tokens."""
     graph = memory.episodes(tokens, learner.network.config.vocab_size, longest)
     credit = Credit.of(np.random.default_rng(0).normal(size=len(graph)))
     config, loss = UpdateConfig(max_tokens=tokens), resolve(Loss, {"name": "ppo_clip"})
@@ -216,7 +216,7 @@ MEASURE: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def run(device: torch.device, parts: list[str], minutes: float) -> dict[str, Any]:
-    """Every part that there is time for; a part that fails is named, and the next one goes on."""
+    """Every part that there is time for; a part that fails is named, and the next part follows."""
     end, result = time.monotonic() + 60 * minutes, dict[str, Any]()
     for part in parts:
         left = end - time.monotonic()

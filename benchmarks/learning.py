@@ -1,6 +1,6 @@
 """Does the RL phase of a recipe learn? Seeds, held-out games, paired intervals, and a control of equal CPU time.
 
-For each seed: the recipe as it is; plain GRPO from the same clone; and the control, one longer cloning stage (its
+For each seed: the unchanged recipe; plain GRPO from the same clone; and the control, one longer cloning stage (its
 schedule stretched over the whole of it) that takes as many CPU seconds as cloning and RL together. All are evaluated on
 the same panel, each game once, sampled and greedy, beside the demonstrator that was cloned.
 

@@ -50,7 +50,7 @@ def seconds(call: Callable[[], None]) -> float:
 
 
 def first_cell(backend: str) -> float:
-    """Seconds from nothing to the answer of the first cell."""
+    """Seconds from the start of the session to the answer of the first cell."""
     session = LocalSession(backend, LIMITS)
     taken = seconds(lambda: session.run("1"))
     session.close()
@@ -73,7 +73,7 @@ def rate(call: Callable[[], None], count: int) -> float:
 
 
 def latencies(backend: str, rounds: int) -> dict[str, float]:
-    """The row of one backend: milliseconds and executions a second, each beside the plain subprocess's."""
+    """The row of one backend: milliseconds and executions per second, each beside the plain subprocess's."""
     bare, start, once = [], [], []
     one_shot(backend)
     for _ in range(rounds):
@@ -126,7 +126,7 @@ def _key_owners() -> int:
 
 
 def _is_ours(pid: str) -> bool:
-    """Does a process run the sandbox's first line, and descend from us or from nobody who is alive?"""
+    """Does a process run the sandbox's first line, and descend from this process or from no living process?"""
     try:
         if b"exec(marshal.loads(d)if" not in Path(f"/proc/{pid}/cmdline").read_bytes():
             return False

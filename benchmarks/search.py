@@ -138,7 +138,7 @@ def remote(corpus: Path, queries: list[str], threads: int) -> dict[str, Any]:
 
 
 def together(ask: Callable[[str], Any], queries: list[str], threads: int) -> None:
-    """The queries, dealt to so many threads."""
+    """The queries, divided over `threads` threads."""
     deals = [queries[i::threads] for i in range(threads)]
     workers = [threading.Thread(target=lambda own: [ask(q) for q in own], args=(own,)) for own in deals]
     for worker in workers:

@@ -264,7 +264,7 @@ SIZES = {
 
 
 def main() -> None:
-    """Print a line a part, or one JSON list."""
+    """Print one line per part, or one JSON list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = {"sampling": sampling, "cache": cache, "training": training}
     parser.add_argument("--part", action="append", choices=parts)

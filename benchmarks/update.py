@@ -28,7 +28,7 @@ from agentrl.trainer.sections import OptimConfig
 
 VOCABULARY = 2048
 ROOM = 8192  # packed tokens of a micro-batch
-NEVER = 1 << 30  # no prompt has so many tokens in common
+NEVER = 1 << 30  # more tokens than any two prompts have in common
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Shape:
     Attributes:
         turns: of each episode.
         prompt: tokens before the first answer.
-        answer: sampled tokens a turn, in total over the batch.
+        answer: sampled tokens per turn, summed over the batch.
         seen: observation tokens before every later answer.
         shared: leading tokens of the prompt that all episodes have in common.
         window: every prompt is fresh: the shared part, then `window` times (seen + an answer's) tokens of

@@ -175,7 +175,7 @@ def large(products: int) -> dict[str, Any]:
 def main() -> None:
     """Print one JSON object."""
     parser = argparse.ArgumentParser(description="Speed and memory of the WebShop environment.")
-    parser.add_argument("--products", type=int, default=0, help="also prepare a store of so many generated products")
+    parser.add_argument("--products", type=int, default=0, help="also prepare a store of this many generated products")
     parser.add_argument("--steps", type=int, default=100_000)
     given = parser.parse_args()
     result: dict[str, Any] = {"python": platform.python_version(), "machine": platform.machine(), "original": ORIGINAL}

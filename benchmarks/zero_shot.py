@@ -55,7 +55,7 @@ class Cell(NamedTuple):
 
 
 def cells() -> Iterator[Cell]:
-    """Every measurement, the ones that cost most last."""
+    """Every measurement, the most expensive last."""
     short = [(world, "instruct") for world in WORLDS]
     yield from (Cell(world, "compact", "random", 1.0) for world in WORLDS)
     for one in short:

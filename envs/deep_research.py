@@ -36,9 +36,9 @@ _TAGS = ("delegate", "answer")
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """world, world_seed, split, hops: which questions, as in `search_qa`. max_turns: questions that may be delegated;
-    then one last turn to answer. prompt: `tags` for language models, `compact` for small ones. searcher: options of the
-    searcher's own environment."""
+    """world, world_seed, split, hops: which questions, as in `search_qa`. max_turns: most questions that may be
+    delegated; one last turn follows for the answer. prompt: `tags` for language models, `compact` for small ones.
+    searcher: options of the searcher's own environment."""
 
     world: Literal["tiny", "small", "medium", "large"] = "small"
     world_seed: int = Field(0, ge=0)
@@ -93,7 +93,7 @@ class DeepResearch:
         return StepResult(self.observation(), 0.0, False, False, {"errands": (self._errand(found.content.strip()),)})
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:
-        """What the searcher says; one that was lost is told as such."""
+        """What the searcher says; a lost answer is named as such."""
         (reply,) = replies
         found = read(reply.text)
         said = found[1] if found is not None and found[0] == "answer" else ""
@@ -275,7 +275,7 @@ def make(config: Config) -> DeepResearch:
 
 
 def tasks(config: Config) -> Sequence[Task]:
-    """The world's questions of so many hops."""
+    """The world's questions of `config.hops` hops."""
     found = questions(config.world, config.world_seed)[config.split]
     return [
         Task(

@@ -29,9 +29,9 @@ SPLITS = {"train": (0, 8), "valid": (8, 9), "test": (9, 10)}  # tenths of the ha
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """show: `pages` one at a time, or the `whole` at once. pages, lines: how many, and lines on each. split: train,
-    valid or test (no set of notes is in two). seed: another stream of notes. size: how many; None for no end. terse:
-    fewer words, for small models."""
+    """show: `pages` one at a time, or the `whole` at once. pages: number of pages. lines: lines per page. split: train,
+    valid or test (no set of notes is in two splits). seed: another seed gives other notes. size: number of tasks; None
+    for an endless list. terse: fewer words, for small models."""
 
     show: Literal["pages", "whole"] = "pages"
     pages: int = Field(8, ge=1, le=1000)

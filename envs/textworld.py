@@ -29,17 +29,17 @@ _BANNER = re.compile(r"\A(?:[^\n]*(?:\$\$|\\\||______|\s{8}\\|\s{8}\|)[^\n]*\n|\
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """Which games.
+    """Options of TextWorld and Jericho games.
 
     Attributes:
         games: a game file, a folder or a list of files; empty generates.
-        rooms, objects, quest_length: of generated games.
-        count: generated games of a split.
+        rooms, objects, quest_length: size of generated games.
+        count: generated games per split.
         split: train and test games are generated from different seeds; files are not split.
-        max_steps: after which an episode is truncated; None for no limit.
-        reward: score: the change of the score, as a share of the highest where it is known; won: 1 for winning;
+        max_steps: steps until an episode is truncated; None for no limit.
+        reward: score: the change of the score, as a share of the highest score where that is known; won: 1 for winning;
             progress: TextWorld's intermediate reward (+1 nearer to the end of its quest, -1 further away).
-        admissible: list the commands that do something now, where the game offers them (slow for Jericho games).
+        admissible: list the commands that have an effect now, if the game offers them (slow for Jericho games).
         cache: folder of compiled games; empty is agentrl/textworld in the user's cache.
     """
 
@@ -143,7 +143,7 @@ class TextWorld:
         return self._observe(opening=True)
 
     def step(self, action: str) -> StepResult:
-        """Type a command; the game answers whatever it is."""
+        """Type a command; the game answers every text."""
         self._sent.append(action)
         if self._over:
             return StepResult(Observation(text="The game is over."), 0.0, True, False, self._info())

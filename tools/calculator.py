@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "min": min, "max": max, 
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """digits: significant digits of results that are no whole numbers."""
+    """digits: significant digits of results that are not whole numbers."""
 
     digits: int = Field(12, ge=1, le=30)
 
@@ -110,7 +110,7 @@ def _function(name: str, arguments: list[Fraction]) -> Fraction:
 
 
 def shown(value: Fraction, digits: int = 12) -> str:
-    """A whole number in full, anything else as a decimal of so many significant digits."""
+    """A whole number in full, any other number as a decimal with `digits` significant digits."""
     if value.denominator == 1:
         return str(value.numerator)
     with localcontext() as context:

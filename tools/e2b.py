@@ -50,10 +50,11 @@ NO_KEY = (
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """timeout_s: seconds of one run. lifetime_s: of a sandbox. template: of E2B; empty for its code interpreter.
-    internet: may the code reach the internet. key_variable: the environment variable with the key. api_url,
-    sandbox_url: of a server of your own. output_kb: of stdout and of stderr that is kept. stateful, convention: of
-    the tool.
+    """timeout_s: seconds per run. lifetime_s: seconds that a sandbox lives. template: E2B's template; empty for its
+    code interpreter. internet: whether the code may reach the internet. key_variable: the environment variable with the
+    key. api_url,
+    sandbox_url: addresses of a server of your own. output_kb: how much is kept of stdout and of stderr. stateful,
+    convention: as in python_sandbox.
     """
 
     timeout_s: float = Field(30.0, gt=0)
@@ -193,7 +194,7 @@ def _fetched(printed: str) -> dict[str, bytes]:
 
 
 class _Session:
-    """What both kinds of sessions are made of: settings, files, and the sandbox once there is one."""
+    """What both kinds of sessions have: settings, files, and the sandbox after its start."""
 
     backend = BACKEND
 
@@ -340,7 +341,7 @@ class E2BTool:
         return describe_code(without_infra_error(self._session.run(code)), self._config.convention)
 
     def reset(self) -> None:
-        """Forget all variables."""
+        """Drop all variables."""
         self._session.close()
 
     def close(self) -> None:

@@ -4,7 +4,7 @@
     {"name": "mcp", "url": "http://127.0.0.1:8000/mcp", "only": ["search"]}
 
 What a model writes is checked here against the server's own schema, strictly: the SDK's servers take unknown arguments
-and turn "2" into 2. A server that dies or hangs is started anew; the call it was at is a `ToolFault`, since nobody
+and turn "2" into 2. A server that dies or hangs is started again; its open call is a `ToolFault`, because nobody
 knows whether it was carried out. What a server prints to stdout beside the protocol is passed over.
 """
 
@@ -35,22 +35,25 @@ SAID_CHARS = 300  # of a server's stderr, in the sentence about its end
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """Where the server is and how patient to be.
+    """Where the server is, and how long to wait for it.
 
     Attributes:
         command: the program and its words, for a server on stdio.
-        env: variables it gets besides the few that are always passed on; "${NAME}" in a value, as in url, headers and
-            command, is replaced by the environment variable NAME. Stored configurations hold "***" for other values.
-        cwd: its working folder; empty for this one.
+        env: environment variables of the server, besides the few that are always passed on; "${NAME}" in a value, as in
+            url, headers and command, is replaced by the environment variable NAME. Stored configurations hold "***" for
+            other values.
+        cwd: working folder of the server; empty for the present folder.
         url: the address, for a server over HTTP; headers: sent with every request.
-        only: the tools to offer; empty for all. prefix: put before each tool's name, as two servers may share names.
-        start_s: seconds until it must have told its tools. timeout_s: of one call.
-        on_timeout: a call that takes too long is a fault (the episode is retried, never scored), or is told the model.
-        restarts: times a lost server is started again without a call answered in between.
-        episode: whose state the server keeps. shared: one server serves all episodes, for tools without state. restart:
-            every episode has a new process (`command`) or a new session (`url`). reset: every environment instance
-            has a process or session of its own, whose tool `reset_tool` begins each episode.
-        reset_tool: the tool that forgets everything, which no model sees; reset_arguments: what it is called with.
+        only: the tools to offer; empty for all. prefix: text before each tool's name, because two servers may have
+            tools of the same name.
+        start_s: seconds until the server must have listed its tools. timeout_s: seconds per call.
+        on_timeout: what a call that takes too long is: a fault (the episode is played again, never scored), or a
+            message to the model.
+        restarts: how often a lost server is started again before it has answered a call.
+        episode: which episodes share the server's state. shared: one server serves all episodes, for tools without
+            state. restart: every episode has a new process (`command`) or a new session (`url`). reset: every
+            environment instance has a process or session of its own, whose tool `reset_tool` begins each episode.
+        reset_tool: the tool that clears the server's state; models do not see it. reset_arguments: its arguments.
     """
 
     command: tuple[str, ...] = ()
@@ -78,11 +81,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def where(self) -> str:
-        """The server in words, without secrets."""
+        """A name of the server for sentences, without secrets."""
         return hidden_url(self.url) or " ".join(redacted(self.command))
 
     def secrets(self) -> list[str]:
-        """The values of variables and headers, which nothing that is told may hold."""
+        """The values of variables and headers, which no message may hold."""
         values = [*self.env.items(), *self.headers.items()]
         return [expand(value, name) for name, value in values if value != HIDDEN and _is_set(value)]
 
@@ -311,7 +314,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def content(result: Any) -> str:
-    """The words of a result: texts as they are, other contents by kind and size, else its structured content."""
+    """The text of a result: texts unchanged, other contents by kind and size, else its structured content."""
     parts = []
     for item in result.content:
         if hasattr(item, "text"):
@@ -421,7 +424,8 @@ class Toolbox:
         )
 
     def _name(self, listed: str) -> str:
-        """What a model calls a tool by: `_` for what no name may hold, and before a digit, dot or dash at the start.
+        """The name by which a model calls a tool: `_` for characters that no name may hold, and before a digit, dot or
+        dash at the start.
 
         Raises:
             ValueError: the name is empty or longer than 64 characters.
@@ -447,7 +451,7 @@ class Toolbox:
 class EpisodeToolbox(Toolbox):
     """The tools of a server that keeps state: every environment instance has its own process or session.
 
-    It is started when an episode first calls a tool. What the server lists is asked for once a process.
+    It is started when an episode first calls a tool. The server is asked for its list of tools once per process.
     """
 
     _known: ClassVar[dict[str, list[Any]]] = {}

@@ -25,13 +25,13 @@ from agentrl.tools._sandbox.session import LocalSession
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """backend: which walls (see the module). timeout_s: seconds of one run. limits: memory, processes, files,
+    """backend: how code is confined (see the module). timeout_s: seconds per run. limits: memory, processes, files,
     output. packages: installed distributions the code may import, with what they require; none by default. hide:
     modules of the standard library that the code can neither import nor read; other software of the machine, which may
-    hold copies, is not shown then. python: the executable; empty takes this one, or the system's where others cannot
-    reach it. echo: tell the value of the last expression, as a notebook does. stateful: keep variables from call to
-    call. convention: the words of the tool's answer, plain, torl or retool. print_last: ReTool's rewrite of the last
-    line.
+    hold copies, is not shown then. python: the executable; empty takes the Python that runs agentrl, or the system's
+    where the sandbox cannot reach that. echo: print the value of the last expression, as a notebook does. stateful:
+    keep variables from call to call. convention: how the tool's answer is written: plain, torl or retool. print_last:
+    ReTool's rewrite of the last line.
     """
 
     backend: Literal["auto", "bwrap", "unshare", "landlock", "unsafe-host"] = "auto"

@@ -3,7 +3,7 @@
 Source: its `POST /run_code`: `{code, language, run_timeout, memory_limit_MB, stdin, files {path: base64}, fetch_files}`
 gives `{status: Success | Failed | SandboxError, message, run_result: {status: Finished | Error | TimeLimitExceeded,
 execution_time, return_code, stdout, stderr} or null, files}`. Every run is a fresh sandbox: the server keeps no state,
-so sessions are stateless whatever is asked for, unless `replay` repeats the earlier cells before each new one.
+so sessions are stateless, unless `replay` repeats the earlier cells before each new cell.
 """
 
 import base64
@@ -38,10 +38,10 @@ MARK = "agentrl-replayed-until-here"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """url: of the server, such as http://localhost:8080. timeout_s: seconds of one run. memory_mb: -1 for the server's
-    own limit. tries: how often a lost or busy server is asked. replay: a stateful session repeats its earlier cells
-    before each new one (off: stateful sessions are refused). output_kb: of stdout and of stderr that is kept.
-    convention: of the tool.
+    """url: address of the server, such as http://localhost:8080. timeout_s: seconds per run. memory_mb: -1 for the
+    server's own limit. tries: requests to a lost or busy server before a run fails. replay: a stateful session repeats
+    its earlier cells before each new one (off: stateful sessions are refused). output_kb: how much is kept of stdout
+    and of stderr. convention: as in python_sandbox.
     """
 
     url: str
@@ -146,7 +146,7 @@ class FusionSession:
         )
 
     def close(self) -> None:
-        """Forget the cells; the server holds nothing."""
+        """Drop the cells; the server has no state."""
         self._cells.clear()
 
 

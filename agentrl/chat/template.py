@@ -25,8 +25,8 @@ PROBE_TOOL: Mapping[str, Any] = {
 }
 
 
-# Longer turns (web pages, files) hardly return; 4096 turns of 1000 characters are some 20 MB, as are 32768 answers of
-# an admissible action's length, of which an environment may list thousands in every step.
+# Longer turns (web pages, files) are seldom repeated; 4096 turns of 1000 characters are about 20 MB, as are 32768
+# answers of an admissible action's length, of which an environment may list thousands in every step.
 CACHED_TURNS, CACHED_CHARS = 4096, 1000
 CACHED_ANSWERS, CACHED_ANSWER_CHARS = 32768, 200
 

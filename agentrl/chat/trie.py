@@ -113,7 +113,7 @@ class Tries:
     """A cache of the most recent tries, by their choices: copies of one game ask for the same tries.
 
     Args:
-        capacity: most nodes of all tries in the cache together; a node takes some 400 bytes.
+        capacity: most nodes of all tries in the cache together; a node takes about 400 bytes.
     """
 
     def __init__(self, capacity: int = 2**16) -> None:

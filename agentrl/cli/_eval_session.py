@@ -23,7 +23,7 @@ from agentrl.types import Status, Task
 # Limits that do not change what an episode is: a stopped evaluation may continue with others.
 NOT_PLAYED = ("concurrency", "retries", "fault_share", "start_seconds")
 LOOK_S = 1.0  # between two looks at the traffic
-SILENT_S = 30.0  # a silence of the endpoint is told after so many seconds, and after twice as many, and so on
+SILENT_S = 30.0  # after this many seconds a line says that the endpoint is silent; again after twice as many
 
 
 class Session:

@@ -44,7 +44,7 @@ def on_stop(hint: Callable[[], str]) -> None:
 
 
 def requested() -> bool:
-    """Has a signal arrived? Then whatever error ends the verb is a consequence of the stop."""
+    """Has a signal arrived? Then any error that ends the verb is a consequence of the stop."""
     return _State.signum != 0
 
 
@@ -65,7 +65,7 @@ def finish(error: BaseException) -> int:
 
 
 def release() -> None:
-    """The verb has ended by itself: a signal from now on ends the process without words."""
+    """The verb has ended: a signal from now on ends the process without a message."""
     for signum in SIGNALS:
         if signal.getsignal(signum) is _stop:
             signal.signal(signum, signal.SIG_DFL)

@@ -98,7 +98,7 @@ def _why(outcome: Mapping[str, Any]) -> str:
 
 
 def transcript(episode: Episode) -> dict[str, Any]:
-    """An episode as JSON values: its outcome, and per turn the messages, the answer, its calls and what came of it.
+    """An episode as JSON values: its outcome, and per turn the messages, the answer, its calls and their result.
 
     Raises:
         ValueError: the episode is not stored, or its file is damaged.
@@ -141,7 +141,7 @@ def _turn(graph: StepGraph, row: int) -> dict[str, Any]:
 
 
 def as_text(whole: Mapping[str, Any]) -> str:
-    """A transcript for reading: each message under its role, each answer with its action and what came of it."""
+    """A transcript for reading: each message under its role, each answer with its action and the result."""
     won = "success" if whole["success"] else "no success"
     lines = [
         f"episode {whole['episode']}: {whole['task']}, {won}, reward {whole['reward']:g}, ending {whole['ending']}"

@@ -19,7 +19,7 @@ LEVELS = {"error": "red", "warning": "yellow"}
 
 
 def drawn(frame: Frame, *, ascii_only: bool = False, width: int = 80) -> RenderableType:
-    """The whole frame, for a terminal of so many columns."""
+    """The whole frame, for a terminal of `width` columns."""
     parts: list[RenderableType] = [_head(frame)]
     parts += [Text(line) for line in (_place(frame), _doing(frame), _speeds(frame)) if line]
     if frame.curves:

@@ -28,7 +28,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _too_few(r: dict[str, Any]) -> str:
-    """What to say where nothing was found, and a difference of that size could not have been."""
+    """A note that a smaller difference is not excluded, if no difference was found."""
     found = r["interval"][0] > 0 or r["interval"][1] < 0
     return "" if found else "; a smaller one may well be there and is not excluded"
 
@@ -41,6 +41,6 @@ def sentence(r: dict[str, Any]) -> str:
         f"A minus B: {r['difference']:+.1%} [{low:+.1%}, {high:+.1%}] (paired bootstrap) on {r['episodes']} tasks of "
         f"{r['benchmark']}, panel {r['panel']}; "
         f"{r['only_a']} tasks won by A only, {r['only_b']} by B only, exact McNemar p = {r['p_value']:.3g}\n"
-        f"minimum detectable effect: with so many tasks, 8 of 10 comparisons find a true difference of "
+        f"minimum detectable effect: with this number of tasks, 8 of 10 comparisons find a true difference of "
         f"{r['minimum_detectable']:.1%}{_too_few(r)}"
     )

@@ -1,4 +1,5 @@
-"""`agentrl diagnose RUN [--iterations A:B] [--json]`: what a run decides in which situation, and what comes of it.
+"""`agentrl diagnose RUN [--iterations A:B] [--json]`: what a run decides in which situation, and how these episodes
+end.
 
 It reads the run's stored rollouts. One line per situation: an environment may name situations (`situation` in its
 file), else it is the kind of action. Columns:

@@ -135,7 +135,7 @@ def _shown(word: str) -> str:
 
 
 def _how_to_go_on(folder: Path, words: Sequence[str]) -> str:
-    """The end of the sentence of a stopped run; a run whose folder is not there has stored nothing to resume."""
+    """The end of the sentence of a stopped run; without a folder nothing was stored from which to resume."""
     if (folder / "config.toml").is_file():
         return f"; continue with: agentrl train {again(words)}"
     return "; nothing was stored yet"

@@ -36,7 +36,7 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         whiten: bring the advantages of the batch to mean 0 and standard deviation 1.
         episode_weight: weight of the term that compares whole episodes.
         step_weight: weight of the term that compares steps.
-        bootstrap: what an episode that was cut off continues in: the critic's value, or nothing (none).
+        bootstrap: the value beyond the end of a truncated episode: the critic's value (value), or 0 (none).
     """
 
     OFFICIAL: ClassVar[Mapping[str, Any]] = MappingProxyType({})

@@ -129,7 +129,7 @@ class Traffic:
     """What went to an endpoint so far, for progress.
 
     Attributes:
-        answered: requests that got an answer, whatever it says.
+        answered: requests that got an answer of any content.
         waiting: start of each request that waits for an answer, in seconds of `time.monotonic`, by number.
         last: when the endpoint answered last.
     """

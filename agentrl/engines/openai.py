@@ -34,7 +34,7 @@ SEED_BITS = 31  # servers take a signed 32-bit seed
 FILTERED = ("content_filter", "content_policy_violation")  # codes of a refusal by a content filter
 TOO_LONG = ("context length", "context size", "context window", "prompt is too long")  # in a refusal of a long prompt
 PROBE_TOKENS = 32  # most tokens of the answer to the first short request
-AGAIN_S = 1.0  # a refused connection is tried once more after so many seconds
+AGAIN_S = 1.0  # seconds until a refused connection is tried once more
 
 
 class EndpointLost(EnvFault):
@@ -157,7 +157,7 @@ class OpenAIPolicy(Wordless):
             Whether the endpoint takes the tools; True without tools.
 
         Raises:
-            ValueError: nobody answers at the address, or the endpoint refuses the request.
+            ValueError: no server answers at the address, or the endpoint refuses the request.
         """
         with self._openai.OpenAI(**self._connection(self.endpoint.probe_s)) as client:
             failure, takes = self._try(client, tools), True

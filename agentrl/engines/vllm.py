@@ -34,9 +34,9 @@ class Config(EngineOptions, frozen=True):
         servers: how many to start.
         device: gpu; or cpu, which adds the options that vLLM's CPU kernels need.
         gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is.
-        port: of the first server, the next ones follow; None takes free ones.
-        folder: where weights are written for the servers; one that servers on other machines see, too. Empty: the
-            memory of this machine.
+        port: port of the first server, the others take the following ports; None takes free ports.
+        folder: folder for the weights that servers load; servers on other machines must see it, too. Empty: the memory
+            of this machine.
         lora: how adapters of a model with [model.lora] reach the servers: merged into whole weights, or as adapters.
         options: further options of vLLM, such as {max_num_seqs = 256, gpu_memory_utilization = 0.85}.
         environment: further variables of started servers; secrets best as "${NAME}".
@@ -220,7 +220,7 @@ def _command(
 
 
 def _arguments(config: Config, serving: Serving) -> list[str]:
-    """Options of a started server, its own ones last, so that they win."""
+    """Options of a started server; those of the recipe come last, so that they take precedence."""
     from agentrl.engines.vllm_process import ON_A_CPU, option_words
 
     options: dict[str, object] = {

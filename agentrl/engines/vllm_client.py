@@ -1,4 +1,4 @@
-"""One vLLM server as seen over HTTP: its answers, its weights, and whether it is one that a run can use."""
+"""One vLLM server as seen over HTTP: its answers, its weights, and whether a run can use it."""
 
 import asyncio
 import re
@@ -140,7 +140,7 @@ class Server:
             return False
 
     def forget_label(self) -> None:
-        """Say that its weights are nobody's; a server that is gone has forgotten them."""
+        """Mark the server's weights as unknown; a server that is gone has lost them."""
         with suppress(Unreachable, Refused):
             self._call("POST", "/update_weight_version", {"new_version": "default"})
 
@@ -190,7 +190,8 @@ def connected(server: Server) -> None:
     """Look at a server that answers, or should.
 
     Raises:
-        ValueError: nobody answers, or it is no vLLM server that a run can use; the sentence says how to start one.
+        ValueError: no server answers, or it is not a vLLM server that a run can use; the sentence says how to start
+            one.
     """
     how = "--enable-scale-out, and the variable VLLM_SERVER_DEV_MODE=1"
     try:

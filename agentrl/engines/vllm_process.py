@@ -101,7 +101,7 @@ class Process:
 
         Args:
             answers: does it answer?
-            stop: set if nobody needs it any more.
+            stop: set when the server is no longer needed.
 
         Raises:
             ServerFailed: it ended, or did not answer in time.

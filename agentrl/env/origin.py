@@ -13,7 +13,8 @@ _PYTHON = tuple(Path(_PATHS[name]).resolve() for name in ("stdlib", "platstdlib"
 
 
 class _Frame(NamedTuple):
-    """A place in a file that is neither Python's nor the core's; `package` is empty for files that nobody installed."""
+    """A place in a file that belongs neither to Python nor to the core; `package` is empty for files outside
+    packages."""
 
     file: Path
     line: int

@@ -95,7 +95,7 @@ class Worker:
         return future
 
     def forget(self, slot: int) -> None:
-        """Queue the closing of an instance; nobody waits for the answer."""
+        """Queue the closing of an instance, without waiting for an answer."""
         if not self.dead:
             self._queue(slot, "close", pickle.dumps(()))
 
@@ -104,7 +104,7 @@ class Worker:
         if self._reader is not loop:
             self.channel.listen(loop, self._receive, self.lose)
             self._reader = loop
-            self.futures.clear()  # nobody waits for calls of an event loop that has ended
+            self.futures.clear()  # the event loop of these calls has ended, so that no caller waits
             self._watch()
         number = next(self._numbers)
         self.waiting.append((number, slot, method, arguments))

@@ -39,7 +39,7 @@ class Thread:
                 job()
 
     def interrupt(self) -> None:
-        """Raise Expired in its job as soon as it is in Python code; jobs given afterwards are carried out."""
+        """Raise Expired in the thread's job as soon as the job runs Python code; later jobs are carried out."""
         ident = ctypes.c_ulong(self._thread.ident or 0)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Expired))
         self.do(lambda: None)  # if the interrupt arrives after the job has finished, it hits this empty job

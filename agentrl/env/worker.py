@@ -17,8 +17,8 @@ from agentrl.types import EnvFault
 
 ANSWER_BYTES = 256 << 20  # longest pickled answer to a call; a longer one is a fault
 FRAME_BYTES = 64 << 20  # answers that are sent together, before the last of a batch
-NOBODY = -2  # `Shared.now` of a process that ends of its own accord: no call is at fault
-RETIRES_AT = 0.9  # share of its memory limit at which a process ends, and its episodes are replayed in another one
+NOBODY = -2  # `Shared.now` of a process that ends because it is full: no call is at fault
+RETIRES_AT = 0.9  # share of its memory limit at which a process ends, and its episodes are replayed in another process
 SURE_DEATH = 1  # PR_SET_PDEATHSIG
 FIRST_VICTIM = "500"  # of 1000: the kernel's out-of-memory killer chooses a worker before the process that trains
 

@@ -65,7 +65,7 @@ def _sentence(late: SituationRow, early: SituationRow) -> str:
     return (
         f'the decision "{late.situation}" has become certain: copies that had the same choice differed in {varied}, '
         f"its episodes succeed in {late.won / late.episodes:.0%}, and where copies differed at the start it succeeded "
-        f"in {chosen:.0%} and its alternatives in {instead:.0%}; nobody tries otherwise any more, so no return tells: "
-        "let the prompt or the order of the answer's words show what this decision depends on, begin from a quieter "
-        "clone, or keep it open at first (lower optim.lr, update.entropy_coef above 0)"
+        f"in {chosen:.0%} and its alternatives in {instead:.0%}; no copy tries another one, so no return can show "
+        "which is better: let the prompt or the order of the answer's words show what this decision depends on, begin "
+        "from a quieter clone, or keep it open at first (lower optim.lr, update.entropy_coef above 0)"
     )

@@ -1,4 +1,4 @@
-"""Decisions of stored rollouts by situation: how many, how certain, whether they differ, and what comes of them."""
+"""Decisions of stored rollouts by situation: how many, how certain, whether they differ, and how episodes end."""
 
 import re
 from collections import defaultdict

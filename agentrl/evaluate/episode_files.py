@@ -73,7 +73,7 @@ class EpisodeFiles:
         write_graph(_without_secrets(transcript_graph(record), self.secrets), path, note)
 
     def spent(self, seconds: float) -> float:
-        """Store that this session took so many wall-clock seconds; the seconds of all sessions."""
+        """Store the wall-clock seconds of this session; returns the seconds of all sessions."""
         self._write(self.seconds + seconds)
         return self.seconds + seconds
 

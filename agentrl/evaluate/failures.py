@@ -88,7 +88,7 @@ def failures_of(record: EpisodeRecord) -> dict[str, Example]:
 
 
 def _shown(kind: str, step: StepRecord) -> str:
-    """The text that shows a failure: the answer, or the reasoning or refusal in its place."""
+    """The text that shows a failure: the answer, or else the reasoning or refusal."""
     answer = step.generation
     text = {"empty": answer.thought, "refused": answer.refusal or answer.text}.get(kind, answer.text)
     words = " ".join(text.split())

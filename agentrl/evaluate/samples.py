@@ -13,7 +13,7 @@ import numpy as np
 
 from agentrl.evaluate.stats import Interval, paired_bootstrap
 
-SUBSETS = 2000  # subsets of samples that majority@k looks at; up to so many are enumerated, beyond that drawn
+SUBSETS = 2000  # subsets of samples for majority@k: up to this number all are taken, above it this number is drawn
 RESAMPLED = 2000
 
 

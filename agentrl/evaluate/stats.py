@@ -27,7 +27,7 @@ def wilson(successes: float, n: int, z: float = Z95) -> Interval:
     p, z2 = successes / n, z * z
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = z / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    # Rounding could put a bound beyond p where it equals p: at no success and at nothing but success.
+    # Rounding could put a bound beyond p where it equals p: where no sample or every sample is a success.
     return Interval(max(0.0, min(p, centre - half)), min(1.0, max(p, centre + half)))
 
 
@@ -45,7 +45,7 @@ def mcnemar(only_a: int, only_b: int) -> float:
 
 
 def minimum_detectable(difference: np.ndarray, power: float = 0.8) -> float:
-    """The smallest true difference that a comparison of so many tasks finds with this probability, at p < 0.05.
+    """The smallest true difference that a comparison of n tasks finds with this probability, at p < 0.05.
 
     (z_0.975 + z_power) s / sqrt(n) with s the standard deviation of the paired differences (Cohen 1988, section 2.3,
     for paired means). Without a discordant task s is 0, though only few were looked at; then the upper 95% bound of the

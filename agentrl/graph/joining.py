@@ -48,7 +48,7 @@ def _compact(columns: dict[str, np.ndarray], names: Mapping[str, Sequence[str]])
         used = used[used >= 0]
         for source in sources:
             columns[source] = np.where(columns[source] >= 0, np.searchsorted(used, columns[source]), -1)
-        # Ids without a word, such as states that nobody described, come after those with one.
+        # Ids without a word, such as states without a description, come after those with a word.
         kept[name] = [names[name][number] for number in used[used < len(names[name])].tolist()]
     return kept
 
@@ -194,7 +194,7 @@ def _rename_in_groups(
 
 
 def _word(words: Sequence[str], number: int, graph: int) -> str:
-    """The word of an id; an id without one, such as a state that nobody described, is equal to no other graph's."""
+    """The word of an id; an id without a word, such as a state without a description, equals no id of another graph."""
     return words[number] if number < len(words) else f"\0{graph} {number}"
 
 

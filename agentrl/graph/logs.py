@@ -42,7 +42,7 @@ def read_log(path: Path) -> StepGraph:
 
 
 def _converter(row: Any) -> Callable[[Rows], list[dict[str, Any]]] | None:
-    """What turns rows like this one into steps; None if they are steps, or nothing that is known."""
+    """The function that turns rows of this form into steps; None if they are steps, or of an unknown form."""
     keys = set(row) if isinstance(row, Mapping) else set()
     if "messages" in keys:
         return from_messages

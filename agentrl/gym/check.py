@@ -164,11 +164,12 @@ class Walk:
         return self.observations[0]
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action. Each agent that the environment calls is reported as lost: nobody plays it here."""
+        """Carry out one action. Each agent that the environment calls is reported as lost, because no agent plays
+        here."""
         result = checked_result(timed(lambda: self.env.step(action)))
         while errands := result.info.get("errands"):
             if not isinstance(self.env, Delegates):
-                raise EnvFault("it sends errands and has no method `returned(replies)` to hear what came of them")
+                raise EnvFault("it sends errands and has no method `returned(replies)` to take their replies")
             replies = tuple(Reply("", Status.ENV_ERROR) for _ in errands)
             result = checked_result(timed(functools.partial(self.env.returned, replies)))
         self.actions.append(action)
@@ -302,7 +303,7 @@ def _check_snapshot(walk: Walk) -> Iterator[str]:
     for name, one, snapshot in (("restore", walk, saved), (pickled, fresh, pickle.loads(stored))):
         restored = timed(lambda one=one, snapshot=snapshot: one.env.restore(snapshot))  # type: ignore[attr-defined, misc]
         if restored is None:
-            yield f"{name} returns no observation, so that nobody can see whether it is the right state: return it"
+            yield f"{name} returns no observation, so that the state cannot be checked: return the observation"
         elif restored != observation:
             yield f"{name} shows another observation than at the snapshot: {restored!r:.60} and {observation!r:.60}"
         if [line(one.step(action)) for action in actions[half:]] != rest:
@@ -319,7 +320,7 @@ def _check_pickle(walk: Walk) -> Iterator[str]:
     for action in actions[half:]:
         walk.step(action)
     if walk.transcript() != transcript:
-        yield f"a pickled copy goes on differently {difference(transcript, walk.transcript())}"
+        yield f"a pickled copy continues differently {difference(transcript, walk.transcript())}"
 
 
 def _check_words(walk: Walk) -> Iterator[str]:

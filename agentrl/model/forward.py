@@ -68,7 +68,7 @@ class Network:
                 yield
         finally:
             model.train(training)
-            if hasattr(model, "reshard"):  # without a backward pass FSDP2 would go on with the root's weights of now
+            if hasattr(model, "reshard"):  # without a backward pass FSDP2 would keep using the root's present weights
                 model.reshard()
 
     def hidden(self, batch: Batch) -> Tensor:

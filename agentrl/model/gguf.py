@@ -173,7 +173,7 @@ def _unquantised(read: Any) -> Any:
 
 @contextmanager
 def _readable(file: Path) -> Iterator[None]:
-    """Raises ValueError for whatever gguf and transformers raise at a file that they cannot read."""
+    """Raises ValueError for any exception of gguf or transformers at a file that they cannot read."""
     try:
         yield
     except Exception as error:

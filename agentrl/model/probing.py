@@ -1,4 +1,4 @@
-"""Finds out how a model may be called: what its configuration says, and what a small tree gives.
+"""Finds out how a model may be called, from its configuration and from a test with a small tree.
 
 The structure of a model is judged in float32. In half precision the rounding of two correct evaluations of the same
 text may differ by more than a structural error would: pretrained models answer some tokens with huge activations. A

@@ -24,7 +24,7 @@ def publish(model: Any, tokenizer: Any, folder: Path, state: Mapping[str, Any] |
         model: a transformers causal language model, or peft around one, whose adapters are merged into the weights.
         tokenizer: its tokenizer.
         folder: where to.
-        state: the weights by name, if the model does not hold them whole, as one that is sharded over ranks.
+        state: the weights by name, if the model does not hold them whole, such as a model that is sharded over ranks.
 
     Raises:
         ValueError: the folder cannot be written; the sentence says how much room it needs.

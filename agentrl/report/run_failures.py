@@ -106,7 +106,7 @@ def failures_of_outcomes(source: str, outcomes: Sequence[Mapping[str, Any]]) -> 
 
 
 def _episodes(number: int, graph: StepGraph, kinds: Mapping[str, str]) -> list[Ended]:
-    """The played episodes of the agents that nobody called, which are what success is counted on."""
+    """The played episodes of the agents that were not called; success is counted on these."""
     found, failed, succeeded = [], graph.failed(), graph.succeeded
     played = np.flatnonzero((graph.kind == PLAYED) & (graph.caller < 0))
     for episode in np.unique(graph.episode[played]).tolist():

@@ -33,11 +33,11 @@ class AboutData(BaseModel, frozen=True):
 
     Attributes:
         facts: label and text, such as ("held-out tasks", "200 of alfworld-gen, panel 5824b8317430").
-        recipe: what differs from the defaults; the whole recipe where `defaults` is false.
+        recipe: the keys that differ from the defaults; the whole recipe where `defaults` is false.
         defaults: the defaults could be found. False if a part of the recipe cannot be loaded here, such as an
             environment in a file that is not there.
         versions: of Python and the packages, as the run stored them.
-        command: what trains such a run again.
+        command: the command that trains such a run again.
         seconds: CPU seconds by phase, over all lines of timings.
     """
 
@@ -90,7 +90,8 @@ class CurveData(BaseModel, frozen=True):
         tokens: sampled in training up to and with the iteration.
         cpu_s: CPU seconds of the run up to and with the iteration.
         evaluations: in the order of the run.
-        verdicts: one sentence per mode: from where to where success went, and whether chance can explain it.
+        verdicts: one sentence per mode: success before and after training, and whether chance can explain the
+            difference.
     """
 
     name: str
@@ -150,7 +151,7 @@ class LastStep(BaseModel, frozen=True):
 
 
 class LastKind(BaseModel, frozen=True):
-    """A kind of decision that stood last in failed episodes: a situation as `agentrl diagnose` names it."""
+    """A kind of decision that was the last one in failed episodes: a situation as `agentrl diagnose` names it."""
 
     situation: str
     episodes: int

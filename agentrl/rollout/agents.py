@@ -33,7 +33,7 @@ class Agent:
         prompt: the prompt of that environment.
         context: its context policy.
         limits: its limits.
-        expert: name of the expert that may play in its place.
+        expert: name of the expert that may play this agent.
         program: plays its episodes, see `agentrl.rollout.program`; None: the policy is asked turn by turn.
     """
 
@@ -52,7 +52,7 @@ class Crew:
     """The agents of a recipe, with a pool of environments for each.
 
     Args:
-        agents: by name; the first is the one that tasks are given to.
+        agents: by name; the first agent gets the tasks.
         pools: by name of the agent.
         admissible: restrict answers to the admissible actions.
         seed: part of the noise keys.

@@ -32,10 +32,10 @@ class RolloutOptions(BaseModel, frozen=True, extra="forbid"):
     """Options that every rollout method has.
 
     Attributes:
-        provision: groups begun for each group that a batch takes, from 1 to 2. Above 1 a batch takes the groups that
-            finish first, which favours short episodes; see docs/overlap.md.
-        leftover: what becomes of the groups that were not finished: `cancel`, or `keep`, so that they go on in the next
-            iteration under its weights (partial rollouts).
+        provision: groups that begin for each group that a batch takes, from 1 to 2. Above 1 a batch takes the groups
+            that finish first, which favours short episodes; see docs/overlap.md.
+        leftover: what happens to the groups that have not finished: `cancel`, or `keep`, which continues them in the
+            next iteration with its weights (partial rollouts).
     """
 
     provision: float = Field(1.0, ge=1, le=2)

@@ -1,7 +1,7 @@
 """Batches of the groups that finish first: more groups are begun than a batch takes, and the others are left over.
 
 Long episodes do not hold up a batch, and that is its bias: with `leftover="cancel"` tasks whose episodes are long are
-trained less than they are drawn. With `leftover="keep"` the groups that were left go on in the next batch, under its
+trained less than they are drawn. With `leftover="keep"` the groups that are left continue in the next batch, with its
 weights; they are lost only if they become older than the bound on staleness. Then they are cancelled, and their tasks
 are drawn again, once. Metrics count all of it.
 
@@ -76,7 +76,7 @@ class Wanted:
         iteration: part of the noise keys.
         version: version of the weights.
         staleness: most updates that the weights of a group's beginning may be old.
-        keep: the groups that are left go on in the next batch.
+        keep: the groups that are left continue in the next batch.
         rollout: the rollout method.
         rewards, reported: see `collect`.
         on_episode: called with each finished record.

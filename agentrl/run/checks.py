@@ -9,12 +9,12 @@ from agentrl.types import Task
 
 
 def leaves_report(settings: Settings) -> str:
-    """How many episodes a task gets, where the rollout method does not take it from batch.copies; empty if it does."""
+    """A note on the episodes per task, if the rollout method does not take them from batch.copies; else empty."""
     copies = settings.tables.batch.copies
     leaves = settings.rollout.hooks.leaves(settings.rollout.config, copies)
     if leaves == copies:
         return ""
-    return f"rollout.name={settings.rollout.name} scores {leaves} episodes a task; batch.copies={copies} is not used"
+    return f"rollout.name={settings.rollout.name} scores {leaves} episodes per task; batch.copies={copies} is not used"
 
 
 def leak_note(entry: Entry[EnvironmentFile]) -> str:

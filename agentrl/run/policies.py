@@ -38,10 +38,10 @@ class Policies:
         settings: of the run.
         vocabularies: of the policies whose model is made anew.
         at: the checkpoint whose weights they take; None begins anew. `load_state_dict` brings the rest.
-        ranks: the processes that share them (`agentrl.run.ranks`); every one makes them and calls the same methods.
+        ranks: the processes that share them (`agentrl.run.ranks`); every process makes them and calls the same methods.
 
     Raises:
-        ValueError: a model cannot be loaded, or the checkpoint is of another one.
+        ValueError: a model cannot be loaded, or the checkpoint belongs to another model.
     """
 
     def __init__(

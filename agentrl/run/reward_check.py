@@ -59,7 +59,7 @@ class RewardCheck:
         rows: one per family and column.
         tasks: number of tasks; `right`: of those with a right answer to compare with.
         separates: column -> share of the tasks with a right answer on which that answer gets something else than the
-            wrong one. A reward that pays nobody is fooled by nobody.
+            wrong one. A reward that never pays cannot be fooled.
         notes: what was not checked, a sentence each.
         paid: paid answers of judges, and their tokens.
     """

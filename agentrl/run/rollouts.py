@@ -295,7 +295,7 @@ class Rollouts:
         return Evaluated(report, build_graph(sorted(records, key=lambda record: record.group)))
 
     def try_expert(self) -> None:
-        """One move of the demonstrator, so that a mistake in its name is told before anything is written."""
+        """One move of the demonstrator, so that a mistake in its name is reported before anything is written."""
         self.loop.run(self._try_expert(expert_actor(self.main)))
 
     def state_dict(self) -> dict[str, Any]:

@@ -174,7 +174,8 @@ class Run:
         self.state.evaluated.append(name)
 
     def stop_if_judges_disagree(self) -> None:
-        """Save the run and raise a ValueError if its held-out judge differs too much from the one that pays."""
+        """Save the run and raise a ValueError if its held-out judge differs too much from the judge that the reward
+        reads."""
         found = self.rollouts.disagreement
         why = "" if found is None else found.broken()
         if why:
@@ -199,7 +200,7 @@ class Run:
 
 
 def _due(every: int, done: int) -> bool:
-    """Is something that happens every so many iterations due now? `every` 0 is never."""
+    """Is something due now that happens every `every` iterations? 0 means never."""
     return bool(every) and done % every == 0
 
 
@@ -207,7 +208,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
     """A new run, or one that goes on from its last checkpoint.
 
     Tasks are checked first, then the folder is refused, then models are made, and only then the folder is opened: a
-    mistake in the recipe is told before it costs time, and leaves nothing behind.
+    mistake in the recipe is reported before it costs time, and leaves nothing behind.
 
     Args:
         settings: of the run.

@@ -33,7 +33,7 @@ class ScoreFault(EnvFault):
 
 
 class ScoreOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Options that every score of ours has.
+    """Options of every score that belongs to agentrl.
 
     Attributes:
         agent: whose chains are scored, one of [agents]; empty: those of the agent that tasks are given to.
@@ -80,7 +80,8 @@ class Scorer(Protocol):
         `chains` is one chain, or with `SCOPE = "group"` a whole group.
 
         Raises:
-            ScoreFault: these chains cannot be scored. Any other exception but ValueError is taken for one, too.
+            ScoreFault: these chains cannot be scored. Any other exception except ValueError counts as a ScoreFault,
+                too.
             ValueError: nothing can be scored because of a mistake in the recipe; the run stops.
         """
         ...

@@ -2,7 +2,7 @@
 
 The file has one JSON object per line, `{"key", "value", "tokens", "price", "at"}`. `key` is a hash of everything that
 the answer depends on; `at` is the iteration that paid for it, so that a run which is killed and goes on reports the
-same costs as one that is not. The sum over the lines is what the run has spent.
+same costs as a run that is not. The sum over the lines is what the run has spent.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class Cost:
 
 
 def key_of(values: Mapping[str, Any]) -> str:
-    """A hash of JSON values: equal for equal values, whatever the order of their keys."""
+    """A hash of JSON values: equal for equal values, in any order of their keys."""
     text = json.dumps(values, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

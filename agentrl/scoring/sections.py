@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 
 class SecondJudge(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Section [scoring.second]: a judge that no reward reads, to see whether the first one is being gamed.
+    """Section [scoring.second]: a judge that no reward reads, to see whether the policy exploits the first judge.
 
     Attributes:
         signal: the signal that the reward reads.
@@ -29,8 +29,8 @@ class ScoringConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
         calls: most paid answers per run, such as those of a judge; answers from the cache are free.
         tokens: most tokens of their prompts and answers per run.
         price: most USD per run, as far as the endpoint's options name prices.
-        concurrency: most paid answers under way at the same time. Limits on tokens and price may be exceeded by so many
-            answers.
+        concurrency: most paid answers under way at the same time. Limits on tokens and price may be exceeded by this
+            number of answers.
         at_limit: when a limit is reached, stop the run with a sentence, or end each chain that cannot be scored as
             `env_error`, which leaves it out of every statistic. A chain is never given 0.
         second: a judge that is held out.

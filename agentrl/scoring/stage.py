@@ -125,7 +125,7 @@ class ScoreStage:
         return [(key, scorer) for key, scorer in named if isinstance(scorer, Stateful)]
 
     def prepare(self) -> None:
-        """Make the scorers now, so that a missing key or file is told before anything is played."""
+        """Make the scorers now, so that a missing key or file is reported before anything is played."""
         self._made()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Episodes of programs that nobody started: whoever asks the endpoint plays one under its API key."""
+"""Episodes of programs that agentrl did not start: each API key that asks the endpoint plays one episode."""
 
 import math
 import threading

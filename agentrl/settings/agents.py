@@ -20,22 +20,23 @@ MAIN, ALONE = "main", "agent"  # the name of the agent that tasks are given to, 
 
 
 class AgentSection(BaseModel, frozen=True, extra="forbid"):
-    """Section [agents.NAME]: an agent that another one calls. That of `main` may say policy, trained, model, optim,
-    command, agent and crash only.
+    """Section [agents.NAME]: an agent that another agent calls. The section of `main` may set only policy, trained,
+    model, optim, command, agent and crash.
 
     Attributes:
-        policy: name of the policy it acts with. `policy` is the one of [model]; any other name is a policy of its own,
-            shared by all agents that name it.
+        policy: name of the policy that plays the agent. `policy` is the policy of [model]; any other name is a further
+            policy, shared by all agents that name it.
         trained: whether its steps train that policy. If not, they are in the graph and in no update.
-        env: what it plays when it is called.
-        context: its context policy.
+        env: the environment that the agent plays when it is called.
+        context: the agent's context policy.
         limits: options that differ from [limits].
-        expert: who plays it in the warm-up; default: its environment's best-known expert, or random.
-        model: of a policy of its own; default: [model].
-        optim: options of a policy of its own that differ from [optim].
+        expert: the expert that plays the agent in the warm-up; default: the best-known expert of its environment, or
+            random.
+        model: the model of a further policy; default: [model].
+        optim: options of a further policy that differ from [optim].
         command: a program that plays the tasks, started once per episode, with the run's OpenAI-compatible endpoint in
             OPENAI_BASE_URL and OPENAI_API_KEY and the task in AGENTRL_TASK; see docs/agents.md. Only for `main`.
-        agent: the same as a function of this process, `package.module:function`. Only for `main`.
+        agent: like command, as a function of this process, `package.module:function`. Only for `main`.
         crash: an episode whose program fails after the model has answered is scored 0 (`lost`), or is a fault of the
             environment (`fault`).
     """

@@ -149,7 +149,7 @@ def _other_positions(given: Tables) -> Iterator[int]:
 
 
 def turns_of(longest: int) -> int:
-    """`limits.turns` of a model that clones an expert whose longest episode had so many turns."""
+    """`limits.turns` of a model that clones an expert whose longest episode had `longest` turns."""
     return min(max(ROOM * longest, FEWEST_TURNS), Limits().turns)
 
 

@@ -264,7 +264,7 @@ def _keys_below(name: str, sections: Mapping[str, type[BaseModel]]) -> Iterator[
 def _entry(path: str) -> str | None:
     """An option of a catalogue entry, `credit.gigpo.gamma`, or all of them, `credit.gigpo`; None if there is none.
 
-    An option without the entry, `credit.gamma`, is told for every entry that has it.
+    An option without the entry, `credit.gamma`, is explained for every entry that has it.
     """
     for name, kind in CATALOGUE.items():
         if not path.startswith(f"{name}."):

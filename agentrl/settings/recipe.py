@@ -191,7 +191,7 @@ class Settings:
         """What replayed rollouts demand of other sections."""
         if self.loss.hooks.behaviour and self.tables.update.old_logprob != "engine":
             raise ValueError(
-                f"loss.name={self.loss.name} measures how far the policy is from the one that sampled: set "
+                f"loss.name={self.loss.name} compares the policy with the policy that sampled: set "
                 "update.old_logprob='engine'"
             )
         if self.replay is None:
@@ -210,7 +210,7 @@ class Settings:
     def resuming(self, stored: Mapping[str, Any]) -> "Settings":
         """These settings, with the values that the recipe leaves open as a stored configuration has them.
 
-        So a run of an older version goes on as it began, whatever would be chosen today.
+        So a run of an older version continues as it began, although other values would be chosen today.
         """
         then = type(self)(restored(stored, self.dump()), stored=True).dump()
         kept = {path: defaults.stored_value(then, path) for path in self.chosen}

@@ -1,4 +1,4 @@
-"""The trackers of a run. One that fails never harms the run: the first failure is told, and all of them are counted."""
+"""The trackers of a run. A tracker that fails never harms the run: its first failure is a warning, all are counted."""
 
 import json
 import math
@@ -65,7 +65,7 @@ class Trackers:
                 _write(self._run.folder, {"id": self._run.id, "failures": dict(self.failures)})
 
     def _try(self, name: str, what: str, call: Callable[[], Any]) -> Any:
-        """The result of a call; None if it raised, which is counted, and told the first time."""
+        """The result of a call; None if it raised: failures are counted, and the first one is a warning."""
         try:
             result = call()
         except Exception as error:  # noqa: BLE001  a tool may raise anything, and the run must go on
@@ -111,7 +111,7 @@ def options_of(to: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> l
     """The section of each tracker.
 
     Raises:
-        ValueError: a tracker is named twice, or options are for one that is not used.
+        ValueError: a tracker is named twice, or options are for a tracker that is not used.
     """
     for name in to:
         if list(to).count(name) > 1:

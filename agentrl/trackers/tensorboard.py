@@ -11,7 +11,7 @@ PACKAGE, EXTRA = "tensorboardX", "tensorboard"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """There is nothing to choose."""
+    """No options."""
 
 
 class TensorBoard:

@@ -170,7 +170,7 @@ def _widen(module: nn.Module) -> None:
 
 
 def _finish(model: Any) -> None:
-    """Sum gradients in place of averaging them, and let the trainer reach the decoder."""
+    """Sum gradients instead of averaging them, and let the trainer reach the decoder."""
     from torch.distributed.fsdp import FSDPModule, register_fsdp_forward_method
 
     for module in model.modules():

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class ModelAndTokenizer(Protocol):
-    """A model and its tokenizer; `agentrl.model.Loaded` is one."""
+    """A model and its tokenizer, such as `agentrl.model.Loaded`."""
 
     @property
     def model(self) -> Any: ...

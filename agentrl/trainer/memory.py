@@ -139,7 +139,8 @@ class _Simulated(Learner):
 
 
 def episodes(tokens: int, vocabulary: int, longest: int) -> StepGraph:
-    """One micro-batch of so many packed tokens: episodes of `longest` tokens (and a rest), SAMPLED of them sampled."""
+    """One micro-batch of a number of packed tokens: episodes of `longest` tokens (and a rest), SAMPLED of them
+    sampled."""
     lengths = [longest] * (tokens // longest) + ([tokens % longest] if tokens % longest > 2 * TURNS else [])
     rows: list[tuple[int, int, int, int]] = []  # prompt, answer, row above, episode
     for episode, length in enumerate(lengths):

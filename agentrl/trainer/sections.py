@@ -31,7 +31,7 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         warmup: number of first iterations in which only the critic learns.
         cut_value: how a truncated episode without a next observation is bootstrapped, because `limits.cut_turn=end` or
             `limits.calls` ended it with a turn that was not carried out: `before` takes the value before that turn,
-            whose state is still the environment's; `zero` takes 0.
+            since the environment is still in that state; `zero` takes 0.
     """
 
     model: Literal["none", "head", "own"] = "none"
@@ -59,7 +59,7 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Section [optim]: the optimiser. All lengths are in updates, batches of rollouts or demonstrations, not in its
+    """Section [optim]: the optimiser. All lengths count updates (batches of rollouts or demonstrations), not optimiser
     steps.
 
     Attributes:

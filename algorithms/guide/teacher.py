@@ -1,5 +1,7 @@
 """A teacher that reads what the policy sampled: on-policy distillation, by the regularizer of the same name.
 
+Formula: `x = log pi - log pi_teacher` of each sampled token, which the regularizer `teacher` reads.
+
 Rollouts have no help: the policy plays, and the teacher says the log-prob of each token that it sampled, under the same
 allowed set and temperature (column `teacher_logprob`). `update.regularizers = [{name = "teacher"}]` makes a reverse KL
 per token of it. The teacher is

@@ -1,5 +1,7 @@
 """Distillation on the policy's own samples: the reverse KL to a teacher, token by token, beside the policy loss.
 
+Formula: `coef * x^2 / 2` (k2), `coef * (exp(-x) + x - 1)` (k3) or `coef * r x_old` (ratio) per token.
+
 The teacher of `guide.name = "teacher"` reads what the policy sampled, and says the log-prob of each token: the column
 `teacher_logprob`.
 

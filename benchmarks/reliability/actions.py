@@ -86,7 +86,7 @@ class Attack:
         try:
             action = self.prompt.parse(text, seen).action if parsed else text
             result = self.slot.step(action)
-        except BaseException as error:  # whatever leaves it is what is looked for
+        except BaseException as error:  # the test looks for any exception that leaves it
             if isinstance(error, KeyboardInterrupt):
                 raise
             self.lose(f"{type(error).__name__}: {error!s:.200}", kind, text, parsed)

@@ -130,7 +130,7 @@ def accounts(place: str, folder: Path, lost: list[str]) -> dict[str, Any]:
 
 
 def scored_in_silence(path: Path, lost: list[str]) -> int:
-    """Episodes of a stored graph that a failure cut short and that were scored or trained all the same."""
+    """Episodes of a stored graph that a failure ended and that were scored or trained nevertheless."""
     graph = read_graph(path)
     failed = graph.failed()  # [N]
     trained = ~np.isnan(graph.columns["advantage"])  # [N]

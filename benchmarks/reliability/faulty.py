@@ -1,6 +1,6 @@
 """An environment that fails at a tenth of its steps, in every way that its place allows, and writes each failure down.
 
-An episode takes LENGTH steps, whatever is done, and pays at least 1 at its end: a score below 1 is a failure that was
+An episode takes LENGTH steps for any actions, and pays at least 1 at its end: a score below 1 is a failure that was
 scored in silence. Before a fault strikes, a line with its name is appended to `journal`.
 """
 
@@ -156,7 +156,7 @@ class Right:
     """Goes right."""
 
     def reset(self, task: Task) -> None:
-        """Nothing to remember."""
+        """Does nothing: there is no state."""
 
     def act(self, observation: Observation) -> Move:
         """Right."""

@@ -3,7 +3,7 @@
 A run is a real process. Most are forked from a process that has imported torch (`multiprocessing`'s fork server), which
 spares some five CPU seconds per start; every twelfth is a fresh interpreter. It dies by SIGKILL, SIGTERM or SIGINT, is
 started again with --resume, is killed again, until it ends; then its folder is compared with that of a run of the same
-recipe and seed that nobody disturbed.
+recipe and seed without a kill.
 """
 
 import json
@@ -37,7 +37,7 @@ HANGS_S = 300.0  # a run that is this old hangs
 MOST_KILLS = 20  # of one run, so that it ends
 SOON = 8  # a process lives for about this part of a run, so that a run is killed several times
 TORCHS = "torchinductor_"  # beginning of a folder that torch keeps for each user among the temporary files
-FRESH = 12  # every so many starts a fresh interpreter
+FRESH = 12  # number of kills between two starts with a fresh interpreter
 SIGNALS = {signal.SIGKILL: 0.8, signal.SIGTERM: 0.1, signal.SIGINT: 0.1}
 AIMS = {"start": 0.08, "time": 0.42, "checkpoint": 0.2, "graph": 0.12, "metrics": 0.12, "evaluation": 0.06}
 
@@ -64,7 +64,7 @@ class Tally:
         kills: by stage. signals, aims, configurations: kills by signal, by aim and by configuration.
         resumed: starts with --resume after a kill. fresh: kills of processes that were not forked.
         compared: runs that reached their end and were compared.
-        lost: sentences about whatever differs, is left over or did not go on; empty is the aim.
+        lost: sentences about what differs, is left over or was not continued; empty is the aim.
     """
 
     kills: Counter[str] = field(default_factory=Counter)

@@ -88,7 +88,7 @@ def soak(
         seed: of the run.
         configuration: `toy`, whose caches are full at once; or a name in `recipes.CONFIGURATIONS`, whose caches (of
             games, chat turns, tries of choices) take thousands of iterations to fill, and look like growth till then.
-        save: called with the report so far, about once a minute.
+        save: called with the report so far, about once per minute.
         every_s: seconds between two samples.
     """
     work = Path(tempfile.mkdtemp(prefix="agentrl-campaign-"))

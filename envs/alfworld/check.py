@@ -127,7 +127,7 @@ def check(games: Path, walks: int, seed: int) -> int:
 
     Args:
         games: a folder, a manifest or a game file.
-        walks: walks of 40 steps a game; about 3 s each with the genuine engine.
+        walks: walks of 40 steps per game; about 3 s each with the genuine engine.
         seed: of the walks.
 
     Returns:

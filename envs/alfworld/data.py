@@ -120,12 +120,12 @@ def split_folder(root: Path, split: str) -> Path:
 
 
 def list_split(data: str, split: str) -> Listing:
-    """The games of a published split; a folder is read once a process."""
+    """The games of a published split; a folder is read once per process."""
     return _filtered(split_folder(data_root(data), split), split_name(split))
 
 
 def list_games(games: str) -> Listing:
-    """The games `games` names: a game file, a folder, or a manifest of paths relative to itself, one a line.
+    """The games `games` names: a game file, a folder, or a manifest with one path per line, relative to the manifest.
 
     A folder's games pass the official filters; a file or a manifest is taken at its word.
 

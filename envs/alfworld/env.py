@@ -76,7 +76,7 @@ class AlfworldEnv:
         max_steps: steps after which an episode is truncated; None for no limit.
         success_reward: reward of winning. The reward of a step is the change of the score (0 or 1) times
             this, so that undoing a win takes it back; published work uses 10.
-        subgoal_reward: also paid for each sub-goal of the task type, once an episode, when it first holds: see
+        subgoal_reward: also paid for each sub-goal of the task type, once per episode, when it first holds: see
             `agentrl.envs.alfworld.subgoals`. 0 is off; success stays the measure.
         alias_put: also take the older release's "put X in/on Y" where a game says "move X to Y".
     """

@@ -2,7 +2,7 @@
 
 expert: the exploring expert; words only, see `agentrl.envs.alfworld.explorer`.
 wander:0.6,0.2: the imperfect demonstrator. It is the exploring expert, but gives a random admissible command
-    in place of a deed (take, open, heat, ...) with probability 0.6, in place of a walk with probability 0.2.
+    instead of a deed (take, open, heat, ...) with probability 0.6, instead of a walk with probability 0.2.
     All it does is meant to be cloned, failures included.
 stray:0.5,0.3: as wander, but instead of a random command it walks somewhere at random: it leaves things undone and
     forgets where it was going, and never takes or opens what it need not.
@@ -67,7 +67,7 @@ def _split(name: str) -> tuple[str, *tuple[float, ...]]:
 
 
 class ExploringExpert:
-    """The explorer, with random admissible commands in place of some of its own.
+    """The explorer, with random admissible commands instead of some of its own.
 
     Args:
         seed: of its tie-breaks and slips.

@@ -91,7 +91,7 @@ def name_object_first(action: str) -> str:
 
     "take book 1 from drawer 3" becomes " book 1 from drawer 3 take", "move book 1 to desk 1" becomes
     " desk 1 move book 1"; every other action stays as it is. The answer starts with a blank because a new model's
-    tokenizer keeps " book 1" as one token, and "book 1" without the blank is another one.
+    tokenizer keeps " book 1" as one token, and "book 1" without the blank is another token.
     """
     verb, _, rest = action.partition(" ")
     if verb == "take" and " from " in rest:
@@ -166,7 +166,7 @@ class Compact:
 
 class Terse(Compact):
     """`Compact` with the filler words of observations left out ("arrive at cabinet 1 cabinet 1 closed"); the task's
-    own words stay. About a third fewer tokens an episode, and less time for a model that starts from nothing.
+    own words stay. About a third fewer tokens per episode, and faster learning for a model from scratch.
     """
 
     def say(self, text: str) -> str:

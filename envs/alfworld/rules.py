@@ -81,7 +81,7 @@ def _deeds(game: Game, item: int, receptacle: int) -> Iterator[Op]:
 
 
 def _offer(game: Game, op: Op) -> tuple[str, Op]:
-    """The command that means `op`, made once a game."""
+    """The command that means `op`, made once per game."""
     offer: tuple[str, Op] | None = game.cache.get(op)
     if offer is None:
         offer = game.cache[op] = (_command(game, op), op)

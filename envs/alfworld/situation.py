@@ -21,7 +21,7 @@ def situation(observation: Observation, action: str) -> str:
     """Where the agent stood towards its task, a colon, and what it did. "It" is a thing that the task asks for.
 
     "The goal" is the place that it belongs to. "nothing here: go" is a walk away from a place where no thing is in
-    sight; "only other things here: take another thing" takes one that nobody asked for.
+    sight; "only other things here: take another thing" takes a thing that the task does not need.
 
     It reads the state key of `state_key = "facts"` and the task's words; without these it is the action's verb.
     """

@@ -1,6 +1,6 @@
 """Sub-goals of the six task types, told from what the agent sees: an optional reward on the way to the goal.
 
-Each is counted once an episode, in order, when it first holds: the reward is the difference of a potential, the number
+Each is counted once per episode, in order, when it first holds: the reward is the difference of a potential, the number
 counted so far, and nothing is farmed by undoing and doing again. Winning counts all that are left, so that every win of
 a game earns the same, and a loss at most what the sub-goals before the last one earn. The measure stays success.
 """

@@ -43,20 +43,20 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         source: where games come from: `generated` on the spot (the default), `data` (the published files),
             `games` (files of your own). Giving `data` or `games` sets it.
         data: folder of the published data, or of one split; with source = "data" alone, $ALFWORLD_DATA.
-        games: a game file, a folder of games, or a manifest of relative paths, one a line.
+        games: a game file, a folder of games, or a manifest: a text file with one relative path per line.
         split: train, valid_seen (eval_in_distribution) or valid_unseen (eval_out_of_distribution).
-        task_types: only these of the six; none means all (of a level: its own).
+        task_types: the task types to play, of the six; empty plays all types that the level has.
         level: difficulty of generated games.
-        seed: of generated games; another seed gives other games.
-        size: how many generated games there are; None: no end.
+        seed: seed of generated games; another seed gives other games.
+        size: number of generated games; None for an endless list.
         engine: `native`, `textworld` (the genuine engine, a thousand times slower), or `auto`: native, and with a
             warning textworld for games that the native engine does not play.
-        trust: let textworld play game files whose domain and grammar are none of the published ones. It evaluates
-            Python expressions that stand in a file's grammar: such a file runs code as the user. Only for files whose
-            makers you trust.
-        state_key: what tells two states apart: `facts`, `observation` or `feedback`; see `env.AlfworldEnv`.
+        trust: let textworld play game files whose domain and grammar are not the published ones. It evaluates Python
+            expressions in a file's grammar, so that such a file runs code as the user. Set it only for files from
+            people whom you trust.
+        state_key: what identifies a state: `facts`, `observation` or `feedback`; see `env.AlfworldEnv`.
         prompt: `verl_agent` (published), `instruct` (few tokens) or `instruct_listed` (with the admissible actions)
-            for language models, `compact` for small ones, `terse` for those that never read English.
+            for language models, `compact` for small models, `terse` for models that have never read English.
         answers: order of the words in an answer of the prompts `compact` and `terse`. `verb_first`: as the game's
             commands are; `object_first`: a `take` or `move` states first the object or place that it is about ("book 1
             from drawer 3 take", "desk 1 move book 1"), so that the mask of admissible actions says whether it is here.
@@ -194,7 +194,7 @@ def _from_file(file: GameFile) -> Task:
 
 
 def tasks(config: Config) -> Sequence[Task]:
-    """The tasks of a configuration; what the official filters leave out is told on stderr.
+    """The tasks of a configuration; what the official filters leave out is printed on stderr.
 
     Raises:
         ValueError: the games cannot be found, or none are left.

@@ -20,15 +20,15 @@ ASK = " Answer with the number alone."
 
 
 class Config(ToolConfig, frozen=True):
-    """events: of a story, which make it hard. fewest: stories have from so many events to `events`; 0: all have
-    `events`. noise: sentences whose numbers do not matter. largest: number of a story. count: stories of each
-    number of events and each part. first: seed of the first. split: train, valid, test (which share no story's
-    numbers and no order of events) or all. brief: stories in few words, one wording an event. told: the whole story
-    at once, or line by line, as a second tool asks for them. prompt: chat (tool calls), compact (few words; listed
-    are every operation on two numbers seen whose result the display can show, and every one of them as the answer),
-    or instruct (compact with a system message, for language models). display: digits the calculator shows, larger
-    results are an error; 0: any number. rows: a file of problems instead, with columns story and target, split by
-    their keys.
+    """events: most events of a story; more events are harder. fewest: fewest events of a story; 0: every story has
+    `events`. noise: sentences whose numbers do not matter. largest: largest number in a story. count: stories of each
+    number of events in each part. first: seed of the first story. split: train, valid, test (which share no story's
+    numbers and no order of events) or all. brief: stories in few words, with one wording per event. told: the whole
+    story at once, or line by line, with a second tool that reads the next line. prompt: chat (tool calls), compact (few
+    words; the listed actions are the operations on two numbers seen so far whose result the display can show, and each
+    number as the answer), or instruct (compact with a system message, for language models). display: digits the
+    calculator shows, larger results are an error; 0: any number. rows: a file of problems instead, with columns story
+    and target, split by their keys.
     """
 
     events: int = Field(2, ge=1, le=8)
@@ -46,7 +46,7 @@ class Config(ToolConfig, frozen=True):
 
 @functools.cache
 def _tool(options: str) -> Callable[[str], str]:
-    """The catalogue's calculator, one a process: it keeps no state."""
+    """The catalogue's calculator, one per process: it keeps no state."""
     entry = resolve("tools", {"name": "calculator", **json.loads(options)}, "env.tools.calculator")
     made: Callable[[str], str] = entry.hooks.make(entry.config)
     return made
@@ -75,7 +75,7 @@ class Calculator:
         return f"{told}{ASK}" if self._config.prompt == "chat" else told
 
     def _cut(self, story: str) -> list[str]:
-        """What is told at once."""
+        """The part of the story that the first observation shows."""
         return [story]
 
     def calculator(self, expression: str) -> str:
@@ -102,7 +102,7 @@ class Calculator:
         return float(any(call.ok for call in calls))
 
     def state_key(self) -> str:
-        """Equal stories with equal numbers seen and equal calls made are one state, in whatever order."""
+        """Equal stories with equal numbers seen and equal calls made are one state, in any order."""
         return "\n".join([self._story, str(len(self._lines)), *map(str, sorted(self._known)), *sorted(self._made)])
 
     def _note(self, text: str) -> None:

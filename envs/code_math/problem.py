@@ -29,15 +29,16 @@ KNOWN = 8  # numbers the compact form combines: the last ones seen
 
 
 class Config(ToolConfig, frozen=True):
-    """level: 1 to 4 (see `problems`), 0 all. count: generated problems of a level. seed: of the first of them.
-    rows: a file of problems instead (GSM8K, MATH, DAPO and like columns). convention: the words of results, plain,
-    torl (fenced code and output) or retool. reward: exact 0/1; retool +1, wrong min(-0.6, -1 + 0.1 a turn with calls),
-    boxed answers alone; torl +1/-1, and -0.5 if code was run and none ran well. strict: only a boxed answer counts.
+    """level: 1 to 4 (see `problems`), 0 for all. count: generated problems per level. seed: seed of the first problem.
+    rows: a file of problems instead (GSM8K, MATH, DAPO and like columns). convention: how results are written: plain,
+    torl (fenced code and output) or retool. reward: exact 0/1; retool +1, wrong min(-0.6, -1 + 0.1 per turn with
+    calls), only boxed answers count; torl +1/-1, and and another -0.5 if code was run and every run failed. strict:
+    only a boxed answer counts.
     units: agree, two different units make an answer wrong, or ignore, as MATH's scorers do (see `answers`).
-    stateful: keep variables between calls. print_last: ReTool's rewrite of the last line. max_calls: runs of code in
-    an episode, 0 for any number. prompt: chat, compact (few words; single operations and answers are listed), or
+    stateful: keep variables between calls. print_last: ReTool's rewrite of the last line. max_calls: most runs of code
+    per episode, 0 for no limit. prompt: chat, compact (few words; single operations and answers are listed), or
     instruct (compact with a system message, for language models).
-    sandbox: the tool that runs code. timeout_s: of one run.
+    sandbox: the tool that runs code. timeout_s: seconds per run.
     """
 
     level: int = Field(1, ge=0, le=4)
@@ -64,7 +65,7 @@ class Config(ToolConfig, frozen=True):
 
 
 def runner_of(config: Config) -> CodeRunner:
-    """The sandbox of a configuration, one a process; ValueError if it has none."""
+    """The sandbox of a configuration, one per process; ValueError if it has none."""
     return shared_runner(config.sandbox, "env.sandbox")
 
 

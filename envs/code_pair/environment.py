@@ -63,7 +63,7 @@ class CodePair(Listed):
 
 
 def finding(reply: Reply) -> str:
-    """A tester's report in words; one that was lost, or said nothing, is told as such."""
+    """A tester's report in words; a lost or empty report is named as such."""
     if reply.status == Status.ENV_ERROR:
         return "The tester failed."
     turn = tool_action.read(reply.text)

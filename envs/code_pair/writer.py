@@ -21,7 +21,7 @@ PENDING = "The tester is at work."
 
 
 class Config(code_repair.Config, frozen=True):
-    """Options of `code_repair`, and one more. asks: how often the tester may be asked."""
+    """Options of `code_repair` and the following. asks: how often the tester may be asked."""
 
     asks: int = Field(3, ge=0)
 

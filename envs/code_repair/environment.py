@@ -52,7 +52,7 @@ def choices(files: Mapping[str, str]) -> list[str]:
 
 
 class Compact(Bare):
-    """Few words: a change is told as the lines it makes."""
+    """Few words: a change is written as the lines that it makes."""
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
         """The files, the last turns and what is seen now."""

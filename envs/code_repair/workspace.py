@@ -26,10 +26,10 @@ class Config(ToolConfig, frozen=True):
     """level: 1 one file; 2 three files, one with the mistake; 3 three files with two mistakes; 0 all levels. programs:
     all, or the training or held-out share of the programs (mistakes of one program are never in both). kinds: kinds of
     mistakes, empty for all. prompt: chat, or compact (everything at once, and a choice among single edits). reward:
-    solved pays 1 when every hidden check passes, share pays the passed share of those that no visible test shows (code
-    with the visible values written into it earns nothing). sandbox: the tool that runs code. timeout_s:
-    of one run of tests. rows: HumanEval or MBPP as JSONL or Parquet, or rows with files of their own. mode: of such
-    files, write the function, or repair it with a mistake in it.
+    solved pays 1 when every hidden check passes; share pays the share of passed checks among those that no visible test
+    shows (so that code with the visible values written into it earns nothing). sandbox: the tool that runs code.
+    timeout_s: seconds per run of tests. rows: HumanEval or MBPP as JSONL or Parquet, or rows with files of their own.
+    mode: what the agent does with the functions of `rows`: write them, or repair them after a mistake was put in.
     """
 
     level: Literal[0, 1, 2, 3] = 1
@@ -43,7 +43,7 @@ class Config(ToolConfig, frozen=True):
 
 
 def runner_of(config: Config) -> CodeRunner:
-    """The sandbox of a configuration, one a process; ValueError if it has none."""
+    """The sandbox of a configuration, one per process; ValueError if it has none."""
     return shared_runner(config.sandbox, "env.sandbox")
 
 

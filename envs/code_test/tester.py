@@ -67,7 +67,7 @@ class Tester(View):
         return {"right": self._right, "format": float(self.done)}
 
     def _choices(self) -> list[str]:
-        """The compact form's actions: the tests, and reports that name a line of theirs."""
+        """The compact form's actions: the tests, and reports that name one of their lines."""
         call = tool_action.call
         told = [call("report", passes=False, finding=line) for line in self._failures()]
         run = [] if self._seen else [call("run_tests")]

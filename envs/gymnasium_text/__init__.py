@@ -27,7 +27,7 @@ def make(config: Config) -> "GymnasiumText":
 
 
 def tasks(config: Config) -> Sequence[Task]:
-    """One task a seed; ValueError if the environment cannot be made or put in words."""
+    """One task per seed; ValueError if the environment cannot be made or put in words."""
     _examine(config.model_dump_json())
     first = HELD_OUT if config.split == "test" else 0
     return [

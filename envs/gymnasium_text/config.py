@@ -8,17 +8,17 @@ HELD_OUT = 1 << 30  # first seed of the test split
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """Which environment.
+    """Options of a Gymnasium environment in words.
 
     Attributes:
-        id: of gymnasium.make.
+        id: the name that gymnasium.make takes.
         kwargs: its options, such as env.kwargs.is_slippery=false.
         actions: names of the actions of a Discrete space, in order; empty: the environment's own, else numbers.
         task: the instruction; None is the beginning of the environment's documentation.
-        count: tasks of a split; their seeds are split's own.
+        count: tasks per split; the two splits have different seeds.
         split: train and test have different seeds.
         max_steps: replaces the environment's own limit.
-        picture: show the text rendering with each observation, where there is one.
+        picture: show the text rendering with each observation, if the environment has one.
     """
 
     id: str = "FrozenLake-v1"

@@ -138,7 +138,7 @@ class GymnasiumText:
         return names
 
     def _choice(self, action: str) -> Any:
-        """The action for Gymnasium; None if there is no such one."""
+        """The action for Gymnasium; None if there is no such action."""
         space = self._env.action_space
         if isinstance(space, spaces.Text):
             return action if space.contains(action) else None

@@ -17,24 +17,26 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         world: level of the embedded encyclopaedia (tiny, small, medium, large); `small` unless `data` is given.
-        world_seed: of its names and facts.
-        data: a Parquet or JSONL file of questions (FlashRAG, Search-R1), or a folder with one file a split.
-        split: train, valid or test. Worlds have no thing in common between them.
-        hops: keep only questions of so many facts; empty for all. limit: keep the first so many; -1 for all.
+        world_seed: seed of the world's names and facts.
+        data: a Parquet or JSONL file of questions (FlashRAG, Search-R1), or a folder with one file per split.
+        split: train, valid or test. In a world, no person or place is in two splits.
+        hops: numbers of facts of the questions to keep; empty for all. limit: keep the first `limit` questions; -1 for
+            all.
         retriever: a search tool of the catalogue and its options, such as {name = "search", backend = "http"}; empty
             for the world's own index.
-        topk: passages of a search.
-        max_turns: searches and invalid answers; then one last answer, in which a search is not carried out.
+        topk: passages per search.
+        max_turns: most searches and invalid answers; one last answer follows, in which no search is carried out.
         prompt: search_r1 (the published words; results go on in the running answer), instruct (language models, in few
             words), or compact (small models).
-        results: how passages are written; auto is search_r1 for that prompt, else brief.
+        results: how passages are written; auto is search_r1 with prompt search_r1, else brief.
         reward: signal -> weight, added up at the end; every signal is reported. em: exact match. sub_em: a right answer
-            is part of the answer, so that an answer which lists many names is paid: a measure rather than a reward. f1:
-            of words. em_format: exact match with the format's share (scores below). retrieved: a right answer stood in
-            the results.
-        structure_score, final_score, retrieval_score: of em_format, see `agentrl.envs.search_qa.scores.em_format`.
+            is part of the given answer; an answer that lists many names is paid, so use it as a measure and not as a
+            reward. f1: F1 of the words. em_format: exact match with a share for the format (scores below). retrieved: a
+            right answer was in the results.
+        structure_score, final_score, retrieval_score: scores of em_format, see
+            `agentrl.envs.search_qa.scores.em_format`.
         state: what counts as the same state: knowledge (the question and the passages seen), or the last text.
-        queries: what the listed searches ask for: names, or names with and without a fact's noun (worlds only).
+        queries: what the listed searches ask for: names, or names with and without the noun of a fact (worlds only).
     """
 
     world: Literal["", "tiny", "small", "medium", "large"] = ""

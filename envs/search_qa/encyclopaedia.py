@@ -157,7 +157,7 @@ def world(name: str, seed: int) -> World:
 
 
 class _Names:
-    """Names that nobody else has, by kind."""
+    """Names that are not taken yet, by kind."""
 
     def __init__(self, level: Level, rng: random.Random) -> None:
         self._left: dict[str, list[str]] = {}

@@ -46,7 +46,7 @@ class State:
 
 
 class SearchQA:
-    """A question a task. A lost retriever raises `agentrl.tool.protocol.ToolFault`, which nobody answers for."""
+    """One question per task. A lost retriever raises `agentrl.tool.protocol.ToolFault`, a fault of no agent."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -174,7 +174,7 @@ class SearchQA:
 
 
 def retriever(config: Config) -> Retriever:
-    """The retriever of a configuration, one a process."""
+    """The retriever of a configuration, one per process."""
     if not config.retriever:
         return lexicon(config.level, config.world_seed)
     with _making:

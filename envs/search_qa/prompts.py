@@ -69,7 +69,7 @@ class SearchR1:
         return QUESTION.format(question=observation.task)
 
     def turn(self, observation: Observation) -> str:
-        """The results as they are."""
+        """The results, without further words."""
         return observation.text
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:

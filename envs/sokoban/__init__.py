@@ -30,18 +30,18 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """Options of Sokoban.
 
     Attributes:
-        level: of generated levels: easy, medium, hard, harder, large, or spelled out, such as 6x6b1p1-3 (rows x
-            columns, boxes, fewest to most pushes).
-        split: train, valid or test; no layout is in two of them, turned or mirrored ones included.
-        seed: of generated levels; another seed gives another stream.
-        size: how many generated levels there are; None: no end.
-        levels: a file of levels in the usual notation, or a folder of .txt files, in place of generated ones.
+        level: difficulty of generated levels: easy, medium, hard, harder, large, or spelled out, such as 6x6b1p1-3
+            (rows x columns, boxes, fewest to most pushes).
+        split: train, valid or test; no layout is in two splits, also not turned or mirrored.
+        seed: seed of generated levels; another seed gives other levels.
+        size: number of generated levels; None for an endless list.
+        levels: a file of levels in the usual notation, or a folder of .txt files, instead of generated levels.
         max_steps: moves until an episode is truncated; None: no limit.
-        reward: `dense` as published (-0.1 a move, +-1 a box, +10 at the end), or `terminal` (1 when solved).
-        actions: `all` four moves are admissible, or only `legal` ones (those that change something).
-        moves_per_turn: most moves one answer may hold.
-        end_when_lost: end an episode once a box is stuck for good.
-        border: draw the walls around the room; without them a small model reads half as much.
+        reward: `dense` as published (-0.1 per move, +1 or -1 per box, +10 at the end), or `terminal` (1 when solved).
+        actions: `all`: the four moves are admissible; `legal`: only moves that change something.
+        moves_per_turn: most moves per answer.
+        end_when_lost: end an episode as soon as a box can never reach a target.
+        border: draw the walls around the room; without the walls a small model reads half as many tokens.
         prompt: `verl_agent` (published) or `instruct` (few tokens) for language models, `compact` for small ones.
     """
 

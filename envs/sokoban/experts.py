@@ -68,7 +68,7 @@ class Player:
         self.expected: State | None = None
 
     def reset(self, task: Task) -> None:
-        """Forget the last level."""
+        """Drop what is known of the last level."""
         name = sha256(f"sokoban\n{self.seed}\n{task.key}".encode()).digest()
         self.random = Random(int.from_bytes(name[:8], "big"))
         self.plan, self.expected = [], None

@@ -119,7 +119,7 @@ def make_level(key: str) -> Level:
     """The level of a key.
 
     Raises:
-        ValueError: no level of this shape was found, so there hardly are any.
+        ValueError: no level of this shape was found in many tries.
     """
     shape, split, _ = parse(key)
     name = sha256(key.encode()).digest()

@@ -1,7 +1,8 @@
 """Sokoban's rules and dense reward.
 
 Rewards are those of gym-sokoban (Schrader, https://github.com/mpSchrader/gym-sokoban), as the published text
-environments use them: -0.1 a move, +1 for a box pushed onto a target, -1 for one pushed off, +10 when all are on.
+environments use them: -0.1 per move, +1 for a box pushed onto a target, -1 for a box pushed off a target, +10 when all
+boxes are on targets.
 """
 
 from collections.abc import Iterable, Mapping
@@ -99,7 +100,7 @@ def dead_cells(room: Room) -> frozenset[Cell]:
 
 
 def draw(room: Room, state: State, border: bool = True) -> str:
-    """The grid: one symbol a cell, blanks between them, one line a row; the outermost cells, always walls, if
+    """The grid: one symbol per cell, with blanks between, and one line per row; the outermost cells, always walls, if
     `border`."""
     edge = 0 if border else 1
     rows, columns = range(edge, room.height - edge), range(edge, room.width - edge)

@@ -14,7 +14,7 @@ LIMIT = 200_000  # states looked at before a level counts as too hard
 
 
 class TooHard(RuntimeError):
-    """The search looked at its limit of states and found neither a solution nor that there is none."""
+    """The search reached its limit of states without a solution, and without a proof that there is none."""
 
 
 class Push(NamedTuple):

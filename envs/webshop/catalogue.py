@@ -141,7 +141,7 @@ def read(folder: Path, num_products: int | None = None, *, strict: bool = True) 
 
     Args:
         folder: where the three files lie.
-        num_products: only so many rows of the products file, counted before any is left out.
+        num_products: number of rows of the products file to read, counted before any row is left out.
         strict: a faulty product is an error, as in the original; else it is left out.
     """
     path = raw_file(folder, PRODUCTS)

@@ -27,29 +27,32 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """A WebShop.
+    """Options of WebShop.
 
     Attributes:
-        preset: a published protocol; options given beside it win.
+        preset: a published protocol; options that the recipe gives replace those of the preset.
         data: folder of the original's files or of a prepared store; empty for the generated catalogue `webshop-gen`.
         num_products: rows of the products file to use (None: all), or the size of the generated catalogue.
-        catalogue_seed: of the generated catalogue.
+        catalogue_seed: seed of the generated catalogue.
         goals: human or synthetic instructions.
-        split: train, eval and test share neither products nor instructions; all is every goal.
+        split: train, eval and test share neither products nor instructions; all takes every goal.
         levels: difficulties of generated goals to keep; empty keeps all.
-        limit_goals: keep so many goals, drawn by weight as the original does; -1 keeps all.
-        price_seed, goal_seed, session_seed: of prices and ceilings, of the goals' order, and of random searches.
-        observation: form of the pages (brief: a short one for small models). show_attributes: offer the attribute page.
+        limit_goals: number of goals to keep, drawn by weight as the original does; -1 keeps all.
+        price_seed, goal_seed, session_seed: seeds of prices and price limits, of the goals' order, and of random
+            searches.
+        observation: form of the pages (brief: a short form for small models). show_attributes: offer the attribute
+            page.
         state: what counts as the same state: page and selected options, or the text itself.
         queries: search actions listed on the index page, made from the instruction's words.
-        prompt: how it speaks to a model: published forms, `instruct` (language models, in few words; `instruct_listed`
+        prompt: form of the prompt: the published forms, `instruct` (language models, in few words; `instruct_listed`
             with the actions), or `compact` (small models).
-        reward: the score, or `success_reward` for a full score and else nothing.
+        reward: the score, or `success_reward` for a full score and 0 otherwise.
         success_reward: see `reward`.
-        max_steps: the episode is truncated there; None never. end_on_invalid: an action without effect ends it.
-        nouns: JSON file, title -> nouns, in place of a tagger. tagger: auto takes stored lists, then spaCy, then the
+        max_steps: steps until an episode is truncated; None for no limit. end_on_invalid: an action without effect ends
+            the episode.
+        nouns: JSON file, title -> nouns, instead of a tagger. tagger: auto takes stored lists, then spaCy, then the
             built-in list.
-        search: own engine, or pyserini on the Lucene index in folder `index`.
+        search: own (the engine of this package), or pyserini on the Lucene index in the folder `index`.
         index: see `search`.
         strict: refuse or fail where the original crashes; false answers sensibly and leaves faulty products out.
     """

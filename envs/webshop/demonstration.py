@@ -51,6 +51,6 @@ def record(config: Config, number: int, actions: Sequence[str]) -> EpisodeRecord
 def save_session(path: Path, config: Config, number: int, actions: Sequence[str]) -> None:
     """Store the session as a step graph in a safetensors file; ValueError if there is no action to store."""
     if not actions:
-        raise ValueError(f"nothing was done, so there is nothing to save in {path}")
+        raise ValueError(f"no action was carried out, so there is nothing to save in {path}")
     graph = build_graph([record(config, number, actions)])
     write_graph(graph, path, {"env": "webshop", "agent": AGENT, "goal": number})

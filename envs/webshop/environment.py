@@ -65,7 +65,7 @@ class WebShop:
         return self._observe()
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action; one without effect leaves the page as it is."""
+        """Carry out one action; an action without effect does not change the page."""
         session = self.session
         self._steps += 1
         written = resolve(session, action) if self.config.observation == "brief" else action

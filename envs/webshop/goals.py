@@ -48,7 +48,7 @@ class Goal:
     Attributes:
         key: stable name: mode, ASIN and which of the product's goals.
         product: index of the product it was written for.
-        instruction: what the shopper is told, price clause included.
+        instruction: the text for the shopper, with the price clause.
         wish: the instruction without its price clause (what splits must not share).
         options: values (human) or group -> value (synthetic).
     """

@@ -1,4 +1,4 @@
-"""Everything of one configuration that sessions share: stock, pages, goals, prices, nouns. Opened once a process."""
+"""Everything of one configuration that sessions share: stock, pages, goals, prices, nouns. Opened once per process."""
 
 import random
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,7 @@
 """Nouns of product titles, which the reward compares; the original tags them with spaCy's en_core_web_sm.
 
-Only the score of buying another product than the goal's depends on the tagger. Every report names the one used.
+Only the score of buying another product than the goal's depends on the tagger. Every report names the tagger that was
+used.
 """
 
 import importlib.util
@@ -53,7 +54,7 @@ class Extractor:
         self._tag = tag
 
     def __call__(self, title: str) -> Sequence[str]:
-        """Raises ValueError where a list of titles was given and this one is not on it."""
+        """Raises ValueError where a list of titles was given and this title is not on it."""
         return self._tag(title)
 
 
@@ -105,7 +106,7 @@ def default() -> Extractor:
 
 
 def default_name() -> str:
-    """The name of `default()` as far as it is known without loading a model."""
+    """The name of `default()` as far as it can be known without loading a model."""
     return f"spaCy {MODEL}" if have_spacy() else BUILT_IN
 
 

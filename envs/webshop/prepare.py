@@ -1,4 +1,4 @@
-"""`agentrl envs webshop prepare`: raw files into a store, streaming, in shards that a later run goes on from."""
+"""`agentrl envs webshop prepare`: raw files into a store, streaming, in shards from which a later call continues."""
 
 import base64
 import json
@@ -105,7 +105,7 @@ def main(argv: Sequence[str]) -> int:
     parser = Parser("agentrl envs webshop prepare", f"Build the store that all workers share.\n\n{HELP}")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of the original's files")
     parser.add_argument("--out", type=Path, help=f"folder of the store; default: {store.FOLDER}/ beside the files")
-    parser.add_argument("--num-products", type=int, help="only so many rows of the products file")
+    parser.add_argument("--num-products", type=int, help="number of rows of the products file to read")
     parser.add_argument("--tagger", choices=("auto", "spacy", "built-in"), default="auto", help="of title nouns")
     parser.add_argument("--skip-faulty", action="store_true", help="leave faulty products out, as strict=false does")
     given = parser.parse_args(list(argv))
@@ -133,7 +133,7 @@ def prepare(
     """Build the store `out` from the raw files in `data`.
 
     It is built in `out` + ".partial" and renamed when complete. Killed and started again with the same arguments, it
-    goes on after the last whole shard; bad data removes what was built.
+    continues after the last whole shard; bad data removes what was built.
 
     Raises:
         ValueError: the data is missing or faulty, or `out` exists already.
@@ -239,7 +239,7 @@ def load_shard(path: Path) -> Shard:
 
 
 class _Bar:
-    """A progress bar on a terminal; nothing elsewhere."""
+    """A progress bar on a terminal; without a terminal no output."""
 
     def __init__(self, total: int) -> None:
         self._bar: Any = None
@@ -257,6 +257,6 @@ class _Bar:
             self._bar.update(self._task, completed=done, description=f"{rows:,} rows")
 
     def close(self) -> None:
-        """Leave the bar as it stands."""
+        """Stop drawing the bar."""
         if self._bar:
             self._bar.stop()

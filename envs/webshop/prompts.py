@@ -119,7 +119,7 @@ class Instruct(Plain):
 
 
 class VerlAgent:
-    """verl-agent's prompt and action projection: one user message a step, `<think>` and `<action>` tags."""
+    """verl-agent's prompt and action projection: one user message per step, `<think>` and `<action>` tags."""
 
     system = ""
     _FORMAT = (

@@ -71,7 +71,7 @@ def plain(text: str) -> str:
 
 
 def alike(first: str, second: str) -> bool:
-    """Do the words of one nearly make up the other's?
+    """Do the words of one text nearly make up the words of the other?
 
     The original's ratio is that of difflib, whose matching blocks form a common subsequence; rapidfuzz takes the
     longest one. So rapidfuzz, being fast, rules out what cannot match, and difflib decides between it and 100.

@@ -5,7 +5,7 @@
 | file | content |
 | --- | --- |
 | store.json | format, counts, tagger, fingerprints of the raw files, the lists of queries and categories |
-| products.bin, products.npy | one JSON list a product, and [P+1] where each begins |
+| products.bin, products.npy | one JSON list per product, and [P+1] where each begins |
 | asins.npy, asin_numbers.npy | ASINs in ascending order and the product of each |
 | terms.bin, terms.npy | index terms in ascending order, and [V+1] where each begins |
 | offsets.npy, documents.npy, saturation.npy, order.npy | see `bm25.Postings` |

@@ -51,7 +51,8 @@ class RowView(NamedTuple):
 
 
 def shown(*pieces: tuple[int, str]) -> list[Segment]:
-    """Segments of (kind, text); like the original's parser, blank ones shrink to one blank or vanish with a newline."""
+    """Segments of (kind, text); like the original's parser, blank segments shrink to one blank, or are left out if they
+    hold a newline."""
     found = []
     for kind, text in pieces:
         if text.strip(_ASCII_BLANKS):

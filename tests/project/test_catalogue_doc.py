@@ -171,8 +171,9 @@ def test_every_entry_has_a_source_and_a_formula(kind):
     """`Source:` names the paper, or says that there is none; `Formula:` is what the entry computes."""
     for name in ours(kind):
         about = catalogue.load(kind, name).about
-        for word in ("Source:", "Formula:"):
-            assert re.search(rf"^{word} \S", about, re.M), f"{kind} {name}: its docstring has no paragraph '{word} ...'"
+        for word, pattern in (("Source", "Sources?[:.]"), ("Formula", "Formula:")):
+            found = re.search(rf"^{pattern} \S", about, re.M)
+            assert found, f"{kind} {name}: its docstring has no paragraph '{word}: ...'"
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
 PLACEHOLDERS = {"RECIPE", "RECIPE.toml", "R.toml", "recipe.toml"}
 STANDS_FOR = {"ENV": "calculator", "...": "random"}  # `--policy ...`
 FILES = {"python": "py", "toml": "toml", "json": "jsonl"}  # language of a block -> ending of the file that it is
+IN_PLACE = ["calculator-cpu", "grpo-sokoban-cpu", "alfworld-gigpo-1.5b"]  # what a page may mean by RECIPE.toml
 BASE = "calculator-cpu"  # completes recipes that are shown in part
 
 
@@ -103,7 +104,7 @@ def page_files(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def commands(text: str) -> list[list[str]]:
     """The words of each command line, without comments."""
-    lines = text.replace("\\\n", " ").splitlines()
+    lines = text.replace("\\\n", " ").replace(" && ", "\n").splitlines()
     return [words for line in lines if (words := shlex.split(line.removesuffix("&"), comments=True))]
 
 
@@ -186,6 +187,8 @@ def test_commands_are_read_by_their_verbs(block, page_files, only_reads, capsys)
     for words in commands(block.text):
         if words[0] == "make":
             assert all(word in TARGETS for word in words[1:]), words
+        elif words[0] == "cd":
+            assert (ROOT / words[1]).is_dir(), words
         elif words[0] == "python" and words[1] != "-m":
             assert (ROOT / words[1]).is_file(), words
         elif words[0] == "agentrl" and len(words) > 1:
@@ -208,10 +211,19 @@ def check_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0, (words, capsys.readouterr().err)
     if words[0] == "train" and "--explain" not in words and "start.json" not in str(words):
         overrides = [word for word in words[2:] if "=" in word]
-        base = "alfworld-gigpo-1.5b" if "model.path=" in str(overrides) else BASE  # one with a language model
-        recipe = base if words[1] in PLACEHOLDERS else words[1]
-        if recipe in shipped.names() or Path(recipe).is_file():
+        recipes = IN_PLACE if words[1] in PLACEHOLDERS else [words[1]]
+        resolves([r for r in recipes if r in shipped.names() or Path(r).is_file()], overrides)
+
+
+def resolves(recipes: list[str], overrides: list[str]) -> None:
+    """The overrides fit one of the recipes at least."""
+    mistakes = []
+    for recipe in recipes:
+        try:
             Settings.load(shipped.find(recipe) if recipe in shipped.names() else Path(recipe), overrides)
+        except ValueError as mistake:
+            mistakes.append(str(mistake))
+    assert not recipes or len(mistakes) < len(recipes), mistakes
 
 
 def test_blocks_are_found_and_reasons_are_given():

@@ -4,10 +4,13 @@
 """
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from agentrl import catalogue
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -68,3 +71,17 @@ def test_links_of_the_readme_have_their_anchors():
     for path, anchor in links(ROOT / "README.md"):
         assert (ROOT / path).is_file(), path
         assert not anchor or anchor in anchors(ROOT / path), f"{path}#{anchor}"
+
+
+def test_the_architecture_page_has_the_layers_of_the_import_rules():
+    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = [rule["layers"] for rule in rules if rule["type"] == "layers"]
+    page = (DOCS / "architecture.md").read_text()
+    shown = [set(re.findall(r"`(\w+)`", row)) for row in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", page, re.M)]
+    assert [row for row in shown if row] == [set(layer.split(" | ")) for layer in layers]
+
+
+def test_the_table_of_contributing_names_every_catalogue():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    words = {"envs": "environment", "tools": "tool"}
+    assert [kind for kind in catalogue.KINDS if words.get(kind, kind) not in text] == []

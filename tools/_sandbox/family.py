@@ -37,7 +37,7 @@ class Family:
     """What descends from a started sandbox.
 
     Between two cells the loop's process is stopped and its children are killed, so an idle session burns no
-    processor time, whatever threads it left. `loop` is the process that runs cells, `reaper` its parent inside.
+    processor time, also if it left threads behind. `loop` is the process that runs cells, `reaper` its parent inside.
     """
 
     def __init__(self, plan: Plan, started: int, info: int) -> None:

@@ -41,7 +41,7 @@ def receive(pipe: int) -> "Any":
 
 
 def read(pipe: int, size: int) -> bytes:
-    """Exactly so many bytes, or nothing at the end."""
+    """Exactly `size` bytes, or nothing at the end."""
     parts = []
     while size:
         part = os.read(pipe, min(size, 1 << 20))

@@ -37,21 +37,21 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-BOOT = (  # the interpreter's first line: read so many bytes and run them, compiled or as text
+BOOT = (  # the interpreter's first line: read a given number of bytes and run them, compiled or as text
     "import os,sys,marshal\nd=b''\nn=int(sys.argv[2])\nwhile len(d)<n:d+=os.read(0,n-len(d))or sys.exit(1)\n"
     "exec(marshal.loads(d)if sys.argv[3]=='c'else d,{'REPLIES':int(sys.argv[1])})"
 )
 
 
 class Limits(BaseModel, frozen=True, extra="forbid"):
-    """What code may use.
+    """Limits of what code may use.
 
     memory_mb: address space of one process. total_mb: resident memory of all processes of a sandbox together.
     processes: processes and threads at once. disk_mb: each of the working folder, /tmp and /dev/shm, and the
     largest file. files: how many files. open_files: descriptors of one process; all processes of a sandbox together
     may hold four times as many. loopback: whether the code may open internet sockets to itself (bwrap and unshare
-    only; the kernel memory of their buffers is then bounded by the number of sockets alone). output_kb: of stdout, of
-    stderr and of the echoed value that are kept. fetch_mb: largest file brought back.
+    only; the kernel memory of their buffers is then bounded by the number of sockets alone). output_kb: how much is
+    kept of stdout, of stderr and of the echoed value. fetch_mb: largest file that is brought back.
     """
 
     memory_mb: int = Field(384, ge=64)
@@ -281,7 +281,7 @@ def _scratch(packages: tuple[str, ...], uid: int) -> Scratch:
 
 @functools.cache
 def _sweep(parent: str) -> None:
-    """Remove, once a process, the folders whose owner was killed: nobody holds their lock, and they are not new."""
+    """Remove, once per process, the folders whose owner was killed: their lock is free, and they are not new."""
     for path in glob.glob(f"{parent}/{SCRATCH}*"):
         with suppress(OSError):
             if os.lstat(path).st_uid != os.getuid() or time.time() - os.lstat(path).st_mtime < 60:
@@ -376,7 +376,7 @@ PLANS = {"bwrap": _bwrap, "unshare": _unshare, "landlock": _landlock, "unsafe-ho
 
 
 def unheld(backend: str, limits: Limits) -> tuple[str, ...]:
-    """The limits that a backend does not hold strictly on this machine, each in words; none for most."""
+    """Sentences on the limits that a backend does not hold strictly on this machine; most backends have none."""
     if backend == "unsafe-host":
         return ("no limit holds: there are no walls",)
     found = []

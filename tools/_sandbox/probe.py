@@ -55,10 +55,10 @@ REFUSAL = (
 
 
 def choose(backend: str, python: str = "") -> str:
-    """The backend to use: the one asked for, or with "auto" the first of the chain that holds.
+    """The backend to use: the requested backend, or with "auto" the first of the chain that holds.
 
     Raises:
-        ValueError: none holds, or the one asked for does not.
+        ValueError: no backend holds, or the requested backend does not.
     """
     if backend == "unsafe-host":
         return backend
@@ -80,7 +80,7 @@ def choose(backend: str, python: str = "") -> str:
 
 
 def check(backend: str, python: str = "") -> str:
-    """Why a backend does not hold here, in words; empty if it does. Probed once a process and user."""
+    """A sentence on why a backend does not hold here; empty if it does. Probed once per process and user."""
     return _check(backend, python, os.getuid(), os.environ.get("PATH", ""))
 
 

@@ -45,7 +45,7 @@ class Stopped(Exception):
 
 
 class Capture:
-    """The first so many bytes of a stream; the rest is read and dropped."""
+    """The first `limit` bytes of a stream; the rest is read and dropped."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.kept, self.size = limit, bytearray(), 0
@@ -283,7 +283,7 @@ class Process:
         return True
 
     def _reply(self, nonce: str, out: Capture, err: Capture) -> Mapping[str, Any] | None:
-        """The fields of the reply with this nonce, once it is there; whatever else arrives is skipped.
+        """The fields of the reply with this nonce, as soon as it is there; everything else that arrives is skipped.
 
         One read per call: code that writes without end must not keep the caller from looking at the clock.
         """

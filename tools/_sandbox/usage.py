@@ -203,7 +203,7 @@ def _deleted_open(view: str, held: dict[tuple[int, int], int], names: dict[str, 
             found = os.stat(path)
             if stat.S_ISREG(found.st_mode) and not found.st_nlink:
                 held[found.st_dev, found.st_ino] = found.st_blocks * BLOCK
-                with suppress(OSError):  # the name may be too long to be told
+                with suppress(OSError):  # the system may refuse a name of this length
                     names[os.readlink(path)].add((found.st_dev, found.st_ino))
 
 

@@ -20,13 +20,13 @@ __all__ = ["Config", "Search", "make"]
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """Which retriever, and how a model is told what it found.
+    """Which retriever is used, and how its passages are written for a model.
 
     Attributes:
         backend: bm25 (extra `search`), http (extra `search`) or faiss (extra `faiss`).
         bm25, http, faiss: options of each.
-        topk: passages of a call by a model.
-        form: how they are written; see `agentrl.tool.retrieval.write_passages`.
+        topk: passages per call.
+        form: how passages are written; see `agentrl.tool.retrieval.write_passages`.
     """
 
     backend: Literal["bm25", "http", "faiss"] = "bm25"

@@ -21,8 +21,8 @@ WORD = r"(?u)\b\w+\b"
 
 
 class Bm25Config(BaseModel, frozen=True, extra="forbid"):
-    """corpus: the JSONL file. index: folder of its index; default: beside the corpus, its name + `.bm25`. k1, b: of
-    BM25 (Anserini's values). stopwords: leave out the commonest English words."""
+    """corpus: the JSONL file. index: folder of its index; default: beside the corpus, its name + `.bm25`. k1, b:
+    parameters of BM25 (Anserini's values). stopwords: leave out the most common English words."""
 
     corpus: str = ""
     index: str = ""

@@ -23,7 +23,7 @@ def fingerprint(path: Path) -> dict[str, int]:
 
 
 def put_folder(folder: Path, write: Callable[[Path], None]) -> None:
-    """Fill a folder beside its final place, then put it there, in place of an older one.
+    """Fill a folder beside its final place, then move it there, replacing an older folder.
 
     Where nothing can be written (a read-only disk, a full one) a warning says so: an index can be made again.
     """

@@ -38,7 +38,7 @@ class Corpus:
                     places.append((offset, number))
                 offset += len(line)
         if not places:
-            raise ValueError(f"the corpus {path} holds no passage: give one JSON object a line, with id and contents")
+            raise ValueError(f"the corpus {path} holds no passage: give one JSON object per line, with id and contents")
         places.append((offset, 0))
         return cls(path, np.array(places, np.int64))
 

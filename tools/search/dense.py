@@ -19,9 +19,9 @@ from agentrl.tools.search.corpus import find
 class DenseConfig(BaseModel, frozen=True, extra="forbid"):
     """corpus: the JSONL file. encoder: folder or hub name of a transformers encoder. index: folder of the stored index;
     default: beside the corpus, its name + `.faiss`. factory: FAISS's index factory (`Flat`, `IVF4096,SQ8`, `HNSW32`).
-    query_prefix, passage_prefix: put before the words. pooling: mean of the token states, or the first one.
-    query_tokens, passage_tokens: longest texts. batch: texts encoded at once. device: auto is CUDA where there is one;
-    on it the encoder works in half precision.
+    query_prefix, passage_prefix: text before each query and passage. pooling: the mean of the token states, or the
+    first token's state. query_tokens, passage_tokens: most tokens of a text. batch: texts encoded at once. device: auto
+    takes CUDA if torch finds it; on CUDA the encoder works in half precision.
     """
 
     corpus: str = ""

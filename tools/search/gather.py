@@ -1,7 +1,7 @@
 """Queries that several threads ask at the same time travel in one request.
 
-A thread whose query waits takes a free lane, and with its own query whatever else waits; while a request is on its way
-the next one fills. Nobody waits for company: with one thread asking, a query leaves at once.
+A thread whose query waits takes a free lane, and sends its own query with all others that wait; while a request is on
+its way the next one fills. Nobody waits for company: with one thread asking, a query leaves at once.
 """
 
 import threading
@@ -31,7 +31,7 @@ class Gatherer:
 
     Args:
         send: carries out one request; called by one of the threads that wait for it.
-        most: queries a request.
+        most: most queries per request.
         lanes: requests on their way at once.
     """
 
@@ -45,7 +45,7 @@ class Gatherer:
 
         Raises:
             Exception: what `send` raised for one of these queries. A request that fails with several queries is
-            repeated one by one, so that nobody fails for another's query.
+            repeated one by one, so that no query fails because of another.
         """
         mine = [_Ticket(query, k) for query in queries]
         with self._changed:

@@ -25,11 +25,11 @@ PASSING = (408, 425, 429)  # and every 5xx
 class HttpConfig(BaseModel, frozen=True, extra="forbid"):
     """Where and how to ask.
 
-    urls: addresses of equal servers, taken in turn; `/retrieve` is added to one without a path. dialect: see
-    `agentrl.tools.search.dialects`. timeout_s: of one try. retries: new tries after a failed one (each address is tried
-    at least once). backoff_s: wait before try n, times n, once every address has failed. rest_s: how long an address
-    that failed comes last. max_batch: queries a request; 1 sends single ones. connections: requests at once. cache:
-    answers kept, by query and k; 0 for none.
+    urls: addresses of equal servers, which take turns; `/retrieve` is added to an address without a path. dialect: see
+    `agentrl.tools.search.dialects`. timeout_s: seconds per try. retries: further tries after the first one (each
+    address is tried at least once). backoff_s: after every address has failed, the wait before try n is n times this
+    many seconds. rest_s: seconds for which an address that failed comes last. max_batch: most queries per request.
+    connections: requests at once. cache: answers that are kept, by query and k; 0 for none.
     """
 
     urls: tuple[str, ...] = ("http://127.0.0.1:8000/retrieve",)
@@ -58,7 +58,7 @@ def _with_path(url: str) -> str:
 
 
 class _Failed(NamedTuple):
-    """What went wrong with one try, and whether another may pass."""
+    """What went wrong with a try, and whether another try may succeed."""
 
     words: str
     may_pass: bool = True
@@ -131,7 +131,7 @@ class Http:
         )
 
     def _order(self) -> list[str]:
-        """The addresses, another one first each time, those that failed lately last."""
+        """The addresses, each time with another first; those that failed lately come last."""
         urls, now = self.config.urls, time.monotonic()
         start = next(self._turn) % len(urls)
         turned = [*urls[start:], *urls[:start]]
@@ -155,7 +155,7 @@ class Http:
 
     def _post(self, url: str, content: bytes, kind: str) -> tuple[int, bytes]:
         """Status and body; TimeoutError for a body that trickles on after the time of a try, which the library, whose
-        limits are between two bytes, would wait for; ReadError for one that is too large."""
+        limits are between two bytes, would wait for; ReadError for an answer that is too large."""
         ends = time.monotonic() + self.config.timeout_s
         parts, size = [], 0
         with self._client.stream("POST", url, content=content, headers={"content-type": kind}) as answer:
