@@ -24,13 +24,18 @@ ENVS, TOOLS, ENGINES = (catalogue.names(kind) for kind in ("envs", "tools", "eng
 
 # What an entry needs of the machine; without it making the entry raises ValueError, and the test is skipped.
 SANDBOX = "a sandbox: bubblewrap, or user namespaces"
+PYTHON = "env.python with the package; make foreign plays it"
 NEEDS = {
     "code_math": SANDBOX,
     "code_pair": SANDBOX,
     "code_repair": SANDBOX,
     "code_repo": SANDBOX,
     "code_test": SANDBOX,
+    "inspect_ai": PYTHON,
+    "reasoning_gym": PYTHON,
+    "textarena": PYTHON,
     "textworld": "the extra textworld",
+    "verifiers": PYTHON,
     "python_sandbox": SANDBOX,
     "e2b": "the extra e2b and a key",
     "mcp": "the extra mcp",

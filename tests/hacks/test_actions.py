@@ -12,8 +12,11 @@ from tests.hacks.actions import ACTIONS, action
 
 OPTIONS = {
     "alfworld": {},
+    "desk": {},
+    "desk_user": {},
     "notes": {"pages": 2},
     "sokoban": {},
+    "sql": {},
     "webshop": {},
 }
 ELSEWHERE = {  # where the tries against the other environments are
