@@ -241,6 +241,7 @@ def test_a_checkpoint_and_the_metrics_that_it_counts_are_on_the_disk_before_it_h
         progress=SimpleNamespace(),
         rollouts=stateless,
         policies=stateless,
+        teacher=None,
     )
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", renamed)

@@ -86,8 +86,8 @@ def test_a_backend_that_does_not_hold_is_seen_by_the_probe(monkeypatch):
     need("bwrap")
     from agentrl.tools._sandbox import launch, probe
 
-    def naive(limits, python, packages):
-        plan = launch._bwrap(limits, python, packages)
+    def naive(limits, python, packages, hide):
+        plan = launch._bwrap(limits, python, packages, hide)
         shared = [part for part in plan.command if part != "--unshare-net"]
         plan.command = shared
         return plan

@@ -261,7 +261,7 @@ def test_a_lost_sandbox_is_nobodys_fault(monkeypatch):
         without_infra_error(result)
 
 
-def _broken(limits, python, packages):
+def _broken(limits, python, packages, hide):
     return launch.Plan(command=["/bin/false", "{replies}"], environment={}, rules={}, folder="/")
 
 
