@@ -89,7 +89,10 @@ def test_the_story_leads_to_the_steps_that_it_names(open_run, tmp_path):
         step = part.data.steps.row.index(row)
         assert page.query_selector(".cell.selected").get_attribute("data-step") == str(step)
         shown = cells(page)[step]
-        assert f"({shown}: " in part.story  # the sentence and the cell round alike
+        advantage = part.data.methods[0].advantage[step]
+        assert shown == f"{advantage:+.2f}" and f"({advantage:.3f} = " in part.story
+        assert part.data.methods[0].why[step] in page.text_content("#step .why")
+    assert "similarity=off" in page.text_content("#meanings") and "only equal ones" in page.text_content("#meanings")
     assert "How the environment names them: Where the agent stood" in page.text_content("#situations")
 
 
@@ -108,11 +111,11 @@ def test_findings_and_series_are_shown(open_run, tmp_path):
 def test_a_failure_opens_its_episode(open_run, tmp_path):
     run = make_run(tmp_path / "r")
     page = open_run(run)
-    (row,) = page.query_selector_all("#failures .endings tbody tr")
+    _, row = page.query_selector_all("#failures .endings tbody tr")  # of the evaluation, of training
     told = [cell.text_content() for cell in row.query_selector_all("td")]
     assert told[0] == "not stored" and told[3] == "3 of 9"  # older versions store no types
     assert {text.split(" ")[0] for text in told[1:3]} == {"6", "3"} and row.query_selector("td button") is not None
-    last = page.query_selector("#failures table:has-text('last state before')")
+    last = page.query_selector("#failures table:has-text('last state before')")  # training alone has stored steps
     assert [c.text_content() for c in last.query_selector_all("tbody td")][:3] == ["bedroom", "go gave up", "3 (100%)"]
     last.query_selector("button").click()
     graph = read_graph(run / "graphs" / "000002.safetensors")

@@ -91,6 +91,7 @@ function drawTabs() {
   });
   const options = described(chosen().options);
   byId("options").textContent = options ? `${chosen().name} with ${options}.` : "";
+  drawMeanings();
   const select = clear("measure");
   for (const [name] of measures()) node(select, "option", { value: name }, name);
   select.value = measure()[0];
@@ -244,6 +245,7 @@ function drawStep() {
   for (const name in steps.values) if (steps.values[name][i] !== null) said.push(`${name} ${plain(steps.values[name][i])}`);
   node(panel, "p", { class: "soft" }, said.join(", "));
   drawParts(panel, i);
+  drawWhy(panel, i);
   const others = elsewhere();
   const line = node(panel, "p", {}, `${others.length} ${others.length === 1 ? "step leaves" : "steps leave"} this state in this group. `);
   if (others.length > 1) {
