@@ -96,6 +96,21 @@ def test_the_story_leads_to_the_steps_that_it_names(open_run, tmp_path):
     assert "How the environment names them: Where the agent stood" in page.text_content("#situations")
 
 
+IN_WINDOW = """(selector) => { const box = document.querySelector(selector).getBoundingClientRect();
+  return box.top >= 0 && box.top < innerHeight - 40 && box.left >= 0 && box.right <= innerWidth; }"""
+
+
+def test_opening_a_step_brings_its_cell_its_panel_and_its_turn_into_view(open_run, tmp_path):
+    page = open_run(make_run(tmp_path / "r"))
+    for button in ("credited", "blamed"):
+        page.evaluate("scrollTo(0, 0)")
+        page.click(f"text=show the {button} step")
+        assert page.evaluate(IN_WINDOW, ".cell.selected") and page.evaluate(IN_WINDOW, "#step")
+    page.evaluate("scrollTo(0, 0)")
+    page.query_selector("#failures table:has-text('last state before') button").click()
+    assert page.evaluate(IN_WINDOW, ".turn.now") and page.query_selector(".turn.now").get_attribute("data-turn") == "3"
+
+
 def test_findings_and_series_are_shown(open_run, tmp_path):
     rows = [train_row(step, success=0.0, constant_groups=1.0, reward=0.0) for step in range(12)]
     page = open_run(make_run(tmp_path / "r", rows=rows))

@@ -253,7 +253,7 @@ function drawStep() {
       node(line, "button", {}, words).onclick = () => choose(others[(others.indexOf(i) + by + others.length) % others.length]);
     }
   }
-  if (others.length > 1) drawSame(panel, others);
+  if (others.length > 1) { drawSameAction(panel, i, others); drawSame(panel, others); }
   node(panel, "p", { class: "soft" }, `Episode ${episode.name}; row ${steps.row[i]} of the stored steps.`);
   for (const more of stepExtras) more(panel, i);
 }

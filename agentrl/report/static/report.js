@@ -295,7 +295,7 @@ function drawStory(one) {
   const place = clear("story");
   node(place, "span", {}, one.story);
   one.singled_out.forEach((row, i) => {
-    node(place, "button", { "data-row": row }, i ? "show the blamed step" : "show the credited step").onclick = () => showPart(part, new URLSearchParams({ row: String(row), method: chosen().name }));
+    node(place, "button", { "data-row": row }, i ? "show the blamed step" : "show the credited step").onclick = () => { showPart(part, new URLSearchParams({ row: String(row), method: chosen().name })); reveal(); };
   });
 }
 
@@ -307,7 +307,7 @@ function mostTelling() {
 
 function openStep([number, row]) {
   showPart(number, new URLSearchParams({ row: String(row) }));
-  byId("said").scrollIntoView();
+  (document.querySelector(".turn.now") || byId("said")).scrollIntoView();
 }
 
 function drawConversation(panel, i) {
@@ -325,7 +325,7 @@ function drawTurn(place, i, now) {
   const box = node(place, "div", { class: now ? "turn now" : "turn", "data-turn": steps.turn[i] });
   const head = node(box, "p", {}), seen = steps.observation[i] >= 0 ? data.texts[steps.observation[i]] : data.states[steps.state[i]];
   const button = node(head, "button", { "aria-label": `show the credit of turn ${steps.turn[i]}` }, `turn ${steps.turn[i]}`);
-  button.onclick = () => { selected = i; draw(); byId("credit").scrollIntoView(); };
+  button.onclick = () => { selected = i; draw(); reveal(); };
   const facts = [`status ${steps.status[i]}`, steps.valid[i] ? "" : "invalid", `reward ${plain(steps.reward[i])}`];
   for (const m of run.parts[part].data.methods) facts.push(`${m.name} ${signed(m.advantage[i])}`);
   for (const name in steps.values) if (known(steps.values[name][i]) && !name.startsWith("info.")) facts.push(`${name} ${plain(steps.values[name][i])}`);

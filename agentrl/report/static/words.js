@@ -17,3 +17,24 @@ function drawWhy(panel, i) {
     if (m.why && m.why[i]) node(panel, "p", { class: "why", "data-method-why": m.name }, `${m.name}: ${m.why[i]}.`);
   }
 }
+
+// the same action in the same state with much other credit: credit follows what came after, it is no verdict on the action
+function drawSameAction(panel, i, others) {
+  const credit = chosen().advantage, own = credit[i], scale = scaleOf(credit, rowsOf(group));
+  const same = others.filter((k) => k !== i && steps.action[k] === steps.action[i] && credit[k] !== null && credit[k] !== undefined);
+  if (own === null || own === undefined || !same.some((k) => Math.abs(credit[k] - own) > scale / 4)) return;
+  const got = new Map();
+  for (const k of same) got.set(signed(credit[k]), (got.get(signed(credit[k])) || 0) + 1);
+  const times = (n) => n === 1 ? "once" : n === 2 ? "twice" : `${n} times`;
+  const episode = data.episodes.find((one) => one.steps.includes(i)), end = episode.failed ? "was later lost to the environment" : episode.succeeded ? "later succeeded" : "was later lost";
+  node(panel, "p", { id: "same-action" }, `The same action here got ${[...got].map(([value, n]) => `${value} ${times(n)}`).join(", ")}, and ${signed(own)} now: this episode ${end}. Credit follows what came after; it does not say that the action was right or wrong.`);
+}
+
+// the chosen cell near the top of the window, so that the panel of the step below the cells is seen with it
+function reveal() {
+  const cell = document.querySelector(".cell.selected");
+  if (!cell) return;
+  cell.scrollIntoView({ block: "nearest", inline: "nearest" });
+  cell.focus({ preventScroll: true });
+  scrollBy(0, cell.getBoundingClientRect().top - 130);
+}
