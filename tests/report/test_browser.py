@@ -300,7 +300,7 @@ def test_the_steps_most_apart_have_both_numbers_and_how_far(open_page):
     (pair,) = data.agreement
     step = pair["most_apart"][0]
     shown = [c.text_content() for c in page.query_selector_all(".apart tr")[1].query_selector_all("td")]
-    assert shown[0] == f"turn {step['turn']}: {step['action']}"
+    assert shown[0] == f"episode {step['episode']}, turn {step['turn']}: {step['action']}"
     assert shown[1:4] == [f"{step['grpo']:+.2f}", f"{step['gigpo']:+.2f}", f"{step['apart']:.2f}"]
     page.click(".apart button")
     assert page.query_selector(".cell.selected").get_attribute("data-step") == str(step["row"])

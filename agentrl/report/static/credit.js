@@ -238,8 +238,7 @@ function drawStep() {
   node(panel, "pre", { id: "saw" }, seen);
   node(panel, "b", {}, "It wrote");
   drawAnswer(panel, i, "answered");
-  const did = data.actions[steps.action[i]];
-  if (steps.answer[i] >= 0 && data.texts[steps.answer[i]].trim() !== did.trim()) node(panel, "p", { class: "soft" }, `carried out as: ${short(did, 200)}`);
+  drawDone(panel, i);
   drawChoices(panel, steps.tokens[i]);
   const said = [`reward ${plain(steps.reward[i])}`, `status ${steps.status[i]}`, steps.valid[i] ? "valid" : "invalid", steps.kind[i]];
   for (const name in steps.values) if (steps.values[name][i] !== null) said.push(`${name} ${plain(steps.values[name][i])}`);
@@ -354,7 +353,7 @@ function drawApart(section, pair) {
   for (const [word, kind] of [["step", "words"], ...pair.methods.map((m) => [m, ""]), ["apart", ""], ["", ""]]) node(head, "th", { class: kind }, word);
   for (const step of pair.most_apart.filter((one) => one.apart > 0)) {
     const row = node(table, "tr"), at = steps.row.indexOf(step.row);
-    node(row, "td", { class: "words", title: step.state || "" }, `turn ${step.turn}: ${short(step.action || step.answer || `row ${step.row}`, 40)}`);
+    node(row, "td", { class: "words", title: [step.group, step.state].filter(Boolean).join("\n") }, `${step.episode ? `episode ${step.episode.split("/").pop()}, ` : ""}turn ${step.turn}: ${short(step.action || step.answer || `row ${step.row}`, 40)}`);
     for (const m of pair.methods) node(row, "td", {}, signed(step[m]));
     node(row, "td", {}, fixed(step.apart, 2));
     const link = node(row, "td", {});

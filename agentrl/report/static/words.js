@@ -38,3 +38,9 @@ function reveal() {
   cell.focus({ preventScroll: true });
   scrollBy(0, cell.getBoundingClientRect().top - 130);
 }
+
+// what was carried out, where the answer is written otherwise
+function drawDone(panel, i) {
+  const did = data.actions[steps.action[i]];
+  if (steps.answer[i] >= 0 && data.texts[steps.answer[i]].trim() !== did.trim()) node(panel, "p", { class: "soft done" }, `carried out as: ${short(did, 200)}`);
+}
