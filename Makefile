@@ -10,6 +10,7 @@ BIN := .venv/bin
 # pip installs torch alone, because its configuration may name a local wheel. uv installs the rest: it resolves faster and
 # compiles no bytecode. INSTALLER=pip leaves uv out.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
+COMMA := ,
 INSTALLER ?= uv
 UV := $(BIN)/uv pip install --python $(BIN)/python --quiet
 SET = $(if $(filter uv,$(INSTALLER)),$(UV),$(PIP))
@@ -19,7 +20,7 @@ PINS := $(if $(GPU),,-r requirements-cpu.txt)
 EXTRAS := dev,lora,gguf,openai,tensorboard,webshop,search,faiss,data,mcp,e2b,vllm
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test slow foreign pretrained ray docs check browser browser-ready vllm trl bench bench-credit gpu gpu-wheels install sandbox clean
+.PHONY: demo test slow lowest foreign pretrained ray docs check browser browser-ready vllm trl bench bench-credit gpu gpu-wheels install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
@@ -33,6 +34,21 @@ slow: install .venv/reference
 # Environments of other packages (docs/foreign.md), each installed by uv into .venv-foreign/NAME on the first run.
 foreign: install
 	$(PYTEST) -m foreign
+
+# The tests with the lowest versions that pyproject.toml states, except of torch, in an environment of their own.
+LOWEST := .venv-lowest
+lowest: install
+	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	@$(LOWEST)/bin/python -m pip install -qq --disable-pip-version-check $(INDEX) "$$(grep ^torch= requirements-cpu.txt)"
+	@grep ^torch= requirements-cpu.txt > $(LOWEST)/torch.txt
+	@$(BIN)/uv pip compile -q pyproject.toml $(addprefix --extra ,$(filter-out dev,$(subst $(COMMA), ,$(EXTRAS)))) \
+	  --python $(LOWEST)/bin/python --resolution lowest-direct --override $(LOWEST)/torch.txt --no-header --no-annotate \
+	  | grep -Ev '^(torch|triton|cuda-|nvidia-)' > $(LOWEST)/lowest.txt
+	@$(BIN)/uv pip install -q --python $(LOWEST)/bin/python -r $(LOWEST)/lowest.txt \
+	  'setuptools>=77' pytest pytest-xdist pytest-timeout hypothesis scipy
+	@$(BIN)/uv pip install -q --python $(LOWEST)/bin/python --no-deps --no-build-isolation -e .
+	$(LOWEST)/bin/python -m pytest -n 2 -m "not gpu and not slow and not browser and not pretrained and not vllm and not ray" \
+	  --ignore tests/project --ignore tests/golden
 
 # Rollouts on a local Ray cluster; workers are killed while they play.
 ray: install

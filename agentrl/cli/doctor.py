@@ -86,7 +86,7 @@ def extras() -> dict[str, list[str]]:
     packages: dict[str, list[str]] = {}
     for line in metadata.requires(DISTRIBUTION) or ():
         requirement = NEEDED.fullmatch(line)
-        if requirement and requirement["extra"] != "dev":
+        if requirement and requirement["extra"] not in ("dev", "docs"):
             packages.setdefault(requirement["extra"], []).append(requirement["package"])
     return packages
 

@@ -44,5 +44,5 @@ def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
     if both:
         raise ValueError(
             f"{len(both)} evaluation tasks are training tasks too, such as {sorted(both)[0]}: "
-            "set eval.env to another split"
+            "give env and eval.env different splits"
         )

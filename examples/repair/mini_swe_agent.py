@@ -60,10 +60,9 @@ def main() -> None:
     templates = {name: text for name, text in settings["agent"].items() if name.endswith("_template")}
     agent = DefaultAgent(model, Sandbox(), **templates)
     try:
-        agent.run(os.environ["AGENTRL_TASK"])
-    except (
-        litellm.exceptions.BadRequestError
-    ) as refusal:  # limits.turns, limits.episode_tokens or the context is used up
+        ended = agent.run(os.environ["AGENTRL_TASK"])
+        print(f"ended: {ended.get('exit_status')}")  # the episode's answer, by which the repository is handed in
+    except litellm.exceptions.BadRequestError as refusal:  # a limit of the episode or the context is used up
         print(f"stopped: {refusal.message[:200]}")
 
 

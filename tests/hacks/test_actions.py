@@ -13,7 +13,6 @@ from tests.hacks.actions import ACTIONS, action
 OPTIONS = {
     "alfworld": {},
     "desk": {},
-    "desk_user": {},
     "notes": {"pages": 2},
     "sokoban": {},
     "sql": {},
@@ -26,6 +25,7 @@ ELSEWHERE = {  # where the tries against the other environments are
     "code_repair": "test_code.py",
     "code_repo": "test_code_repo.py",
     "code_test": "test_code.py",
+    "desk_user": "pays nothing: an episode is one message of a customer",
     "deep_research": "test_answers.py",
     "search_qa": "test_answers.py",
     "gymnasium_text": "pays what a wrapped environment pays",

@@ -79,9 +79,12 @@ def test_the_wheel_alone_trains_and_evaluates(core, tmp_path):
     place = run(core / "bin" / "python", "-c", "import agentrl; print(agentrl.__file__)", cwd=tmp_path)
     assert place.startswith(str(core))
     assert not json.loads(agentrl("doctor", "--json"))["extras"]["lora"]
-    (tmp_path / "mine.toml").write_text('[env]\nname = "calculator"\n[eval.env]\nname = "calculator"\n[model.new]\n')
+    (tmp_path / "mine.toml").write_text(
+        '[env]\nname = "calculator"\nsplit = "train"\n[eval.env]\nsplit = "test"\n[model.new]\n'
+    )
     small = ["run.iterations=1", "warmup.updates=1", "warmup.episodes=8", "batch.tasks=2", "eval.tasks=2"]
     agentrl("train", "mine.toml", "run.name=mine", *small)
+    assert "</html>" in (tmp_path / "runs" / "mine" / "report.html").read_text("utf-8")
     assert json.loads(agentrl("eval", "calculator", "--policy", "runs/mine", "--tasks", "2", "--json"))["episodes"] == 2
 
 

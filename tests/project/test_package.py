@@ -65,11 +65,9 @@ def test_a_catalogue_is_a_link_and_its_bare_name_is_refused(name):
 
 
 def sources(folder: Path) -> set[str]:
-    """What a wheel should hold of a folder: modules and data, nothing that is made or hidden."""
-    data = {".py", ".typed", ".json", ".toml", ".txt", ".pddl", ".twl2", ".gz"}
-    found = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.suffix in data | {""}}
-    kept = {p for p in found if p.suffix in data or p.name == "py.typed"}
-    return {str(p) for p in kept if not {"__pycache__", "agentrl", *LINKS} & set(p.parts[:-1])}
+    """What a wheel should hold of a folder: every file but what is made."""
+    found = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    return {str(p) for p in found if not {"__pycache__", "agentrl", *LINKS} & set(p.parts[:-1])}
 
 
 def test_the_recipes_are_a_link():

@@ -139,6 +139,16 @@ def test_a_program_acts_in_the_environment(tmp_path, model):
     assert metrics["mismatch_max"] < 1e-3
 
 
+def test_a_program_that_ends_without_an_answer_gets_the_whole_verdict(tmp_path, model):
+    """Not the reward alone: the signals of the end and `success` too."""
+    main = {"agent": f"{TOYS}:says_nothing"}
+    graph, _ = trained(tmp_path, model, main, batch={"tasks": 1}, eval={"tasks": 1})
+    last = graph.ending > 0
+    for name, value in {"reward": 0.0, "format": 0.0, "length": 1.0}.items():
+        assert graph.columns[f"signal/{name}"][last].tolist() == [value] * 2
+    assert (graph.ending[last] == Status.DONE).all() and not graph.columns["info.success"][last].any()
+
+
 def test_an_action_can_end_the_task(tmp_path, model):
     graph, _ = trained(tmp_path, model, {"agent": f"{TOYS}:gives_up"}, batch={"tasks": 1}, eval={"tasks": 1})
     last = graph.ending > 0

@@ -69,6 +69,13 @@ def adds(task: "AgentTask") -> dict[str, Any]:
     return {"answer": seen["observation"], "signals": {"early": early, "wrong": wrong}}
 
 
+def says_nothing(task: "AgentTask") -> str:
+    """Has the environment's tool add, and ends without an answer."""
+    ask(task.base_url, task.api_key, [{"role": "user", "content": task.instruction}])
+    act(task, name="add", arguments={"a": 1, "b": 1})
+    return ""
+
+
 def gives_up(task: "AgentTask") -> dict[str, Any]:
     """Ends the task by a tool, and then goes on asking and acting."""
     talk(task.base_url, task.api_key, task.instruction)

@@ -114,6 +114,7 @@ class ProgramEpisode:
                 verdict = await self.handle.cut()
                 if verdict is not None:
                     last.reward += verdict.reward
+                    last.info = joined(last.info, verdict.info)
         limit = Status.TIME_LIMIT if ended.late else self.recorder.ending
         if limit is not None:
             last.terminated, last.truncated = False, True
