@@ -2,7 +2,7 @@
 
 from agentrl.evaluate.attacks import ATTACKS, Attack
 from agentrl.evaluate.branched_graph import attach_branches, mark_row, with_run_rewards
-from agentrl.evaluate.certainty import CERTAIN_ITERATIONS, certain_too_early
+from agentrl.evaluate.certainty import CERTAIN_IN_WORDS, CERTAIN_ITERATIONS, certain_too_early
 from agentrl.evaluate.comparison import compare, read_report
 from agentrl.evaluate.continuations import Place, continuation_returns, find_place, play_on
 from agentrl.evaluate.decisions import SituationRow, pooled, situation_names, situation_rows
@@ -20,6 +20,7 @@ from agentrl.evaluate.stored_samples import samples_of_graph, samples_of_report
 
 __all__ = [
     "ATTACKS",
+    "CERTAIN_IN_WORDS",
     "CERTAIN_ITERATIONS",
     "MODES",
     "Attack",

@@ -11,6 +11,12 @@ ENOUGH_DECISIONS = 20  # decisions of each side, where copies differed at the st
 CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most now, and at least at first
 SOLVED = 0.9  # success from which on nothing is wrong
 
+CERTAIN_IN_WORDS = (
+    f"a decision that varied in {OPEN:.0%} of the groups of the first {CERTAIN_ITERATIONS} iterations varied in at "
+    f"most {CERTAIN:.0%} of the last, though it did no better than the others and less than {SOLVED:.0%} of its "
+    "episodes succeed"
+)
+
 
 def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
     """The kinds of decisions that have become certain while success has not.

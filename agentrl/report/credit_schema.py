@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-SCHEMA = 2
+SCHEMA = 3
 Numbers = Sequence[float | None]
 
 
@@ -41,6 +41,8 @@ class MethodData(BaseModel, frozen=True):
         weight: paths through a step times how often each is used.
         parts: named numbers a step, such as `episode_advantage`.
         ids: names of those of `parts` that number the groups of steps that were compared (`step_group` and the like).
+        meanings: option or part -> what it means.
+        why: one text a step, the arithmetic of its credit in words; empty for a method that has no such words.
     """
 
     name: str
@@ -49,6 +51,8 @@ class MethodData(BaseModel, frozen=True):
     weight: Numbers
     parts: Mapping[str, Numbers]
     ids: Sequence[str]
+    meanings: Mapping[str, str] = {}
+    why: Sequence[str] = ()
 
 
 class EpisodeData(BaseModel, frozen=True):
@@ -163,8 +167,8 @@ class StepsData(BaseModel, frozen=True):
 class CreditData(BaseModel, frozen=True):
     """Everything on the page; `schema_version` counts changes of this form.
 
-    Version 2 lists the members of allowed sets (`allowed`, to which tokens point), and has `tree`, `ids` and, in
-    `agreement`, how far apart two methods are at a step (`apart`).
+    Version 3 has `meanings` and `why` of methods. Version 2 lists the members of allowed sets (`allowed`, to which
+    tokens point), and has `tree`, `ids` and, in `agreement`, how far apart two methods are at a step (`apart`).
     """
 
     schema_version: int = SCHEMA

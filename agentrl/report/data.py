@@ -8,6 +8,7 @@ import numpy as np
 from agentrl.credit import Credit, agreement
 from agentrl.graph import KINDS, PLAYED, PROBE, StepGraph, mean, word
 from agentrl.report.credit_schema import CreditData, EdgeData, EpisodeData, GroupData, MethodData, StepsData
+from agentrl.report.credit_words import explained_options, why
 from agentrl.report.printable import cut, numbers, printable
 from agentrl.report.step_tokens import AllowedSets, Decode
 from agentrl.report.tree import lanes, tree_nodes, values_below
@@ -59,7 +60,7 @@ def credit_data(
         title=title,
         subtitle=subtitle,
         shown=f"{len(chosen)} of {total} groups, {len(rows)} of {len(graph)} steps",
-        methods=[_method(name, credit, options.get(name, {}), rows) for name, credit in credits.items()],
+        methods=[_method(graph, name, credit, options.get(name, {}), rows) for name, credit in credits.items()],
         groups=[_group(graph, int(g), by_group[int(g)], at, states, actions) for g in chosen],
         episodes=episodes,
         steps=steps,
@@ -150,7 +151,7 @@ def _known(graph: StepGraph, groups: Sequence[int]) -> list[int]:
     return sorted(set(groups))
 
 
-def _method(name: str, credit: Credit, options: Mapping[str, Any], rows: np.ndarray) -> MethodData:
+def _method(graph: StepGraph, name: str, credit: Credit, options: Mapping[str, Any], rows: np.ndarray) -> MethodData:
     advantage = np.where(credit.assigned, credit.advantage, np.nan)  # [N]
     parts = {k: numbers(v[rows]) for k, v in credit.parts.items()}
     if credit.returns is not None:
@@ -162,6 +163,8 @@ def _method(name: str, credit: Credit, options: Mapping[str, Any], rows: np.ndar
         weight=numbers(credit.weight[rows]),
         parts=parts,
         ids=[name for name in credit.parts if name.endswith("_group")],
+        meanings=explained_options(name, options, [*parts]),
+        why=why(graph, credit, options, rows),
     )
 
 

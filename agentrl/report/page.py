@@ -23,13 +23,13 @@ def credit_page(data: CreditData) -> str:
     """The page; the same data gives the same bytes."""
     packed = base64.b64encode(gzip.compress(data.model_dump_json().encode(), mtime=0)).decode()
     stored = f'<script type="application/octet-stream" id="data">{packed}</script>\n'
-    return _page(data.title, scripts=("credit.js", "graph.js"), styles=("credit.css",), data=stored)
+    return _page(data.title, scripts=("credit.js", "words.js", "graph.js"), styles=("credit.css",), data=stored)
 
 
 def inspector_page(title: str) -> str:
     """The page of `agentrl inspect`: the credit page without data, which its script fetches from where it came from."""
     above = (files("agentrl.report") / "static" / "inspector.html").read_text()
-    scripts, styles = ("credit.js", "graph.js", "inspector.js"), ("credit.css", "inspector.css")
+    scripts, styles = ("credit.js", "words.js", "graph.js", "inspector.js"), ("credit.css", "inspector.css")
     return _page(title, scripts=scripts, styles=styles, above=above, policy="; connect-src 'self'")
 
 
@@ -37,7 +37,7 @@ def run_page(data: RunData) -> str:
     """The page of a run; the same data gives the same bytes."""
     packed = base64.b64encode(gzip.compress(data.model_dump_json().encode(), mtime=0)).decode()
     stored = f'<script type="application/octet-stream" id="run-data">{packed}</script>\n'
-    scripts, styles = ("credit.js", "graph.js", "report.js"), ("credit.css", "report.css")
+    scripts, styles = ("credit.js", "words.js", "graph.js", "report.js"), ("credit.css", "report.css")
     return _page(data.name, scripts=scripts, styles=styles, data=stored, shell="report.html")
 
 

@@ -76,7 +76,7 @@ def run_data(run: Path, against: Path | None = None, budget: Budget | None = Non
     curve = curve_data(name, run, rows, timings)
     recent = {i: read_graph(files[i]) for i in [*files][-RECENT:]}
     situation = _situation(config)
-    situations, certain = _decisions(files, recent, situation)
+    (situations, rest), certain = _decisions(files, recent, situation)
     graphs = {i: recent.get(i) or read_graph(files[i]) for i in shown_iterations([*files])}
     held_out = _held_out(run)
     parts, numbers = _parts(run, config, graphs, held_out, budget)
@@ -91,6 +91,8 @@ def run_data(run: Path, against: Path | None = None, budget: Budget | None = Non
         health=health,
         failures=failures,
         situations=situations,
+        situations_rest=rest,
+        situations_from=_span([*recent]),
         situation_words=_words_of(situation),
         parts=parts,
         against=None if against is None else _against(run, against, config),
@@ -155,12 +157,21 @@ def _words_of(situation: Situation) -> str:
 
 def _decisions(
     files: Mapping[int, Path], recent: Mapping[int, StepGraph], situation: Situation
-) -> tuple[list[SituationData], list[Finding]]:
-    """The decisions of the last stored iterations, and those that became certain too early."""
+) -> tuple[tuple[list[SituationData], tuple[int, int]], list[Finding]]:
+    """The decisions of the last stored iterations, how many are left out, and those that became certain too early."""
     now = [row for i, graph in recent.items() for row in situation_rows(graph, i, situation)]
     first = [i for i in [*files][:RECENT] if i not in recent]
     then = [row for i in first for row in situation_rows(read_graph(files[i]), i, situation)]
-    return [_situation_data(row) for row in pooled(now)[:SITUATIONS]], certain_too_early([*then, *now])
+    rows = pooled(now)
+    rest = (len(rows[SITUATIONS:]), sum(row.decisions for row in rows[SITUATIONS:]))
+    return ([_situation_data(row) for row in rows[:SITUATIONS]], rest), certain_too_early([*then, *now])
+
+
+def _span(iterations: Sequence[int]) -> str:
+    """Such as "iteration 150 to 159"; empty for none."""
+    if not iterations:
+        return ""
+    return f"iteration {iterations[0]}" + (f" to {iterations[-1]}" if len(iterations) > 1 else "")
 
 
 def _situation_data(row: SituationRow) -> SituationData:
@@ -245,8 +256,7 @@ def _failures(
         yield failures_of_graphs(source, [graph], kinds, held_out_links, situation)
     if recent:
         iterations = [*recent]
-        span = f"iteration {iterations[0]}" + (f" to {iterations[-1]}" if len(iterations) > 1 else "")
-        source = f"training tasks, {span}"
+        source = f"training tasks, {_span(iterations)}"
 
         def training_links(number: int, row: int) -> list[StepLink]:
             return links(iterations[number], row)
@@ -277,9 +287,7 @@ def _in_short(
             how = ", ".join(
                 f"{c.episodes - c.succeeded} by {c.ending}" + (f" ({c.kind})" if c.kind else "") for c in failing[:3]
             )
-            ends = ", ".join(f'"{kind.situation}" ({kind.episodes})' for kind in one.last_kinds[:2])
-            last = f"; most often the last decision was {ends}" if ends else ""
-            found.append(f"{one.failed} of {one.episodes} episodes still fail ({one.source}): {how}{last}.")
+            found.append(f"{one.failed} of {one.episodes} episodes still fail ({one.source}): {how}.{_ways(one)}")
     broken = [one.rule for one in health.findings if one.severity != "note"]
     found.append(
         f"Health: {len(broken)} of {health.rules} rules broken ({', '.join(dict.fromkeys(broken))})."
@@ -287,6 +295,18 @@ def _in_short(
         else f"Health: none of {health.rules} rules is broken."
     )
     return [*found, *(part.story for part in parts[:1] if part.story)]
+
+
+def _ways(one: FailureData) -> str:
+    """How the failed episodes go, in a sentence; empty where only outcomes are stored."""
+    if one.back_and_forth is None or one.looping is None:
+        return ""
+    (back, failed, back_won, won), (loops, *_) = one.back_and_forth, one.looping
+    beside = f" ({back_won} of the {won} others do)" if won else ""
+    return (
+        f" {back} of the {failed} go back and forth: they repeat an action in a state, or go to a state and back at "
+        f"once{beside}; {loops} leave one state three times or more."
+    )
 
 
 def _left_out(

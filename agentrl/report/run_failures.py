@@ -58,6 +58,7 @@ def failures_of_graphs(
     ended = [one for number, graph in enumerate(graphs) for one in _episodes(number, graph, kinds)]
     scored = [one for one in ended if one.ending != LOST]
     failed = [one for one in scored if not one.succeeded]
+    back = [_goes_back(graphs[one.graph], one) for one in scored]
     looping = [_loops(graphs[one.graph], one) for one in scored]  # per episode: the states that it left too often
     rows = [(number, int(row)) for number, graph in enumerate(graphs) for row in np.flatnonzero(graph.kind == PLAYED)]
     return FailureData(
@@ -67,12 +68,8 @@ def failures_of_graphs(
         cells=_cells(ended, links),
         last=_last_steps(graphs, failed, links),
         last_kinds=_last_kinds(graphs, failed, links, situation),
-        looping=(
-            sum(bool(states) for one, states in zip(scored, looping, strict=True) if not one.succeeded),
-            len(failed),
-            sum(bool(states) for one, states in zip(scored, looping, strict=True) if one.succeeded),
-            len(scored) - len(failed),
-        ),
+        looping=_among(scored, [bool(states) for states in looping]),
+        back_and_forth=_among(scored, back),
         loops=_loop_states(scored, looping, links),
         invalid=_invalid(graphs, rows, links),
         answers=len(rows),
@@ -160,6 +157,21 @@ def _last_kinds(
         LastKind(situation=name, episodes=n, examples=_examples(ends[name], links))
         for name, n in _most(Counter({name: len(at) for name, at in ends.items()}), MOST)
     ]
+
+
+def _among(scored: Sequence[Ended], so: Sequence[bool]) -> tuple[int, int, int, int]:
+    """[failed episodes of which it is so, failed ones, succeeded ones of which it is so, succeeded ones]."""
+    counted = Counter((one.succeeded, is_so) for one, is_so in zip(scored, so, strict=True))
+    lost, won = counted[False, True], counted[True, True]
+    return lost, lost + counted[False, False], won, won + counted[True, False]
+
+
+def _goes_back(graph: StepGraph, one: Ended) -> bool:
+    """Does the episode repeat an action in a state, or go from a state to another one and back at once?"""
+    states, actions = graph.state[one.rows].tolist(), graph.action[one.rows].tolist()
+    done = [(state, action) for state, action in zip(states, actions, strict=True) if state >= 0]
+    cycles = zip(states, states[1:], states[2:], strict=False)
+    return len(set(done)) < len(done) or any(a == c != b and a >= 0 for a, b, c in cycles)
 
 
 def _loops(graph: StepGraph, one: Ended) -> dict[str, int]:

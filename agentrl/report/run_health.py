@@ -6,11 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agentrl.evaluate import Finding
+from agentrl.evaluate import CERTAIN_IN_WORDS, Finding
 from agentrl.report.printable import printable
 from agentrl.report.run_curve import number, thinned
 from agentrl.report.run_schema import FindingData, HealthData
-from agentrl.run import RULES, findings, read_findings
+from agentrl.run import RULES, RULES_IN_WORDS, findings, read_findings
 
 Row = Mapping[str, Any]
 MASS = re.compile(r"credit_mass_turn_(\d+)")
@@ -38,6 +38,7 @@ def health_data(stored: Path, rows: Sequence[Row], certain: Sequence[Finding]) -
     return HealthData(
         findings=list(by_key.values()),
         rules=len(RULES) + 1,
+        looked_at={**RULES_IN_WORDS, "certain_too_early": CERTAIN_IN_WORDS},
         series=series,
         mass=dict(sorted(mass.items(), key=lambda item: int(item[0]))),
     )

@@ -12,6 +12,7 @@ from agentrl.config import Entry, resolve
 from agentrl.credit import Credit, CreditMethod, assign
 from agentrl.graph import PLAYED, StepGraph, read_graph
 from agentrl.report.credit_schema import CreditData
+from agentrl.report.credit_words import about_under, sum_in_words
 from agentrl.report.data import TEXT_CHARS, choose, credit_data
 from agentrl.report.run_schema import PartData, StepLink
 
@@ -76,7 +77,7 @@ def training_part(
         reasons=reasons,
         story=story,
         singled_out=singled_out,
-        methods={name: _about(name, method) for name in credits},
+        methods={name: about_under(_about(name, method), options[name]) for name in credits},
         seconds=_seconds(graph, data),
         data=data,
     )
@@ -212,14 +213,13 @@ def _story(data: CreditData) -> tuple[str, list[int]]:
         action = " ".join(data.actions[data.steps.action[step[1]]].split())
         if len(action) > SINGLED_OUT_CHARS:
             action = action[:SINGLED_OUT_CHARS] + "…"
-        parts = [f"{name} {x:+.2f}" for name, x in _terms(method.parts, step[1])]
-        why = f": {', '.join(parts)}" if parts else ""
+        words = method.why[step[1]] if method.why else sum_in_words(step[0], _terms(method.parts, step[1]))
         name = next(_short_name(one.name, data.groups[widest].name) for one in episodes if step[1] in one.steps)
-        return f'"{action}" in turn {data.steps.turn[step[1]]} of episode {name} ({step[0]:+.2f}{why})'
+        return f'"{action}" in turn {data.steps.turn[step[1]]} of episode {name} ({words})'
 
     story = (
         f"Task {data.groups[widest].name}, which opens first: {won} of the {len(episodes)} copies succeeded. "
-        f"{method.name} credits {said(best)} most, and blames {said(worst)} most."
+        f"{method.name} gives most credit to {said(best)}, and least to {said(worst)}."
     )
     return story, [data.steps.row[step] for _, step in (best, worst)]
 

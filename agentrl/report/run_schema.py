@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from agentrl.report.credit_schema import CreditData, Numbers
 
-RUN_SCHEMA = 2
+RUN_SCHEMA = 3
 
 
 class StepLink(NamedTuple):
@@ -121,12 +121,14 @@ class HealthData(BaseModel, frozen=True):
     Attributes:
         findings: the broken rules.
         rules: how many rules were looked at.
+        looked_at: rule -> what it would have found, with its threshold.
         series: metric -> one number per iteration of `CurveData.iteration`.
         mass: turn -> share of the credit's absolute mass per iteration, where the run measured it.
     """
 
     findings: Sequence[FindingData]
     rules: int
+    looked_at: Mapping[str, str]
     series: Mapping[str, Numbers]
     mass: Mapping[str, Numbers]
 
@@ -187,6 +189,7 @@ class FailureData(BaseModel, frozen=True):
         last_kinds: the same by situation.
         looping: [failed episodes with a loop, failed, succeeded with a loop, succeeded]; null like `last`.
         loops: the states of the loops.
+        back_and_forth: like `looping`, of episodes that repeat an action in a state, or go to a state and back at once.
         invalid: invalid answers by text.
         answers: number of answers, which `invalid` is a part of.
     """
@@ -201,6 +204,7 @@ class FailureData(BaseModel, frozen=True):
     loops: Sequence[LoopState]
     invalid: Sequence[InvalidAnswer]
     answers: int
+    back_and_forth: tuple[int, int, int, int] | None = None
 
 
 class SituationData(BaseModel, frozen=True):
@@ -321,11 +325,14 @@ class AgainstData(BaseModel, frozen=True):
 class RunData(BaseModel, frozen=True):
     """Everything on the page of a run; `schema_version` counts changes of this form.
 
+    Version 3 has `looked_at`, `back_and_forth`, `situations_rest` and `situations_from`, and credit pages of version 3.
     Version 2 has `panel`, `singled_out`, `situation_words`, and credit pages of version 2.
 
     Attributes:
         name: of the run.
         in_short: the answers in a few sentences.
+        situations_rest: number of rarer situations that are left out, and of their decisions.
+        situations_from: which iterations of training the situations are counted over; empty if none is stored.
         situation_words: how the environment names situations, in its own words; empty if it has no names of its own.
         left_out: what does not fit into the page, one sentence each.
     """
@@ -338,6 +345,8 @@ class RunData(BaseModel, frozen=True):
     health: HealthData
     failures: Sequence[FailureData]
     situations: Sequence[SituationData]
+    situations_rest: tuple[int, int]
+    situations_from: str
     situation_words: str
     parts: Sequence[PartData]
     against: AgainstData | None

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import TASK_KINDS, RunFolder, versions
-    from agentrl.run.health import RULES, findings, read_findings
+    from agentrl.run.health import RULES, RULES_IN_WORDS, findings, read_findings
     from agentrl.run.learner_group import Place
     from agentrl.run.listing import Condition, ListedRun, condition, listed_runs, ordered, selected
     from agentrl.run.memory_forecast import forecast
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BRANCH",
     "RULES",
+    "RULES_IN_WORDS",
     "TASK_KINDS",
     "Condition",
     "Contestant",
@@ -93,6 +94,7 @@ _HOME = {
     "Curve": "agentrl.run.watching",
     "BRANCH": "agentrl.run.stages",
     "RULES": "agentrl.run.health",
+    "RULES_IN_WORDS": "agentrl.run.health",
     "Contestant": "agentrl.run.evaluated_policy",
     "Loop": "agentrl.run.event_loop",
     "Metrics": "agentrl.run.metrics",

@@ -264,6 +264,22 @@ RULES: Mapping[str, tuple[Severity, Rule]] = {
     "success_gone": ("warning", success_gone),
     "no_progress": ("note", no_progress),
 }
+RULES_IN_WORDS: Mapping[str, str] = {  # rule -> "it would warn if ..."
+    "not_finite": "a loss or a gradient were no finite number",
+    "unchanged": "the clone or the end played exactly as the model before it",
+    "flat_reward": f"every rollout of {WINDOW} iterations earned the same, below {SOLVED:.0%} success",
+    "constant_groups": f"in {CONSTANT:.0%} of the groups of {WINDOW} iterations all copies earned the same, below "
+    f"{SOLVED:.0%} success",
+    "episodes_cut": f"one limit ended {CUT:.0%} of the episodes of an evaluation",
+    "invalid": f"{INVALID:.0%} of the answers had no valid action",
+    "unknown_words": f"{UNKNOWN:.0%} of the observations looked like another one, since words in them are unknown",
+    "unlisted": f"{UNLISTED:.0%} of an expert's moves were none of the listed actions",
+    "never_won": f"all episodes of the first {WINDOW} batches of the warm-up were lost alike",
+    "faults": f"the environment failed in more than {FAULTS:.0%} of the episodes",
+    "entropy_gone": f"the entropy of a token fell to {GONE_NATS:g} nats, below {SOLVED:.0%} success",
+    "success_gone": f"success of {SEEN:.0%} or more fell to {FALL:.0%} of its best",
+    "no_progress": f"success in the last {WINDOW} iterations were not clearly above that in the first {WINDOW}",
+}
 IMPLIED = {  # rule -> rules that have said it already
     "constant_groups": ("flat_reward",),
     "unchanged": ("flat_reward",),

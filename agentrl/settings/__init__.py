@@ -2,7 +2,7 @@
 
 from agentrl.settings.agents import POLICY, agent_sections, resolve_agents
 from agentrl.settings.defaults import turns_of
-from agentrl.settings.explain import absent_comments, chosen_comments, explained, known_keys
+from agentrl.settings.explain import absent_comments, chosen_comments, explained, known_keys, meanings
 from agentrl.settings.recipe import Settings
 from agentrl.settings.requirements import fillers
 from agentrl.settings.shipped import find as find_recipe
@@ -19,6 +19,7 @@ __all__ = [
     "fillers",
     "find_recipe",
     "known_keys",
+    "meanings",
     "needs_of",
     "resolve_agents",
     "shipped_recipes",

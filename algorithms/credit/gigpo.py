@@ -29,8 +29,8 @@ NEEDS = ("state",)
 
 
 class Config(grpo.Config, frozen=True):
-    """gamma: discount per step. step_weight: the paper's omega. similarity: threshold of the similarity ratio, or
-    off."""
+    """gamma: discount per step. step_weight: weight of the step term, the paper's omega. similarity: states whose
+    texts are at least this similar (a ratio) count as one state; off: only equal ones do."""
 
     OFFICIAL = MappingProxyType({"unit": "step", "singleton": "pass", "invalid_penalty": 0.1})
 

@@ -138,6 +138,41 @@ def test_a_step_is_shown_beside_what_was_done_in_the_same_state(open_page):
     assert page.query_selector(".cell.selected").get_attribute("data-step") == "5"
 
 
+def test_the_same_action_with_other_credit_is_said_and_the_graph_fits_its_frame(open_page):
+    data = data_of(graph_of(household()), "gigpo")
+    page = open_page(data, "#row=8")  # go bedroom from the hall, in the episode that failed; "detour" did it too
+    other = f"{data.methods[0].advantage[3]:+.2f}"
+    assert f"The same action here got {other} once" in page.text_content("#same-action")
+    assert "this episode was later lost" in page.text_content("#same-action")
+    assert "A circle without a number" in page.text_content("#merged")
+    assert open_page(data, "#row=2").query_selector("#same-action") is None  # no other step left this state
+    inside = """() => { const frame = document.querySelector("#merging .scroll").getBoundingClientRect();
+      return [...document.querySelectorAll("#graph .node")].map((one) => one.getBoundingClientRect())
+        .every((box) => box.left >= frame.left && box.right <= frame.right); }"""
+    for width in (1280, 1000):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate(inside), width
+
+
+def test_a_tree_opens_at_its_root(open_page):
+    rows = [
+        {"group": "g", "episode": f"e{e:02}", "turn": t, "reward": float(t == 5 and e == 19)}
+        | {"state": f"{e} {t}" if t else "s", "next_state": f"{e} {t + 1}", "action": f"a{e} {t}"}
+        for e in range(20)
+        for t in range(6)
+    ]
+    page = open_page(data_of(graph_of(rows), "grpo"), "#row=119")
+    page.click("[data-view=tree]")
+    inside = """(selector) => { const frame = document.querySelector("#merging .scroll").getBoundingClientRect();
+      const box = document.querySelector(selector).getBoundingClientRect();
+      return box.top >= frame.top && box.bottom <= frame.bottom
+        && box.left >= frame.left && box.right <= frame.right; }"""
+    assert page.evaluate(inside, "#graph .start")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(inside, "#graph .box.selected")
+
+
 def test_branches_called_agents_candidates_and_probes_are_drawn_and_explained(open_page):
     rows = [row | {"agent": "planner"} for row in household()]
     rows += [
@@ -265,7 +300,7 @@ def test_the_steps_most_apart_have_both_numbers_and_how_far(open_page):
     (pair,) = data.agreement
     step = pair["most_apart"][0]
     shown = [c.text_content() for c in page.query_selector_all(".apart tr")[1].query_selector_all("td")]
-    assert shown[0] == f"turn {step['turn']}: {step['action']}"
+    assert shown[0] == f"episode {step['episode']}, turn {step['turn']}: {step['action']}"
     assert shown[1:4] == [f"{step['grpo']:+.2f}", f"{step['gigpo']:+.2f}", f"{step['apart']:.2f}"]
     page.click(".apart button")
     assert page.query_selector(".cell.selected").get_attribute("data-step") == str(step["row"])

@@ -73,6 +73,8 @@ def test_marks_of_smaller_panels_are_smaller_and_every_mark_is_explained(open_ru
     assert found == [("clone", False), ("iteration 1", True), ("end", False)]
     legend = page.text_content("#curve-legend")
     assert "small: only 2 of the 4 tasks" in legend and "sampled" in legend and "greedy" not in legend
+    paths = [(p.get_attribute("data-panel"), p.get_attribute("d")) for p in page.query_selector_all("[data-panel]")]
+    assert [panel for panel, _ in paths] == ["p1", "p0"] and "L" in paths[0][1] and "L" not in paths[1][1]
     whole = open_run(make_run(tmp_path / "w")).text_content("#curve-legend")
     assert "small" not in whole and "training tasks, mean of ten" in whole
 
@@ -89,14 +91,40 @@ def test_the_story_leads_to_the_steps_that_it_names(open_run, tmp_path):
         step = part.data.steps.row.index(row)
         assert page.query_selector(".cell.selected").get_attribute("data-step") == str(step)
         shown = cells(page)[step]
-        assert f"({shown}: " in part.story  # the sentence and the cell round alike
+        advantage = part.data.methods[0].advantage[step]
+        assert shown == f"{advantage:+.2f}" and f"({advantage:.3f} = " in part.story
+        assert part.data.methods[0].why[step] in page.text_content("#step .why")
+    assert "similarity=off" in page.text_content("#meanings") and "only equal ones" in page.text_content("#meanings")
     assert "How the environment names them: Where the agent stood" in page.text_content("#situations")
+
+
+IN_WINDOW = """(selector) => { const box = document.querySelector(selector).getBoundingClientRect();
+  return box.top >= 0 && box.top < innerHeight - 40 && box.left >= 0 && box.right <= innerWidth; }"""
+
+
+def test_opening_a_step_brings_its_cell_its_panel_and_its_turn_into_view(open_run, tmp_path):
+    page = open_run(make_run(tmp_path / "r"))
+    for button in ("credited", "blamed"):
+        page.evaluate("scrollTo(0, 0)")
+        page.click(f"text=show the {button} step")
+        assert page.evaluate(IN_WINDOW, ".cell.selected") and page.evaluate(IN_WINDOW, "#step")
+    page.evaluate("scrollTo(0, 0)")
+    page.query_selector("#failures table:has-text('last state before') button").click()
+    assert page.evaluate(IN_WINDOW, ".turn.now") and page.query_selector(".turn.now").get_attribute("data-turn") == "3"
 
 
 def test_findings_and_series_are_shown(open_run, tmp_path):
     rows = [train_row(step, success=0.0, constant_groups=1.0, reward=0.0) for step in range(12)]
     page = open_run(make_run(tmp_path / "r", rows=rows))
-    assert page.query_selector("[data-rule=flat_reward]").text_content().startswith("✗ warning flat_reward (train 9): ")
+    assert (
+        page.query_selector("[data-rule=flat_reward]")
+        .text_content()
+        .startswith("✗ warning flat_reward (since iteration 9 of training): ")
+    )
+    kept = texts(page, "#passed li")
+    assert "✓ invalid would warn if 50% of the answers had no valid action." in kept
+    assert not any("flat_reward" in text for text in kept)
+    assert page.text_content("#passed summary") == f"The {len(kept)} rules that are kept"
     entropy = page.query_selector("[data-series=entropy]").text_content()
     assert "entropy, nats per token" in entropy and "first 0.9, last -0.2, from -0.2 to 0.9" in entropy
     assert "most in turn 0, 75%" in page.query_selector("[data-series=mass]").text_content()
@@ -108,11 +136,11 @@ def test_findings_and_series_are_shown(open_run, tmp_path):
 def test_a_failure_opens_its_episode(open_run, tmp_path):
     run = make_run(tmp_path / "r")
     page = open_run(run)
-    (row,) = page.query_selector_all("#failures .endings tbody tr")
+    _, row = page.query_selector_all("#failures .endings tbody tr")  # of the evaluation, of training
     told = [cell.text_content() for cell in row.query_selector_all("td")]
     assert told[0] == "not stored" and told[3] == "3 of 9"  # older versions store no types
     assert {text.split(" ")[0] for text in told[1:3]} == {"6", "3"} and row.query_selector("td button") is not None
-    last = page.query_selector("#failures table:has-text('last state before')")
+    last = page.query_selector("#failures table:has-text('last state before')")  # training alone has stored steps
     assert [c.text_content() for c in last.query_selector_all("tbody td")][:3] == ["bedroom", "go gave up", "3 (100%)"]
     last.query_selector("button").click()
     graph = read_graph(run / "graphs" / "000002.safetensors")
@@ -144,6 +172,7 @@ def test_held_out_episodes_show_rewards_and_no_credit(open_run, tmp_path):
     page.select_option("#part", label=page.query_selector_all("#part option")[-1].text_content())
     assert page.input_value("#measure") == "reward" and "none" in page.text_content("#parts")
     assert "held-out, end, sampled" in page.text_content("#of-episode") and page.said == []
+    assert "No credit exists here: held-out episodes are never trained on" in page.text_content("#story")
     assert "Shown because: failed." in page.text_content("#reason")  # t2, not t0, which stands first
     page.select_option("#part", "0")
     assert page.input_value("#measure") == "advantage"

@@ -15,6 +15,8 @@ from agentrl.report.run_failures import failures_of_graphs, failures_of_outcomes
 from agentrl.report.run_health import health_data
 from agentrl.report.run_parts import Budget
 from agentrl.report.run_schema import PlayedStep, StepLink
+from agentrl.run import RULES, RULES_IN_WORDS
+from agentrl.run.health import INVALID
 from agentrl.settings import Settings
 from tests.report.pages import graph_of, household
 from tests.report.runs import (
@@ -152,6 +154,7 @@ def test_failures_are_counted_by_ending_type_last_step_and_loop():
     (last,) = found.last
     assert (last.state, last.action, last.episodes) == ("bedroom", "go gave up", 2)
     assert [(one.situation, one.episodes) for one in found.last_kinds] == [("go", 2)]
+    assert found.back_and_forth == (2, 2, 2, 4)  # lost: bedroom, closet, bedroom; detour: hall, bedroom, hall
     assert found.looping == (0, 2, 0, 4) and found.loops == []  # lost leaves the bedroom twice, three are a loop
     (invalid,) = found.invalid
     assert (invalid.text, invalid.status, invalid.answers) == ("go closet", "ok", 2)
@@ -209,16 +212,16 @@ def test_a_part_shows_a_won_a_lost_and_the_widest_group_and_tells_what_is_credit
     (part,) = run_data(run, budget=Budget(last=36)).parts
     assert [g.name for g in part.data.groups] == ["m0", "w1", "l3"]
     assert part.reasons == ["among the widest spreads of credit", "all copies succeeded", "all copies failed"]
-    assert [m.name for m in part.data.methods] == ["gigpo", "grpo"] and part.methods["gigpo"].endswith("2505.10978).")
+    assert [m.name for m in part.data.methods] == ["gigpo", "grpo"] and "2505.10978); here" in part.methods["gigpo"]
     gigpo = part.data.methods[0]
     rows = [i for e in part.data.groups[0].episodes for i in part.data.episodes[e].steps]
     best = max(rows, key=lambda i: gigpo.advantage[i])
     action = part.data.actions[part.data.steps.action[best]]
     name = next(part.data.episodes[e].name for e in part.data.groups[0].episodes if best in part.data.episodes[e].steps)
     place = f"in turn {part.data.steps.turn[best]} of episode {name}"
-    assert f'gigpo credits "{action}" {place} ({gigpo.advantage[best]:+.2f}' in part.story
+    assert f'gigpo gives most credit to "{action}" {place} ({gigpo.why[best]})' in part.story
     assert "2 of the 3 copies succeeded" in part.story and "which opens first" in part.story
-    assert f"step_advantage {gigpo.parts['step_advantage'][best]:+.2f}" in part.story
+    assert "step_advantage" in gigpo.why[best] and "less the mean of its group" in part.methods["grpo"]
     assert [part.data.steps.row.index(row) for row in part.singled_out] == [
         best,
         min(rows, key=lambda i: gigpo.advantage[i]),
@@ -324,6 +327,11 @@ def test_a_run_that_has_just_begun_has_a_page_too(tmp_path):
 def test_the_sentences_on_top_answer_the_questions(tmp_path):
     data = run_data(make_run(tmp_path / "r"))
     assert data.in_short[1] == "1 of 4 episodes still fail (held-out tasks, end, sampled): 1 by turn_limit (fetch)."
+    episodes = held_out_graph({"t0": "won", "t1": "won", "t2": "won", "t3": "lost"})
+    write_graph(episodes, tmp_path / "r" / "evaluations" / "end-sampled.safetensors")
+    told = run_data(tmp_path / "r").in_short[1]
+    assert " 1 of the 1 go back and forth: they repeat an action in a state, or go to a state and back" in told
+    assert told.endswith(" at once (0 of the 3 others do); 0 leave one state three times or more.")
     assert data.in_short[2].startswith("Health: ") and data.in_short[3] == data.parts[0].story
 
 
@@ -345,7 +353,7 @@ def test_it_is_a_pure_function_of_the_folder(tmp_path):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert run_data(run).model_dump_json() == run_data(run).model_dump_json()
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
-    assert json.loads(run_data(run).model_dump_json())["schema_version"] == 2
+    assert json.loads(run_data(run).model_dump_json())["schema_version"] == 3
 
 
 def test_hand_made_graphs_of_other_shapes_go_through(tmp_path):
@@ -367,3 +375,18 @@ def test_a_graph_without_credit_columns_shows_what_it_has():
     graph = graph_of([{"group": "g", "episode": "e", "turn": 0, "reward": 0.0}])
     found = failures_of_graphs("toy", [graph], {}, no_links)
     assert found.cells[0].ending == "not stored"
+
+
+def test_every_health_rule_says_in_words_what_it_looks_for():
+    assert RULES_IN_WORDS.keys() == RULES.keys()
+    assert f"{INVALID:.0%} of the answers" in RULES_IN_WORDS["invalid"]
+
+
+def test_rarer_situations_are_counted_so_that_the_rows_sum_up(tmp_path):
+    rows = [row | {"action": f"do{i} it"} for i, row in enumerate(household() * 2)]
+    rows = [row | {"group": f"g{i // 12}"} for i, row in enumerate(rows)]
+    run = make_run(tmp_path / "r", graphs=0, env={"name": "calculator"})
+    write_graph(stored(rows), run / "graphs" / "000004.safetensors")
+    data = run_data(run)
+    assert len(data.situations) == 15 and data.situations_from == "iteration 4"
+    assert sum(s.decisions for s in data.situations) + data.situations_rest[1] == 24 and data.situations_rest[0] == 9

@@ -91,6 +91,7 @@ function drawTabs() {
   });
   const options = described(chosen().options);
   byId("options").textContent = options ? `${chosen().name} with ${options}.` : "";
+  drawMeanings();
   const select = clear("measure");
   for (const [name] of measures()) node(select, "option", { value: name }, name);
   select.value = measure()[0];
@@ -237,13 +238,13 @@ function drawStep() {
   node(panel, "pre", { id: "saw" }, seen);
   node(panel, "b", {}, "It wrote");
   drawAnswer(panel, i, "answered");
-  const did = data.actions[steps.action[i]];
-  if (steps.answer[i] >= 0 && data.texts[steps.answer[i]].trim() !== did.trim()) node(panel, "p", { class: "soft" }, `carried out as: ${short(did, 200)}`);
+  drawDone(panel, i);
   drawChoices(panel, steps.tokens[i]);
   const said = [`reward ${plain(steps.reward[i])}`, `status ${steps.status[i]}`, steps.valid[i] ? "valid" : "invalid", steps.kind[i]];
   for (const name in steps.values) if (steps.values[name][i] !== null) said.push(`${name} ${plain(steps.values[name][i])}`);
   node(panel, "p", { class: "soft" }, said.join(", "));
   drawParts(panel, i);
+  drawWhy(panel, i);
   const others = elsewhere();
   const line = node(panel, "p", {}, `${others.length} ${others.length === 1 ? "step leaves" : "steps leave"} this state in this group. `);
   if (others.length > 1) {
@@ -251,7 +252,7 @@ function drawStep() {
       node(line, "button", {}, words).onclick = () => choose(others[(others.indexOf(i) + by + others.length) % others.length]);
     }
   }
-  if (others.length > 1) drawSame(panel, others);
+  if (others.length > 1) { drawSameAction(panel, i, others); drawSame(panel, others); }
   node(panel, "p", { class: "soft" }, `Episode ${episode.name}; row ${steps.row[i]} of the stored steps.`);
   for (const more of stepExtras) more(panel, i);
 }
@@ -352,7 +353,7 @@ function drawApart(section, pair) {
   for (const [word, kind] of [["step", "words"], ...pair.methods.map((m) => [m, ""]), ["apart", ""], ["", ""]]) node(head, "th", { class: kind }, word);
   for (const step of pair.most_apart.filter((one) => one.apart > 0)) {
     const row = node(table, "tr"), at = steps.row.indexOf(step.row);
-    node(row, "td", { class: "words", title: step.state || "" }, `turn ${step.turn}: ${short(step.action || step.answer || `row ${step.row}`, 40)}`);
+    node(row, "td", { class: "words", title: [step.group, step.state].filter(Boolean).join("\n") }, `${step.episode ? `episode ${step.episode.split("/").pop()}, ` : ""}turn ${step.turn}: ${short(step.action || step.answer || `row ${step.row}`, 40)}`);
     for (const m of pair.methods) node(row, "td", {}, signed(step[m]));
     node(row, "td", {}, fixed(step.apart, 2));
     const link = node(row, "td", {});

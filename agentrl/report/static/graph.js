@@ -1,5 +1,6 @@
 // The steps of a group in two views: states that episodes share, merged; and the tree of what was done after each history.
-const LINE = 13, ACROSS = 176, DOWN = 116, BOX = 168, TALL = 46, FOLD_TREE = 120, MOST_BOXES = 400;
+const LINE = 13, ACROSS = 176, DOWN = 116, BOX = 168, TALL = 46, FOLD_TREE = 120, MOST_BOXES = 400, SMALLEST = 0.65;
+let framed; // what the frame shows: it is scrolled to the beginning once, then to what is chosen
 let view; // "merged" or "tree"; undefined: tree where branches are stored, else merged
 
 function mean(values) {
@@ -18,15 +19,36 @@ function drawGraph() {
     button.onclick = () => { view = name; drawGraph(); };
   }
   const svg = clear("graph");
-  byId("merged").textContent = now === "tree" ? drawTree(svg) : drawMerged(svg);
-  bringIntoView(svg);
+  const words = now === "tree" ? drawTree(svg) : drawMerged(svg), scale = fit(svg), shown = [data.title, group, now].join();
+  byId("merged").textContent = words + (Number(svg.getAttribute("width")) > svg.parentElement.clientWidth ? " It is wider than its frame: scroll it sideways." : "");
+  if (shown !== framed) toBeginning(svg); else bringIntoView(svg, scale);
+  framed = shown;
+}
+
+// a drawing that is somewhat wider than its frame is made smaller; gives the scale
+function fit(svg) {
+  const [width, height] = ["width", "height"].map((name) => Number(svg.getAttribute(name))), room = svg.parentElement.clientWidth;
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  const scale = room && room < width && room >= SMALLEST * width ? room / width : 1;
+  svg.setAttribute("width", width * scale);
+  svg.setAttribute("height", height * scale);
+  return scale;
+}
+
+// the root of the tree, or the first states, in the frame
+function toBeginning(svg) {
+  const frame = svg.parentElement, start = svg.querySelector(".start") || svg.querySelector(".node");
+  if (!start) return;
+  const place = start.getBoundingClientRect(), box = frame.getBoundingClientRect();
+  frame.scrollTop += place.top + place.height / 2 - box.top - frame.clientHeight / 2;
+  frame.scrollLeft += place.left + place.width / 2 - box.left - (svg.querySelector(".start") ? 40 : frame.clientWidth / 2);
 }
 
 // scroll the frame of the graph alone, so that the chosen state or box is seen
-function bringIntoView(svg) {
+function bringIntoView(svg, scale) {
   const chosenOne = svg.querySelector(".selected"), frame = svg.parentElement;
   if (!chosenOne) return;
-  const box = chosenOne.getBBox();
+  const own = chosenOne.getBBox(), box = { x: own.x * scale, y: own.y * scale, width: own.width * scale, height: own.height * scale };
   if (box.x < frame.scrollLeft || box.x + box.width > frame.scrollLeft + frame.clientWidth) frame.scrollLeft = box.x + box.width / 2 - frame.clientWidth / 2;
   if (box.y < frame.scrollTop || box.y + box.height > frame.scrollTop + frame.clientHeight) frame.scrollTop = box.y + box.height / 2 - frame.clientHeight / 2;
 }
@@ -95,6 +117,7 @@ function drawMerged(svg) {
   const repeated = g.visits.some((v) => v > 1), folded = g.states.length - kept.length;
   return "A circle is a state, its number how many steps left it, darker where the episodes that left it scored more; an arrow is an action, " +
     `its width how often it was taken, its colour the mean of ${name}.` +
+    (kept.some((k) => !g.visits[k]) ? " A circle without a number was reached and never left: an episode ended there." : "") +
     (repeated ? "" : " No state of this group was left twice, so methods that compare the steps of one state have nothing to compare here.") +
     (folded ? ` ${folded} states that were left once at most are not drawn.` : "") +
     (hidden ? ` ${hidden} of ${labels.length} arrows have no room for their words: point at one, or choose its step.` : "");

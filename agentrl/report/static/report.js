@@ -9,10 +9,10 @@ const brief = (x) => x !== 0 && Math.abs(x) < 0.01 ? x.toExponential(1) : String
 const grouped = (x) => Math.abs(x) >= 1e6 ? brief(x / 1e6) + "M" : Math.abs(x) >= 1e4 ? brief(x / 1e3) + "k" : brief(x);
 const known = (x) => x !== null && x !== undefined;
 
-// a column "open" without a button in it is left out
+// a column "examples" without a button in it is left out
 function table(parent, heads, rows, className) {
   const last = heads.length - 1;
-  if (heads[last][0] === "open" && !rows.some((row) => row[last].some)) { heads = heads.slice(0, last); rows = rows.map((row) => row.slice(0, last)); }
+  if (heads[last][0] === "examples" && !rows.some((row) => row[last].some)) { heads = heads.slice(0, last); rows = rows.map((row) => row.slice(0, last)); }
   const made = node(parent, "table", className ? { class: className } : {}), head = node(node(made, "thead"), "tr"), body = node(made, "tbody");
   heads.forEach(([name, words]) => node(head, "th", { scope: "col", ...(words ? { class: "words" } : {}) }, name));
   for (const row of rows) {
@@ -26,9 +26,21 @@ function table(parent, heads, rows, className) {
 }
 
 // buttons that open steps
-const opening = (links) => Object.assign((place) => links.forEach((link, i) => {
-  node(place, "button", { title: `open the step in ${run.parts[link[0]].title}` }, String(i + 1)).onclick = () => openStep(link);
-}), { some: links.length > 0 });
+const opening = (links) => Object.assign((place) => {
+  links.forEach((link, i) => {
+    const task = taskOf(link), line = task ? node(place, "div") : place;
+    node(line, "button", { class: "example", title: `open the step in ${run.parts[link[0]].title}${task ? ": " + task : ""}` }, `example ${i + 1}`).onclick = () => openStep(link);
+    if (task) node(line, "span", { class: "soft" }, ` ${task} `);
+  });
+  if (!links.length) node(place, "span", { class: "soft" }, "none among the shown steps");
+}, { some: links.length > 0 });
+
+// the last line of what an episode saw first, which says the task in most environments
+function taskOf([number, row]) {
+  const { data: own } = run.parts[number], at = own.steps.row.indexOf(row), episode = own.episodes.find((one) => one.steps.includes(at));
+  const seen = episode && own.steps.observation[episode.steps[0]];
+  return seen >= 0 ? short(own.texts[seen].trim().split("\n").pop(), 90) : "";
+}
 
 // ---- curves ----
 
@@ -100,7 +112,10 @@ function drawEvaluations(svg, curve, which, place, across, up) {
     if (!points.length) continue;
     const whole = widestPanel(curve.evaluations), at = points.map((e) => [across(place(e)) + (mode === "greedy" ? 3 : -3), up(e.success), e]);
     const mixed = points.some((e) => e.panel !== whole); // a thin line then: it only leads the eye from panel to panel
-    node(svg, "path", { class: mode + (which ? " other" : "") + (mixed ? " small" : ""), d: linePath(at) });
+    const class_ = mode + (which ? " other" : "") + (mixed ? " small" : "");
+    for (const panel of new Set(points.map((e) => e.panel))) { // marks of different tasks are not joined
+      node(svg, "path", { class: class_, "data-panel": panel, d: linePath(at.filter(([, , e]) => e.panel === panel)) });
+    }
     for (const [x, y, e] of at) {
       const small = e.panel !== whole, r = small ? 2.2 : 3.8;
       const group = node(svg, "g", { class: small ? "evaluation small" : "evaluation", "data-run": which, "data-name": e.name, "data-mode": mode, "data-success": e.success, "data-low": e.low, "data-high": e.high, "data-episodes": e.episodes });
@@ -160,9 +175,10 @@ function drawHealth() {
   for (const one of run.health.findings) {
     const line = node(list, "li", { "data-rule": one.rule });
     node(line, "span", { class: "severity" }, `${one.severity === "note" ? "" : "✗ "}${one.severity}`);
-    node(line, "span", {}, ` ${one.rule} (${one.stage} ${one.iteration}): ${one.text}.`);
+    node(line, "span", {}, ` ${one.rule} (${stageWords(one)}): ${one.text}.`);
   }
   if (!run.health.findings.length) node(list, "li", { class: "good" }, `✓ None of the ${run.health.rules} health rules is broken.`);
+  drawPassed(list);
   const of = (key) => key.replace(/^.*\//, "");
   const shown = SHOWN.flatMap(([name, words]) => Object.keys(run.health.series).filter((key) => of(key) === name).map((key) => [key, words]));
   for (const [key, words] of shown) drawMultiple(byId("multiples"), key, words);
@@ -170,6 +186,19 @@ function drawHealth() {
   const rest = Object.keys(run.health.series).filter((key) => !shown.some(([name]) => name === key));
   byId("others").ontoggle = () => { if (!byId("more-multiples").childElementCount) for (const key of rest) drawMultiple(byId("more-multiples"), key, key); };
   if (!rest.length) byId("others").remove();
+}
+
+const stageWords = (one) => one.stage === "train" ? `since iteration ${one.iteration} of training` : one.stage === "clone" ? `since batch ${one.iteration} of the warm-up` : `at the evaluation before iteration ${one.iteration}`;
+
+// the rules that found nothing, with what each would have found
+function drawPassed(list) {
+  const broken = new Set(run.health.findings.map((one) => one.rule)), passed = Object.entries(run.health.looked_at).filter(([rule]) => !broken.has(rule));
+  if (!passed.length) return;
+  const more = node(list.parentElement, "details", { id: "passed" });
+  list.after(more);
+  node(more, "summary", {}, `The ${passed.length} rules that are kept`);
+  const kept = node(more, "ul");
+  for (const [rule, words] of passed) node(kept, "li", {}, `✓ ${rule} would warn if ${words}.`);
 }
 
 function smallFrame(parent, key, words) {
@@ -221,20 +250,21 @@ function drawFailures() {
     node(place, "h3", {}, `${one.source}: ${one.failed} of ${one.episodes} episodes failed (${percent(one.episodes ? one.failed / one.episodes : 0)})`);
     const box = node(place, "div", { class: "tables" });
     drawEndings(node(box, "div"), one);
+    if (one.back_and_forth) drawWays(node(box, "div"), one);
     if (one.last_kinds.length) {
-      table(node(box, "div"), [["last decision before a failure", true], ["episodes"], ["open", true]], one.last_kinds.map((l) => [l.situation, share(l.episodes, one.failed), opening(l.examples)]));
+      table(node(box, "div"), [["last decision before a failure", true], ["episodes"], ["examples", true]], withRest(one.last_kinds.map((l) => [l.situation, share(l.episodes, one.failed), opening(l.examples)]), one.failed - sum(one.last_kinds, "episodes"), one.failed));
     }
     if (one.last && one.last.length) {
-      table(node(box, "div"), [["last state before a failure", true], ["last action", true], ["episodes"], ["open", true]],
+      table(node(box, "div"), [["last state before a failure", true], ["last action", true], ["episodes"], ["examples", true]],
         one.last.map((l) => [short(l.state, 90), short(l.action, 60), share(l.episodes, one.failed), opening(l.examples)]));
     }
     if (one.looping) {
       const [lost, failed, won, succeeded] = one.looping, words = node(box, "div");
       node(words, "p", {}, `Loops (one state left three times or more): in ${share(lost, failed)} of the failed episodes and ${share(won, succeeded)} of the others.`);
-      if (one.loops.length) table(words, [["state of the loop", true], ["episodes"], ["failed"], ["open", true]], one.loops.map((l) => [short(l.state, 90), String(l.episodes), String(l.failed), opening(l.examples)]));
+      if (one.loops.length) table(words, [["state of the loop", true], ["episodes"], ["failed"], ["examples", true]], one.loops.map((l) => [short(l.state, 90), String(l.episodes), String(l.failed), opening(l.examples)]));
     }
     if (one.invalid.length) {
-      table(node(box, "div"), [["invalid answer", true], ["status", true], ["times"], ["open", true]], one.invalid.map((a) => [short(a.text, 120), a.status, share(a.answers, one.answers), opening(a.examples)]));
+      table(node(box, "div"), [["invalid answer", true], ["status", true], ["times"], ["examples", true]], one.invalid.map((a) => [short(a.text, 120), a.status, share(a.answers, one.answers), opening(a.examples)]));
     } else if (one.last) node(box, "p", {}, `Every one of the ${one.answers} answers was a valid action. (Where answers are restricted to the listed actions, none can be invalid.)`);
   }
   if (!run.failures.length) node(place, "p", {}, "No episodes are stored.");
@@ -244,6 +274,10 @@ function drawFailures() {
 const ENDED = { done: "the environment ended it", turn_limit: "its turns ran out", token_limit: "its tokens ran out", turn_token_limit: "an answer was cut at its token limit",
   call_limit: "its calls ran out", depth_limit: "its agents called too deep", time_limit: "its time ran out", context_limit: "its prompt did not fit the model", refused: "a content filter refused", env_error: "lost to the environment, not scored" };
 
+const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
+// rows that are only the most frequent ones, and one for all others, so that they sum up
+const withRest = (rows, rest, of) => rest > 0 ? [...rows, ["all others", share(rest, of), (place) => { node(place, "span", { class: "soft" }, "not listed"); }]] : rows;
+
 // types of tasks by endings; the failed episodes of a cell open from it
 function drawEndings(place, one) {
   const kinds = [...new Set(one.cells.map((c) => c.kind))], endings = [...new Set(one.cells.map((c) => c.ending))];
@@ -252,21 +286,29 @@ function drawEndings(place, one) {
     const total = own.reduce((sum, c) => sum + c.episodes, 0), failed = own.reduce((sum, c) => sum + c.episodes - c.succeeded, 0);
     return [kind || "not stored", ...cells.map((c) => c ? (box) => {
       node(box, "span", {}, share(c.episodes, total) + (c.examples.length ? " " : ""));
-      opening(c.examples)(box);
+      if (c.examples.length) opening(c.examples)(box);
     } : "–"), `${failed} of ${total}`];
   }), "endings");
   node(place, "p", { class: "soft" }, endings.filter((ending) => ENDED[ending]).map((ending) => `${ending}: ${ENDED[ending]}`).join("; ") + ".");
 }
 
+// how episodes fail, beside how often the others do the same
+function drawWays(place, one) {
+  table(place, [["how episodes go", true], ["of the failed"], ["of the others"]], [["back and forth", one.back_and_forth], ["a loop", one.looping]].map(([words, [lost, failed, won, succeeded]]) =>
+    [words, share(lost, failed), share(won, succeeded)]), "ways");
+  node(place, "p", { class: "soft" }, "Back and forth: the same action in the same state once more, or from a state to another one and back at once. A loop: one state left three times or more.");
+}
+
 function drawSituations() {
   const place = byId("situations"), dash = (n, of) => of ? percent(n / of, 0) : "–";
-  node(place, "h3", {}, "Which decisions succeed, over the last stored iterations of training?");
-  const scroll = node(place, "div", { class: "scroll" });
-  table(scroll, [["situation", true], ["decisions"], ["success with"], ["without"], ["entropy"], ["copies differ"], ["then so"], ["then otherwise"], ["back"]], run.situations.map((s) => [
-    s.situation, String(s.decisions), dash(s.won, s.episodes), dash(s.others_won, s.others), known(s.entropy) ? fixed(s.entropy, 2) : "–", dash(s.varied, s.groups), dash(s.chosen_won, s.chosen), dash(s.instead_won, s.instead), dash(s.revisits, s.decisions)]));
+  node(place, "h3", {}, `Which decisions succeed in training${run.situations_from ? ` (${run.situations_from}, the last stored ones)` : ""}?`);
+  const scroll = node(place, "div", { class: "scroll" }), [more, decisions] = run.situations_rest;
+  const rest = more ? [[`${more} rarer situations`, String(decisions), "–", "–", "–", "–", "–", "–", "–"]] : [];
+  table(scroll, [["situation", true], ["decisions"], ["success of episodes with it"], ["and without it"], ["entropy, nats"], ["copies decided differently"], ["success of those that chose it"], ["and of the others"], ["led back"]], [...run.situations.map((s) => [
+    s.situation, String(s.decisions), dash(s.won, s.episodes), dash(s.others_won, s.others), known(s.entropy) ? fixed(s.entropy, 2) : "–", dash(s.varied, s.groups), dash(s.chosen_won, s.chosen), dash(s.instead_won, s.instead), dash(s.revisits, s.decisions)]), ...rest]);
   if (run.situation_words) node(place, "p", { class: "soft", id: "situation-words" }, `How the environment names them: ${run.situation_words}`);
-  node(place, "p", { class: "soft" }, "Success of episodes with and without such a decision; entropy in nats per decision. Copies differ: of the groups whose copies decided in one state, the share in which they decided differently; " +
-    "then so, then otherwise: success there of those that decided so, and of the others. Back: decisions that led to a state in which the episode had been before.");
+  node(place, "p", { class: "soft" }, "Copies decided differently: of the groups whose copies decided in one state, the share in which not all chose the same; " +
+    "then the success there of those that chose it, and of the others. Led back: decisions that led to a state in which the episode had been before.");
 }
 
 // ---- credit and conversation ----
@@ -293,9 +335,9 @@ function showPart(number, asked) {
 // the sentence, with buttons for the steps that it names
 function drawStory(one) {
   const place = clear("story");
-  node(place, "span", {}, one.story);
+  node(place, "span", {}, one.data.methods.length ? one.story : "No credit exists here: held-out episodes are never trained on, so no method gives their steps an advantage. The cells show rewards.");
   one.singled_out.forEach((row, i) => {
-    node(place, "button", { "data-row": row }, i ? "show the blamed step" : "show the credited step").onclick = () => showPart(part, new URLSearchParams({ row: String(row), method: chosen().name }));
+    node(place, "button", { "data-row": row }, i ? "show the blamed step" : "show the credited step").onclick = () => { showPart(part, new URLSearchParams({ row: String(row), method: chosen().name })); reveal(); };
   });
 }
 
@@ -307,7 +349,7 @@ function mostTelling() {
 
 function openStep([number, row]) {
   showPart(number, new URLSearchParams({ row: String(row) }));
-  byId("said").scrollIntoView();
+  (document.querySelector(".turn.now") || byId("said")).scrollIntoView();
 }
 
 function drawConversation(panel, i) {
@@ -325,7 +367,7 @@ function drawTurn(place, i, now) {
   const box = node(place, "div", { class: now ? "turn now" : "turn", "data-turn": steps.turn[i] });
   const head = node(box, "p", {}), seen = steps.observation[i] >= 0 ? data.texts[steps.observation[i]] : data.states[steps.state[i]];
   const button = node(head, "button", { "aria-label": `show the credit of turn ${steps.turn[i]}` }, `turn ${steps.turn[i]}`);
-  button.onclick = () => { selected = i; draw(); byId("credit").scrollIntoView(); };
+  button.onclick = () => { selected = i; draw(); reveal(); };
   const facts = [`status ${steps.status[i]}`, steps.valid[i] ? "" : "invalid", `reward ${plain(steps.reward[i])}`];
   for (const m of run.parts[part].data.methods) facts.push(`${m.name} ${signed(m.advantage[i])}`);
   for (const name in steps.values) if (known(steps.values[name][i]) && !name.startsWith("info.")) facts.push(`${name} ${plain(steps.values[name][i])}`);
@@ -334,6 +376,7 @@ function drawTurn(place, i, now) {
   node(head, "span", { class: "soft" }, "  " + facts.filter(Boolean).join(", "));
   node(box, "pre", { class: "saw" }, seen);
   drawAnswer(box, i);
+  drawDone(box, i);
 }
 
 function listParts() {
