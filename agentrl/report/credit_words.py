@@ -86,9 +86,11 @@ def why(graph: StepGraph, credit: Credit, options: Mapping[str, Any], rows: np.n
     score = _Term(name, "score", whom, "0, because its group has no other episode", graph.score, graph.peers, votes)
     told = [_less_mean(score, parts.get(name, credit.advantage), credit.assigned, options, rows)]
     if {"step_advantage", "step_return", "step_group"} <= parts.keys():
-        anchor = parts["step_group"].astype(np.int64)  # [N]
+        number = parts["step_group"]  # [N] NaN on steps without credit, which come into one group of their own
+        anchor = np.unique(number, return_inverse=True, equal_nan=True)[1]  # [N]
         alone = "0, because no other step left this state"
-        returns = (parts["step_return"], anchor, graph.weight)
+        has = np.isfinite(parts["step_return"])  # [N]
+        returns = (np.where(has, parts["step_return"], 0.0), anchor, graph.weight * has)
         step = _Term("step_advantage", "step_return", "steps that left this state", alone, *returns)
         told.append(_less_mean(step, parts["step_advantage"], credit.assigned, options, rows))
     told = [sentences for sentences in told if sentences]

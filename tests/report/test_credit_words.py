@@ -8,6 +8,7 @@ import pytest
 
 from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign
+from agentrl.graph import PROBE
 from agentrl.report.credit_words import about_under, adding_up, explained_options, sum_in_words, why
 from tests.report.pages import graph_of, household
 
@@ -45,6 +46,18 @@ def test_gigpo_says_its_differences_from_means_and_every_sum_is_true():
     alone = graph.names["state"].index("closet")
     (at,) = np.flatnonzero(graph.state == alone)
     assert "step_advantage is 0, because no other step left this state" in words[at]
+
+
+def test_steps_without_credit_have_no_words_and_do_no_harm():
+    graph = graph_of(household())
+    kind = graph.kind.copy()
+    kind[:4] = PROBE
+    graph = graph.with_columns(kind=kind)
+    entry = resolve(CreditMethod, {"name": "gigpo", "std": "none"})
+    credit = assign(entry, graph)
+    assert np.isnan(credit.parts["step_group"][:4]).any()
+    told = why(graph, credit, entry.config.model_dump(), np.arange(len(graph)))
+    assert [text for text, has in zip(told, credit.assigned, strict=True) if not has] == [""] * 4
 
 
 def test_a_standard_deviation_is_named_and_other_methods_have_no_words():
