@@ -211,7 +211,7 @@ def spent(run: Path) -> dict[str, float]:
     """Iterations, sampled tokens, carried-out actions, episodes and CPU seconds of a run's training."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     train = [row for row in rows if row["stage"] == "train"]
-    total = {name: sum(row[name] for row in train) for name in ("generated_tokens", "calls", "episodes")}
+    total = {name: sum(row[name] for row in train) for name in ("generated_tokens", "actions", "episodes")}
     return {"iterations": len(train), **total, "cpu_s": round(learning.cpu_seconds(run)["train"], 1)}
 
 

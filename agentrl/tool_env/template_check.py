@@ -35,7 +35,9 @@ def _format_line(chat: Chat, form: Format, schemas: Sequence[object]) -> str:
             continue
         if chat.teaches(other.marks):
             others.append(name)
-    better = f"; it teaches {' and '.join(others)}: env.calls={others[-1]} would use its own words" if others else ""
+    better = (
+        f"; it teaches {' and '.join(others)}: env.call_format={others[-1]} would use its own words" if others else ""
+    )
     return f"the chat template does not teach calls={form.name}, so the tools stand in the system message{better}"
 
 

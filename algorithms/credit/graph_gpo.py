@@ -24,12 +24,12 @@ NEEDS = ("state",)
 
 
 class Config(grpo.Config, frozen=True):
-    """discount: per edge to success. normalize_distance: discount by how the step changes the distance to
+    """gamma: discount per edge to success. normalize_distance: discount by how the step changes the distance to
     success, not by that distance. unit: what the statistics of the episode term count. singleton: what a group of one
     gets in the episode term.
     """
 
-    discount: float = Field(0.1, ge=0, le=1)
+    gamma: float = Field(0.1, ge=0, le=1)
     normalize_distance: bool = False
     step_weight: float = 1.0
     episode_weight: float = 1.0
@@ -71,7 +71,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     """A = episode_weight * A_episode + step_weight * A_step."""
     here, there = distances(graph)  # [N] each
     exponent = there - here + 1 if config.normalize_distance else there  # [N]
-    returns = 10.0 * np.power(config.discount, exponent, where=exponent >= 0, out=np.zeros(len(graph)))  # [N]
+    returns = 10.0 * np.power(config.gamma, exponent, where=exponent >= 0, out=np.zeros(len(graph)))  # [N]
     step = group_norm(
         returns, keys(graph.peers, graph.state), std=config.std, eps=config.eps, weight=graph.weight
     )  # [N]

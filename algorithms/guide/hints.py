@@ -45,7 +45,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         source: the first actions of the policy's shortest success so far (own) or of an episode of `warmup.expert`
             (expert); or the texts of `path` (file).
-        path: of the hints, for source=file.
+        path: file of the hints, for source=file.
         tiers: shares of a solution's actions that the tiers tell, ascending.
         heading: the line before a hint.
         copies: hinted chains of a group.

@@ -38,13 +38,14 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        source: folder, endpoint or own.
-        path: of the teacher's model.
-        dtype: of its weights; auto is bfloat16 on CUDA and float32 on the CPU.
-        device: where it computes; auto is CUDA if there is one.
-        url: of the endpoint, with /v1 at its end.
-        model: its name at the endpoint.
-        api_key: best as "${NAME}".
+        source: where the teacher is: a model folder (folder), a server (endpoint), or the policy itself with a success
+            in its prompt (own).
+        path: folder or hub name of the teacher's model, for source=folder.
+        dtype: type of its weights; auto is bfloat16 on CUDA and float32 on the CPU.
+        device: where it computes; auto is CUDA if torch finds a CUDA device.
+        url: address of the endpoint, with /v1 at its end.
+        model: the teacher's name at the endpoint.
+        api_key: key of the endpoint, best as "${NAME}".
         concurrency: most requests at the same time.
         timeout_s: seconds per request.
         heading: the line before the actions of a success.

@@ -30,12 +30,12 @@ class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     Attributes:
         beta: what the most likely copy loses, as a share of its reward.
-        form: of the paper, or of the released code (official).
+        preset: of the paper, or of the released code (official).
         correct: the signal R, summed over episodes.
     """
 
     beta: float = Field(0.25, ge=0, le=1)
-    form: Literal["paper", "official"] = "paper"
+    preset: Literal["paper", "official"] = "paper"
     correct: str = "env_reward"
 
 
@@ -51,10 +51,10 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
     per_step = np.bincount(token_rows(graph.tokens)[sampled], logprob[sampled], minlength=len(graph))  # [N]
     at = ends(graph)
     right, likely = totals(graph, signal(graph, config.correct), at), totals(graph, per_step, at)  # [E] each
-    if config.form == "official":
+    if config.preset == "official":
         tokens = np.bincount(token_rows(graph.tokens)[sampled], minlength=len(graph)).astype(float)  # [N]
         likely = likely / np.maximum(totals(graph, tokens, at), 1)
-    spared = int(config.form == "official")
+    spared = int(config.preset == "official")
     return on_ends(graph, unlikely(right, likely, at.group, at.weight > 0, config.beta, spared), at)
 
 

@@ -46,13 +46,13 @@ class Config(ScoreOptions, frozen=True):
     Attributes:
         documents: the entry of the task's `params` with the texts of the gold documents.
         keys: the entry with the key terms, a list of texts; empty leaves the signal out.
-        tools: names of the tools that search, in tool environments.
+        search_tools: names of the tools that search, in tool environments.
         prefix: beginning of the signals' names, such as search in search_gain.
     """
 
     documents: str = Field("documents", min_length=1)
     keys: str = "keys"
-    tools: tuple[str, ...] = ("search",)
+    search_tools: tuple[str, ...] = ("search",)
     prefix: str = "search_"
 
 
@@ -81,7 +81,7 @@ class SearchSteps:
 
     def _one(self, chain: Chain) -> Signals:
         config, prefix = self.config, self.config.prefix
-        made = searches(chain, config.tools)
+        made = searches(chain, config.search_tools)
         gains, repeats = steps(_texts(chain, config.documents), [one.found for one in made])
         found: dict[str, float | Sequence[float]] = {}
         for name, values in (("gain", gains), ("redundancy", repeats)):

@@ -52,7 +52,7 @@ commands: Mapping[str, Callable[[Sequence[str]], int]] = {"": about, "write": wr
 def make(config: Config) -> AlfworldEnv:
     """An instance; any number of them share compiled games."""
     return AlfworldEnv(
-        Opener(config.engine, config.trust),
+        Opener(config.game_engine, config.trust),
         state_key=config.state_key,
         max_steps=config.max_steps,
         success_reward=config.success_reward,
@@ -65,7 +65,7 @@ def prompt(config: Config) -> VerlAgent | Compact:
     """How it speaks to a model."""
     if config.prompt in LANGUAGE_PROMPTS:
         return LANGUAGE_PROMPTS[config.prompt](config.require_admissible)
-    return SMALL_PROMPTS[config.prompt](config.require_admissible, config.answers == "object_first")
+    return SMALL_PROMPTS[config.prompt](config.require_admissible, config.word_order == "object_first")
 
 
 def expert(env: Env, name: str, seed: int) -> Expert:

@@ -37,24 +37,25 @@ TELL = "It is {value}. Is there anything else?"
 
 class Config(ToolConfig, frozen=True):
     """domain: retail (orders and returns, tau-bench's tables and tools) or bookings (of rooms; its tools check nothing,
-    the policy alone does). requests: of one customer, at most. count: generated tasks of each part. first: seed of the
-    first. split: train, valid or test, which share no customer, or all. prompt: chat (tool calls; words without a call
-    go to the customer), instruct (one line per turn, for language models), or compact (few words for small models; of
-    generated tasks only). Generated tasks list their actions under instruct and compact: usual phrases, and calls with
-    what was seen. user: script (built in, without chance) or agent (the agent `user`, which plays `desk_user`: give it
-    a model in [agents.user]). policy: reported (as in tau-bench: the database and what must be told decide; whether the
-    customer was identified and agreed before each change is the signal `obeyed`) or enforced (only then it is solved).
-    data: tau-bench's folder `tau_bench/envs/retail` instead of generated tasks.
+    so that the agent itself must obey the rules). requests: most requests of one customer. count: generated tasks of
+    each part. seed: seed of the first task. split: train, valid or test, which share no customer, or all. prompt: chat
+    (tool calls; words without a call go to the customer), instruct (one line per turn, for language models), or compact
+    (few words for small models; of generated tasks only). Generated tasks list their actions under instruct and
+    compact: usual phrases, and calls with what was seen. user: script (built in, without chance) or agent (the agent
+    `user`, which plays `desk_user`: give it a model in [agents.user]). rules: reported (as in tau-bench: the database
+    and what must be told decide; whether the customer was identified and agreed before each change is the signal
+    `obeyed`) or enforced (a task is solved only then). data: tau-bench's folder `tau_bench/envs/retail` instead of
+    generated tasks.
     """
 
     domain: Literal["retail", "bookings"] = "retail"
     requests: int = Field(2, ge=1, le=3)
     count: int = Field(1000, ge=1, le=100_000)
-    first: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0)
     split: Literal["all", "train", "valid", "test"] = "all"  # type: ignore[assignment]
     prompt: Literal["chat", "instruct", "compact"] = "chat"  # type: ignore[assignment]
     user: Literal["script", "agent"] = "script"
-    policy: Literal["reported", "enforced"] = "reported"
+    rules: Literal["reported", "enforced"] = "reported"
     data: str = ""
 
 
@@ -138,7 +139,7 @@ class Counter:
         state = float(self._data == self._wanted())
         words = [content for content, _ in self._said]
         told = float(all(any(self._tells(content, output) for content in words) for output in self._case.outputs))
-        solved = state and told and self._ended and (self._obeyed or self._config.policy == "reported")
+        solved = state and told and self._ended and (self._obeyed or self._config.rules == "reported")
         return {"solved": float(bool(solved)), "state": state, "told": told, "obeyed": float(self._obeyed)}
 
     def _tells(self, content: str, output: str) -> bool:

@@ -137,7 +137,7 @@ class _Generated(Sequence[Mapping[str, Any]]):
         if not -len(self) <= i < len(self):
             raise IndexError(i)
         part, number = divmod(i % len(self), self._config.count)
-        return row(self._config.domain, self._config.requests, self._parts[part], self._config.first + number)
+        return row(self._config.domain, self._config.requests, self._parts[part], self._config.seed + number)
 
 
 def row(domain: str, requests: int, part: Part, number: int) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def kind(task: Task) -> str:
 
 def benchmark(config: Config) -> str:
     """Generated tasks by their settings, or tau-bench's."""
-    rule = "" if config.policy == "reported" else ", policy enforced"
+    rule = "" if config.rules == "reported" else ", policy enforced"
     if config.data:
         return f"tau-bench retail, {config.split}, user {config.user}{rule}"
     return f"desk-gen {config.domain}, up to {config.requests} requests, {config.split}, user {config.user}{rule}"

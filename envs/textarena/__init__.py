@@ -24,12 +24,12 @@ class Config(Options, frozen=True):
     """Which game.
 
     Attributes:
-        game: id of the package, such as TicTacToe-v0.
-        players: of the game; 0 tries two, then one.
-        seat: main is Player 0 (first), Player 1 (second), or one and the other from task to task (both).
-        count: tasks of a split.
+        game: the package's id of a game, such as TicTacToe-v0.
+        players: number of players of the game; 0 tries two, then one.
+        seat: the policy is Player 0 (first), Player 1 (second), or takes turns from task to task (both).
+        count: number of tasks of a split.
         split: train and test have different seeds.
-        called: what a called player plays, one turn of a game; set by the environment for its opponent.
+        called: an episode is one turn of a called opponent; the environment sets it, a recipe leaves it out.
     """
 
     game: str = "TicTacToe-v0"
