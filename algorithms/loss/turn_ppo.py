@@ -19,7 +19,7 @@ SEQUENCE = "episode"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """clip_low, clip_high: how far the ratio of a turn may fall below, or rise above, 1. mean: geometric
+    """clip_low, clip_high: how far the ratio of a turn may fall below, or rise above, 1. geometric: geometric
     mean over the turn instead of the product.
     """
 

@@ -39,7 +39,6 @@ INSTEAD = {  # word that no option may have -> the word for it
     "difficulty": "level",
     "learning_rate": "lr",
     "epsilon": "eps (added before a division), or clip",
-    "interval": "every",
 }
 MEANT = {"limits.calls", "reward.tool_efficiency.calls"}  # tool calls, and the name of the signal that counts them
 VARIED = {  # options that share a name and one meaning, though their values are of different kinds

@@ -103,7 +103,7 @@ def test_a_limit_ends_the_run_and_a_higher_one_goes_on(tmp_path, capsys):
 
 def test_a_held_out_judge_stops_the_run(tmp_path, capsys):
     recipe = tmp_path / "gamed.toml"
-    second = {"signal": "opinion", "held_out": "length_short", "limit": 1.5, "window": 2}
+    second = {"signal": "opinion", "held_out": "length_short", "threshold": 1.5, "window": 2}
     recipe.write_text(tomli_w.dumps(tables(tmp_path, "gamed", scoring={"second": second})))
     assert main(["train", str(recipe)]) == 2
     assert "held-out judge 'length_short' differs from 'opinion'" in capsys.readouterr().err

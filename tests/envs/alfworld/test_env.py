@@ -153,7 +153,7 @@ def test_native_insisted_on_refuses_unknown_rules(tmp_path):
     data = kitchen()
     data["grammar"] = data["grammar"].replace("You pick up", "You grab")
     config = alfworld.Config(games=str(save(tmp_path / "a" / "b", data)), game_engine="native")
-    with pytest.raises(ValueError, match=r"native engine does not play .*set engine=textworld \(pip install"):
+    with pytest.raises(ValueError, match=r"native engine does not play .*set game_engine=textworld \(pip install"):
         alfworld.make(config).reset(alfworld.tasks(config)[0])
 
 
