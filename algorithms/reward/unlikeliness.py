@@ -8,10 +8,10 @@ likely. GRPO alone makes likely answers still likelier, which lowers pass@k at l
 before the update (`old_logprob`), summed over the sampled tokens of the path, so this reward is computed after
 annotation. The rank is the number of copies that are strictly more likely: equally likely copies are paid alike.
 
-Compared with the released code (verl/trainer/ppo/ray_lean_trainer.py, `_compute_advantages`), which `preset = "official"`
-takes: there the likelihood is the mean over the tokens, so that long answers are not unlikely for their length, and the
-factor is 1 - beta (G - 1 - rank_i) / G, so that the least likely copy loses nothing; beta = 0.25 (`rank_penalty`). It
-breaks ties by the order of the copies.
+Compared with the released code (verl/trainer/ppo/ray_lean_trainer.py, `_compute_advantages`), which `preset =
+"official"` takes: there the likelihood is the mean over the tokens, so that long answers are not unlikely for their
+length, and the factor is 1 - beta (G - 1 - rank_i) / G, so that the least likely copy loses nothing; beta = 0.25
+(`rank_penalty`). It breaks ties by the order of the copies.
 """
 
 from typing import Literal

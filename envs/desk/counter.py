@@ -112,7 +112,7 @@ class Counter:
 
     @property
     def _asking(self) -> bool:
-        """Does a reply of the agent `user` stand out?"""
+        """Is a reply of the agent `user` awaited?"""
         return not self._by_script and bool(self._said) and self._said[-1][1] == ""
 
     def _end(self) -> str:
@@ -129,7 +129,7 @@ class Counter:
         return found
 
     def _changes(self, owner: str) -> None:
-        """A change of one customer's records is about to be made: was it allowed to?"""
+        """Note whether a change of a customer's records, which is about to be made, was allowed."""
         self._obeyed = self._obeyed and self._agreed and self._identified == owner
         self._agreed = False
 
@@ -162,7 +162,8 @@ class Counter:
         return other._data
 
     def state_key(self) -> str:
-        """The database, what was seen and agreed, and the customer's mood: whatever led there."""
+        """The state key: the database, what was seen and agreed, and the customer's mood, however the conversation led
+        there."""
         records = json.dumps(self._data, sort_keys=True)
         facts = [self._mood, sorted(self._seen), self._identified, self._agreed, self._obeyed, self._ended]
         heard = [] if self._by_script else self._said
