@@ -141,7 +141,7 @@ def tasks(config: Config) -> list[Task]:
 
 
 def prompt(config: Config) -> Words:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     return Words()
 
 

@@ -62,7 +62,7 @@ def make(config: Config) -> AlfworldEnv:
 
 
 def prompt(config: Config) -> VerlAgent | Compact:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     if config.prompt in LANGUAGE_PROMPTS:
         return LANGUAGE_PROMPTS[config.prompt](config.require_admissible)
     return SMALL_PROMPTS[config.prompt](config.require_admissible, config.word_order == "object_first")

@@ -97,7 +97,7 @@ _kept_words = functools.lru_cache(maxsize=CACHED_ACTIONS)(_in_words)
 
 
 def prompt(config: Config) -> Prompt:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     if config.prompt != "chat":
         return Compact() if config.prompt == "compact" else Instruct(config.show == "lines")
     return (notebook.hooks if config.show == "lines" else hooks).prompt(config)

@@ -17,7 +17,7 @@ from agentrl.tool import load_format
 from agentrl.tool_env import ToolWords
 from agentrl.types import Task
 
-WAITS = True  # for the process that plays
+WAITS = True  # a step waits for the process that plays
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "all"})
 
 
@@ -77,12 +77,12 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under."""
+    """The name under which results are reported."""
     return f"inspect_ai {config.task}"
 
 
 def facts(config: Config) -> dict[str, str]:
-    """The versions that played."""
+    """The versions of the packages that played."""
     return _program(config).versions()
 
 

@@ -126,7 +126,7 @@ def benchmark(config: Config) -> str:
 
 
 def prompt(config: Config) -> VerlAgent | Compact:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     if config.prompt == "compact":
         return Compact()
     return (VerlAgent if config.prompt == "verl_agent" else Instruct)(config.moves_per_turn)

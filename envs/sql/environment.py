@@ -50,7 +50,7 @@ class Questions(Listed):
 
 
 def prompt(config: Config) -> Prompt:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     if config.prompt == "compact":
         return Compact()
     return Instruct() if config.prompt == "instruct" else hooks.prompt(config)

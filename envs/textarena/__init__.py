@@ -16,7 +16,7 @@ from agentrl.envs._foreign import Options, program
 from agentrl.envs.textarena.environment import OPPONENT, Seat, TextArena
 from agentrl.types import Task
 
-WAITS = True  # for the process that plays
+WAITS = True  # a step waits for the process that plays
 HELD_OUT = 1 << 30  # first seed of the test split
 
 
@@ -83,12 +83,12 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under."""
+    """The name under which results are reported."""
     return f"textarena {config.game}"
 
 
 def facts(config: Config) -> dict[str, str]:
-    """The versions that played."""
+    """The versions of the packages that played."""
     return {} if config.called else _program(config).versions()
 
 

@@ -1,6 +1,6 @@
 """Environments of the package verifiers (0.4), with their rubrics as signals (docs/foreign.md).
 
-`taskset` names an installed taskset, or a module in the folder one works in; `options` are its own. A request to the
+`taskset` names an installed taskset, or a module in the working folder; `options` are its own. A request to the
 model is a turn. The reward is the weighted sum of verifiers' rewards; each reward and metric is a signal. `python` is
 the Python that has the package.
 """
@@ -17,7 +17,7 @@ from agentrl.tool import load_format
 from agentrl.tool_env import ToolWords
 from agentrl.types import Task
 
-WAITS = True  # for the process that plays
+WAITS = True  # a step waits for the process that plays
 
 
 class Config(Options, frozen=True):
@@ -80,12 +80,12 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under."""
+    """The name under which results are reported."""
     return f"verifiers {config.taskset}"
 
 
 def facts(config: Config) -> dict[str, str]:
-    """The versions that played."""
+    """The versions of the packages that played."""
     return _program(config).versions()
 
 
