@@ -28,7 +28,7 @@ from agentrl.config import validate
 from agentrl.files import read_toml
 from benchmarks import learning
 
-MOST = 4  # configurations a side
+MOST = 4  # configurations per side
 ENDLESS = "run.iterations=100000"  # the budget ends a run
 
 

@@ -39,7 +39,7 @@ class MethodData(BaseModel, frozen=True):
         options: its options, defaults included.
         advantage: one number per step, null where the method gives no credit.
         weight: paths through a step times how often each is used.
-        parts: named numbers a step, such as `episode_advantage`.
+        parts: named numbers per step, such as `episode_advantage`.
         ids: names of the parts that number groups, such as `step_group`: steps with an equal number were compared.
         meanings: option or part -> what it means.
         why: one text per step, the arithmetic of its credit in words; empty for a method that has no such words.

@@ -14,7 +14,7 @@ does this file, among calls of one name. The released code matches greedily: `ma
 parameters have equal parameters (0 / 0 counts as 1), as in the released code. Values are compared as JSON values, so
 that 1 and 1.0 are equal, and true is not 1. A call that cannot be read counts as a call of an unknown tool: it lowers
 r_name, as a superfluous call does. What the formula does not see is a superfluous call of a tool that is gold, too;
-`calls` therefore reports how many calls there are beside the gold ones.
+the signal SIGNAL_extra therefore counts the calls beside the gold ones.
 """
 
 import json

@@ -35,7 +35,7 @@ __all__ = [
     "tasks",
 ]
 
-# The native engine takes microseconds a step: episodes stay in the process.
+# The native engine takes microseconds per step: episodes stay in the process.
 HEAVY = False
 LANGUAGE_PROMPTS: Mapping[str, type[VerlAgent] | type[Instruct]] = {
     "verl_agent": VerlAgent,

@@ -69,7 +69,7 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under: questions, retriever, passages a search, turns."""
+    """The name under which results are reported: questions, retriever, passages per search, turns."""
     by = str(config.retriever.get("name", "")) or "its own index"
     by += f" {config.retriever['backend']}" if "backend" in config.retriever else ""
     of = f"search-gen {config.level}-{config.world_seed}, {config.split}" if config.level else config.data

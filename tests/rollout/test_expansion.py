@@ -67,7 +67,7 @@ def test_how_many_groups_fit_by_hand():
     assert spent.room(Budget(), 16) == 16
     assert spent.room(Budget(tokens=1000), 16) == 4  # a quarter first, to see what groups cost
     spent.add(Costly(4, 400, 40))
-    assert spent.room(Budget(tokens=1000), 12) == 6  # 100 tokens a group, 600 left
+    assert spent.room(Budget(tokens=1000), 12) == 6  # 100 tokens per group, 600 left
     assert spent.room(Budget(tokens=1000, actions=65), 12) == 2  # 10 actions per group, 25 left
     assert spent.room(Budget(tokens=1000), 5) == 5
     assert spent.room(Budget(tokens=300), 12) == 0

@@ -84,7 +84,7 @@ def test_info_gain_by_hand():
     np.testing.assert_allclose(out["turn_reward"], [0.25, 1, 0])
     n = normal([0.25, 1, 0], eps=0)
     np.testing.assert_allclose(out["advantage"], [n[0] + 0.5 * n[1], n[1], n[2]])
-    # released form without tokens, one a turn: turn 0 holds 0.25 and 0, mean 0.125; turn 1 holds 1 and, b being over, 0
+    # released form without tokens, one per turn: turn 0 has 0.25 and 0, mean 0.125; turn 1 has 1 and, b being over, 0
     released = credit_of("info_gain", rows, preset="official")["advantage"]
     np.testing.assert_allclose(released, [0.125, 0.5, -0.125])
 
@@ -118,7 +118,7 @@ def test_info_gain_as_released_by_hand():
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("normalize", ["position", "start"])
 def test_info_gain_as_released_equals_padded_responses(normalize, seed):
-    """The padded arithmetic of the released code: a row an episode, a column a position, 0 where nothing is."""
+    """The padded arithmetic of the released code: a row per episode, a column per position, 0 where nothing is."""
     rng = np.random.default_rng(seed)
     rows = [row | {"n_tokens": int(rng.integers(1, 4))} for row in forest(seed)]
     for row in rows:
