@@ -19,7 +19,8 @@ def samples_of_graph(graph: StepGraph, name: str = "") -> list[Sample]:
 
     Args:
         graph: as a run stores it.
-        name: before the keys of tasks, so that the same task in another graph is another task: its policy differs.
+        name: prefix of the keys of tasks, so that a task counts as another task in another graph, which another policy
+            played.
     """
     at = ends(graph)
     rows = at.row[(at.weight > 0) & (graph.caller[at.row] < 0)]  # [L']

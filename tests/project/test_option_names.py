@@ -33,6 +33,7 @@ INSTEAD = {  # word that no option may have -> the word for it
     "terse": "brief",
     "discount": "gamma",
     "lambda": "lam",
+    "normalize": "normalise: options are spelled as the pages are",
     "calls": "actions (carried out), answers (paid), call_format, or max_calls",
     "engine": "game_engine; an engine generates answers",
     "state": "state_key",

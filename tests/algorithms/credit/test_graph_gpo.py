@@ -30,7 +30,7 @@ def test_by_hand():
 def test_normalised_distance():
     # 10 * 0.1^(d(next) - d + 1): on the shortest path always 10
     rows = finished(chain("g", "a", [0, 0, 1], state=["s", "t", "u"]))
-    out = credit_of("graph_gpo", rows, normalize_distance=True)
+    out = credit_of("graph_gpo", rows, normalise_distance=True)
     np.testing.assert_allclose(out["step_return"], [10, 10, 10])
 
 
