@@ -60,7 +60,7 @@ def test_equals_networkx_and_a_loop(seed):
         if len(indices) > 1:
             step[indices] = normal([gain[i] for i in indices])
     expected = step + advantage("grpo", rows, unit="step")
-    np.testing.assert_allclose(advantage("graph_gpo", rows, discount=0.2), expected, atol=1e-9)
+    np.testing.assert_allclose(advantage("graph_gpo", rows, gamma=0.2), expected, atol=1e-9)
 
 
 @settings(max_examples=100, deadline=None)
