@@ -74,14 +74,14 @@ def test_what_a_small_model_is_proposed_follows_the_recipe(tmp_path):
         settings = Settings({"env": env, "eval": {"env": held_out or {"split": "test"}}, "model": {"new": {}}})
         return settings.env.config
 
-    assert (chosen({"name": "search_qa"}).level, chosen({"name": "search_qa"}).topk) == ("tiny", 1)
+    assert (chosen({"name": "search_qa"}).level, chosen({"name": "search_qa"}).top_k) == ("tiny", 1)
     assert (chosen({"name": "search_qa", "world": "small"}).level, chosen({"name": "search_qa"}).prompt) == (
         "small",
         "compact",
     )
     easy, own = chosen({"name": "calculator"}), chosen({"name": "calculator", "events": 3})
-    assert (easy.largest, easy.display, easy.fewest, easy.told) == (20, 2, 1, "lines")
-    assert (own.largest, own.display, own.fewest, own.told, own.prompt) == (50, 0, 0, "whole", "compact")
+    assert (easy.largest, easy.display, easy.min_events, easy.show) == (20, 2, 1, "lines")
+    assert (own.largest, own.display, own.min_events, own.show, own.prompt) == (50, 0, 0, "whole", "compact")
     assert chosen({"name": "notes"}).pages == 3 and chosen({"name": "notes", "lines": 2}).pages == 8
     plain = Settings({"env": {"name": "notes"}, "eval": {"env": {"split": "test"}}, "model": {"path": "x"}})
     assert plain.env.config.pages == 8
