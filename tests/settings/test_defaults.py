@@ -23,8 +23,8 @@ def test_a_new_model_has_the_whole_set():
     optim, warmup = settings.tables.optim, settings.tables.warmup
     assert (optim.name, optim.lr, optim.muon_lr, optim.schedule, optim.weight_decay) == (
         "muon",
-        2e-3,
-        0.01,
+        1e-3,
+        0.005,
         "cosine",
         0.0,
     )
@@ -45,7 +45,7 @@ def test_a_pretrained_model_and_adapters(lora, lr, cloning):
 
 def test_what_a_recipe_sets_is_kept():
     settings = resolved(optim={"name": "adamw"}, warmup={"updates": 0}, engine={"actions": "free"})
-    assert (settings.tables.optim.name, settings.tables.optim.lr) == ("adamw", 2e-3)
+    assert (settings.tables.optim.name, settings.tables.optim.lr) == ("adamw", 1e-3)
     assert settings.tables.warmup.updates == 0 and settings.engine.config.actions == "free"
     assert settings.tables.optim.schedule == "constant"  # part of the set, which a recipe that names one has left
 
@@ -204,6 +204,6 @@ def test_a_dry_run_shows_what_was_chosen_and_the_sections_that_are_absent(tmp_pa
     recipe.write_text(f'[env]\nname = "{SUMS}"\n[model.new]\n')
     assert main(["train", str(recipe), "--dry-run"]) == 0
     chosen, _, rest = capsys.readouterr().out.partition("[run]")
-    assert "chosen for a model made from scratch" in chosen and "#   optim.lr = 0.002" in chosen
+    assert "chosen for a model made from scratch" in chosen and "#   optim.lr = 0.001" in chosen
     absent = rest.partition("# not in this recipe:")[2]
     assert "# [model.lora]\n# r = 16\n" in absent and "# [run] tokens: not set" in absent
