@@ -29,7 +29,7 @@ ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {
     "webshop": {"name": "webshop", "num_products": 1000},
     "sokoban": {"name": "sokoban", "moves_per_turn": 3},
     "calculator": {"name": "calculator"},
-    "calculator, compact": {"name": "calculator", "prompt": "compact", "told": "lines"},
+    "calculator, compact": {"name": "calculator", "prompt": "compact", "show": "lines"},
     "search_qa": {"name": "search_qa", "reward": {"em_format": 1.0}},
     "search_qa, compact": {"name": "search_qa", "prompt": "compact"},
     "code_math": {"name": "code_math"},

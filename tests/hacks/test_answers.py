@@ -44,13 +44,13 @@ def test_what_code_prints_is_no_answer():
         env.close()
 
 
-@pytest.mark.parametrize("told", ["whole", "lines"])
+@pytest.mark.parametrize("show", ["whole", "lines"])
 @pytest.mark.parametrize("name", [name for name in NUMBERS if name not in TAKEN_AT_ITS_LAST_NUMBER])
-def test_the_calculator_pays_no(name, told):
-    config = calculator.Config(told=told, count=2)
+def test_the_calculator_pays_no(name, show):
+    config = calculator.Config(show=show, count=2)
     task = calculator.tasks(config)[0]
     right = int(task.params["target"])
-    made = (notebook.Notebook if told == "lines" else calculator.environment.Calculator)(config)
+    made = (notebook.Notebook if show == "lines" else calculator.environment.Calculator)(config)
     made.reset(task.params["story"], task.params["target"])
     assert made.reward(filled(NUMBERS[name], number_words(right, right + 3))) == 0.0
 
