@@ -247,8 +247,8 @@ def test_rows_from_files(tmp_path):
         tasks(Config(rows=str(tmp_path / "bad.jsonl")))
     with pytest.raises(ValueError, match="no such file of rows"):
         tasks(Config(rows=str(tmp_path / "none.jsonl")))
-    with pytest.raises(ValueError, match=r"rows are read from \.jsonl, \.json or \.parquet"):
-        tasks(Config(rows="rows.csv"))
+    with pytest.raises(ValueError, match=r"rows are read from \.jsonl, \.json, \.csv, \.tsv or \.parquet"):
+        tasks(Config(rows="rows.txt"))
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(ValueError, match="there are no rows"):
         tasks(Config(rows=str(tmp_path / "empty.jsonl")))

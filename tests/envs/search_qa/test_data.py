@@ -79,7 +79,7 @@ def test_a_file_that_changes_is_read_again(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "holds no question"),
+        ("", "there are no rows in"),
         ("{", "line 1 of .* is not JSON"),
         ("\n[]", "line 2 of .* is no JSON object"),
         ('{"answer": "x"}', "row 1 of .* has no question"),
@@ -100,7 +100,7 @@ def test_a_parquet_file_that_is_none(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"rubbish")
     with pytest.raises(ValueError, match="is no Parquet file"):
         rows(str(tmp_path / "a.parquet"), "train")
-    with pytest.raises(ValueError, match=r"no such file; name a \.parquet or \.jsonl"):
+    with pytest.raises(ValueError, match=r"no such file; name a file of questions"):
         rows(str(tmp_path / "b.parquet"), "train")
 
 
