@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from agentrl.model.gguf import refuse_existing, writing
+from agentrl.files import refuse_existing, writing
 
 ADAPTER = "adapter"  # the sub-folder of a checkpoint's model that holds adapters alone
 SETTINGS = "adapter_config.json"
