@@ -34,7 +34,9 @@ def runs(tmp_path_factory):
     written = recipe({"engine": TOY["engine"]}, **shared, run={**run, "name": "lora"}, model=lora, optim={"lr": 0.05})
     (folder / "lora.toml").write_text(written)
     new = {"new": TOY["model"]["new"], "lora": {"r": 2}}
-    (folder / "scratch.toml").write_text(recipe(TOY, **shared, run={**run, "name": "scratch"}, model=new))
+    (folder / "scratch.toml").write_text(
+        recipe(TOY, **shared, run={**run, "name": "scratch", "iterations": 1}, model=new)
+    )
     for name in ("lora", "scratch"):
         assert main(["train", str(folder / f"{name}.toml")]) == 0
     return folder
