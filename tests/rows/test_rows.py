@@ -157,10 +157,11 @@ try:
 except ValueError as error:
     print(error)
 """
-    env = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    env = {"PYTHONPATH": str(ROOT), "HF_ENDPOINT": "http://127.0.0.1:9", "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     done = subprocess.run([python, "-c", code, tmp_path / "set"], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (sentence,) = done.stdout.splitlines()
+    assert "Retry" not in done.stderr and "HEAD" not in done.stderr
     assert sentence.startswith("the data set 'someone/something' cannot be had from the hub (")
     assert [row["q"] for row in read_rows(f"{tmp_path / 'set'}#train")] == ["0", "2", "3", "4"]
     assert list(read_rows(f"{tmp_path / 'set'}#test")) == [{"q": "3", "n": [3, None]}]
