@@ -35,10 +35,12 @@ def rows(path: str, split: str) -> Sequence[Row]:
     Raises:
         ValueError: no such file, one that cannot be read, a row without question or answers, no row.
     """
-    source = Path(path).expanduser()
-    files = [source] if source.is_file() else sorted(source.rglob("*"))
+    path = str(Path(path).expanduser()) if not path.startswith("hub:") else path
+    source = path if Path(path).is_file() else _of_split(path, split)
+    found = Path(source) if Path(source).exists() else Path(source.rpartition("#")[0])
+    files = [found, *sorted(found.rglob("*"))] if found.exists() else []
     stamps = tuple((stat.st_size, stat.st_mtime_ns) for stat in (file.stat() for file in files))
-    return _rows(path if source.is_file() else _of_split(path, split), stamps)
+    return _rows(source, stamps)
 
 
 def _of_split(path: str, split: str) -> str:

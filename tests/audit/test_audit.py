@@ -112,27 +112,18 @@ def test_mixed_types_and_nan_in_parquet(tmp_path):
 
 def test_rows_of_one_file_that_an_environment_divides_by_keys(tmp_path):
     """Two rows with one question under keys of which one is a test key: a leak, though the file has no splits."""
-    from agentrl.tool_env import share_of_key
-
-    keys = [f"k{i}" for i in range(50)]
-    test = [key for key in keys if share_of_key(f"calculator/{key}") < 0.2]
-    train = [key for key in keys if key not in test]
-    told = [{"key": key, "story": f"story {key}", "target": 1} for key in keys]
-    source = rows(tmp_path / "a.jsonl", told)
-    split = {key: i + 1 for i, key in enumerate(keys)}
-    told[split[test[0]] - 1]["story"] = told[split[train[0]] - 1]["story"] = "Story  one"
-    told[split[train[1]] - 1]["story"] = "story ONE"
-    # Keys of the environment's tasks hold the file's name, so which rows are test rows is asked of the environment.
     from agentrl.envs.calculator import Config, tasks
 
-    held = [task.key for task in tasks(Config(rows=source, split="test"))]
-    here = {f"calculator/a/{key}": key for key in keys}
-    out = [here[key] for key in held]
-    inside = [key for key in keys if key not in out]
+    keys = [f"k{i}" for i in range(50)]
     told = [{"key": key, "story": f"story {key}", "target": 1} for key in keys]
-    told[split[out[0]] - 1]["story"], told[split[inside[0]] - 1]["story"] = "Story  one", "story ONE"
+    source = rows(tmp_path / "a.jsonl", told)
+    assert found(source, section={"name": "calculator"}) == []
+    held = {task.key.rpartition("/")[2] for task in tasks(Config(rows=source, split="test"))}
+    test = next(i for i, key in enumerate(keys) if key in held)
+    train = next(i for i, key in enumerate(keys) if key not in held)
+    told[test]["story"], told[train]["story"] = "Story  one", "story ONE"
     assert found(rows(tmp_path / "a.jsonl", told), section={"name": "calculator"}) == [
-        ("leak", (f"line {split[out[0]]}", f"line {split[inside[0]]}"))
+        ("leak", (f"line {test + 1}", f"line {train + 1}"))
     ]
 
 

@@ -74,6 +74,12 @@ def test_a_file_that_changes_is_read_again(tmp_path):
     file = tmp_path / "a.jsonl"
     first = rows(put(file, [{"question": "a", "answer": "x"}]), "train")
     assert rows(put(file, [{"question": "a longer one", "answer": "x"}]), "train") != first
+    (tmp_path / "set").mkdir()
+    for name in ("train", "test"):
+        put(tmp_path / "set" / f"{name}.jsonl", [{"question": name, "answer": "x"}])
+    assert rows(f"{tmp_path / 'set'}#test", "train")[0].question == "test?"
+    put(tmp_path / "set" / "test.jsonl", [{"question": "another", "answer": "x"}])
+    assert rows(f"{tmp_path / 'set'}#test", "train")[0].question == "another?"
 
 
 @pytest.mark.parametrize(
