@@ -166,7 +166,7 @@ def replayed(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator, apar
 
 
 def trees(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator) -> StepGraph:
-    """Two trees a group: a chain, and three more leaves, each from a uniformly drawn step's state of the
+    """Two trees per group: a chain, and three more leaves, each from a uniformly drawn step's state of the
     chain."""
     roots = groups * 2
     task = np.repeat(rng.integers(len(mdp.starts), size=groups), 2)

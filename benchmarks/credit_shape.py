@@ -35,6 +35,7 @@ from agentrl.graph import StepGraph, read_graph
 from agentrl.run.folder import RunFolder
 from benchmarks.credit_gradient import Advantage, Mdp, chains, exact, method, spoiled, to_go
 
+RESULTS = Path(__file__).parent / "results"
 ACTIONS, STARTS, SUCCESS = 4, (0.0, 0.2, 0.4), 0.3
 BATCH = 2000  # steps of a batch
 FOLDS = 20  # parts for intervals
@@ -273,7 +274,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--steps", type=int, default=400_000, help="to sample for each shape")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "credit_shape")
+    parser.add_argument("--out", type=Path, default=RESULTS / "credit_shape")
     parser.add_argument("--like", type=Path, help="a run's folder with stored graphs")
     parser.add_argument("--last", type=int, default=5, help="with --like: stored iterations to read")
     given = parser.parse_args()
