@@ -122,8 +122,8 @@ def _print(source: str, audit: Audit) -> None:
     for name, size in audit.splits.items():
         lengths = audit.lengths.get(name)
         cut = f", {lengths.cut} leave less room than limits.turn_tokens" if lengths and lengths.cut else ""
-        told = f"; first prompts in {lengths.unit}: median {lengths.median}, " if lengths else ""
-        told += f"95% up to {lengths.high}, longest {lengths.longest}" if lengths else ""
-        print(f"{name}: {size} rows{told}{cut}")
+        measured = f"; first prompts in {lengths.unit}: median {lengths.median}, " if lengths else ""
+        measured += f"95% up to {lengths.high}, longest {lengths.longest}" if lengths else ""
+        print(f"{name}: {size} rows{measured}{cut}")
     played = f", {audit.played} solutions played" if audit.played else ""
     print(f"{source}: {f'{len(audit.findings)} findings' if audit.findings else 'nothing found'}{played}")

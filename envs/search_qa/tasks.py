@@ -91,9 +91,8 @@ def unanswerable(config: Config, tasks: Sequence[Task]) -> Mapping[int, str]:
     for document in corpus:
         words = f" {normalise(document.contents)} "
         for i in {i for word in {*words.split()} & by_word.keys() for i in by_word[word]}:
-            if any(answer in words for answer in missing[i]):
+            if i in missing and any(answer in words for answer in missing[i]):
                 del missing[i]
-                by_word = {word: left - {i} for word, left in by_word.items()}
     reason = "no document of the corpus holds a right answer: add the document, correct the answer, or remove the row"
     return dict.fromkeys(missing, reason)
 
