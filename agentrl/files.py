@@ -1,10 +1,13 @@
-"""Reads files that a user names, and writes a file completely or not at all."""
+"""Reads files that a user names, and writes a file or a folder completely or not at all."""
 
+import errno
 import json
 import os
+import shutil
+import tempfile
 import tomllib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +137,67 @@ def write_atomically(path: Path, data: bytes) -> None:
             part.unlink(missing_ok=True)
         reason = error.strerror or error
         raise ValueError(f"cannot write {path}: {reason}; free some space or choose another folder") from error
+
+
+@contextmanager
+def appearing(target: Path) -> Iterator[Path]:
+    """A path to write a folder to, which becomes `target`, or replaces it, when the block ends.
+
+    If the block fails, the partial folder is removed, and an older `target` is unchanged.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial, previous = target.with_name(f".{target.name}.partial"), target.with_name(f".{target.name}.previous")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        yield partial
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if "(os error " in str(error):  # tokenizers and safetensors report a full disk so
+            raise OSError(str(error)) from error
+        raise
+    if target.exists():
+        shutil.rmtree(previous, ignore_errors=True)
+        target.rename(previous)
+    partial.rename(target)
+    shutil.rmtree(previous, ignore_errors=True)
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raises ValueError if a file or folder of this name exists: nothing is written over."""
+    if folder.exists() or folder.is_symlink():
+        raise ValueError(f"{folder} exists: choose another folder, or remove this one")
+
+
+@contextmanager
+def temporary_beside(folder: Path) -> Iterator[Path]:
+    """An empty folder on the disk of `folder`, removed when the block ends.
+
+    Raises:
+        ValueError: the disk is full, or the folder cannot be written.
+    """
+    with _writable(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
+            yield Path(scratch)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[Path]:
+    """A path to write to, which becomes `folder` when the block ends without an error.
+
+    Raises:
+        ValueError: the disk is full, or the folder cannot be written.
+    """
+    with _writable(folder), appearing(folder) as partial:
+        yield partial
+
+
+@contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    """Raises ValueError if the block runs out of disk, or may not write."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno == errno.ENOSPC or "(os error 28)" in str(error)
+        reason = os.strerror(errno.ENOSPC) if full else error.strerror or str(error)
+        raise ValueError(f"cannot write {folder}: {reason}; free some space or choose another folder") from error

@@ -46,6 +46,11 @@ def positive(text: str) -> int:
     return _within(text, 1, 10**6)
 
 
+def count(text: str) -> int:
+    """A whole number from 0 to a million."""
+    return _within(text, 0, 10**6)
+
+
 def seed(text: str) -> int:
     """A whole number from 0 to 2^62, which every random generator accepts as a seed."""
     return _within(text, 0, 2**62)

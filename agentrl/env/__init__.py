@@ -5,6 +5,7 @@ from agentrl.env.foreign import ForeignEnv, ForeignProgram
 from agentrl.env.hooks import (
     ENDLESS,
     RANDOM,
+    Asked,
     EnvironmentFile,
     Offers,
     benchmark_of,
@@ -44,6 +45,7 @@ from agentrl.types import Errand, Message, Observation, Reply, Status, StepResul
 __all__ = [
     "ENDLESS",
     "RANDOM",
+    "Asked",
     "Bare",
     "Delegates",
     "Env",

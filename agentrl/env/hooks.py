@@ -9,7 +9,7 @@ Every other hook of `EnvironmentFile` is optional.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from agentrl.catalogue import CatalogueFile, hook, nearest
 from agentrl.config import Entry
@@ -18,6 +18,13 @@ from agentrl.env.protocol import Env
 from agentrl.types import Observation, Task
 
 ENDLESS = 100_000  # from a longer list, tasks are drawn at random; it is never shuffled or searched
+
+
+class Asked(NamedTuple):
+    """What a row of a user's data asks, all of it, and its right answers, empty where a row has none as text."""
+
+    question: str
+    answers: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -41,6 +48,10 @@ class Offers(Protocol):
 
     def expert(self, env: Env, name: str, seed: int) -> Any:
         """The demonstrator of this name, for one instance."""
+        ...
+
+    def read_row(self, config: Any, row: Mapping[str, Any], where: str) -> Asked | None:
+        """See `EnvironmentFile.read_row`."""
         ...
 
 
@@ -107,6 +118,22 @@ class EnvironmentFile(CatalogueFile):
         "(context.name=last_k, context.k=0); or a function config -> bool",
         False,
     )
+    read_row: Callable[[Any, Mapping[str, Any], str], Asked | None] | None = hook(
+        "",
+        "(config, row, where) -> Asked, what a row of a user's data asks, or None where columns of the usual names say "
+        "so; ValueError says what the row lacks. For `agentrl data check`",
+        None,
+    )
+    rows_option: str = hook("ROWS_OPTION", "the option that names a user's data", "rows")
+    reference: str = hook(
+        "REFERENCE", "the expert that carries out the solution of a row of a user's data, which must then succeed", ""
+    )
+    unanswerable: Callable[[Any, Sequence[Task]], Mapping[int, str]] | None = hook(
+        "",
+        "(config, tasks) -> number of a task -> why no agent can solve it, such as a right answer that is in no "
+        "document; LookupError with a sentence if that cannot be known",
+        None,
+    )
     gymnasium_ids: Mapping[str, Mapping[str, Any]] = hook(
         "GYMNASIUM_IDS", "Gymnasium id -> arguments of its Config", dict
     )
@@ -119,6 +146,8 @@ class EnvironmentFile(CatalogueFile):
                 object.__setattr__(self, "experts", self.make.experts)
             if not self.small_model:
                 object.__setattr__(self, "small_model", self.make.small_model)
+            if self.read_row is None:
+                object.__setattr__(self, "read_row", self.make.read_row)
 
     def knows_expert(self, name: str) -> bool:
         """Does the file play under this name? The text after a colon is for the expert itself."""

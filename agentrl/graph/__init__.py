@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from agentrl.graph.joining import concatenate, extract
     from agentrl.graph.jsonl import read_steps, steps_graph
     from agentrl.graph.merged_values import graph_values
+    from agentrl.graph.parquet import read_tables, write_tables
     from agentrl.graph.root_paths import Paths, expand, forked, paths, select
     from agentrl.graph.segments import (
         Singleton,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         take_rows,
         token_rows,
     )
+    from agentrl.graph.trajectories import to_messages
 
 __all__ = [
     "CANDIDATE",
@@ -101,6 +103,7 @@ __all__ = [
     "read_graph",
     "read_note",
     "read_steps",
+    "read_tables",
     "revisits",
     "scan",
     "select",
@@ -109,6 +112,7 @@ __all__ = [
     "success_of",
     "take_rows",
     "to_json",
+    "to_messages",
     "to_networkx",
     "token_rows",
     "tree_down",
@@ -116,6 +120,7 @@ __all__ = [
     "whiten",
     "word",
     "write_graph",
+    "write_tables",
 ]
 
 _HOME = {
@@ -177,6 +182,9 @@ _HOME = {
     "steps_graph": "agentrl.graph.jsonl",
     "success_of": "agentrl.graph.step_graph",
     "take_rows": "agentrl.graph.tokens",
+    "read_tables": "agentrl.graph.parquet",
+    "write_tables": "agentrl.graph.parquet",
+    "to_messages": "agentrl.graph.trajectories",
     "to_json": "agentrl.graph.export",
     "to_networkx": "agentrl.graph.export",
     "token_rows": "agentrl.graph.tokens",

@@ -16,6 +16,7 @@ from agentrl.files import read_jsonl
 from agentrl.graph.converters import from_messages, from_trl, from_verl, from_verl_rollouts
 from agentrl.graph.jsonl import read_steps, steps_graph
 from agentrl.graph.step_graph import StepGraph
+from agentrl.rows import read_rows
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -75,13 +76,4 @@ def _first(path: Path) -> Any:
 def _parquet(path: Path) -> Rows:
     if not path.is_file():
         raise ValueError(f"no such file of steps: {path}")
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise ValueError(f"{path} needs pyarrow: pip install 'agentrl-stepgraph[data]'") from None
-    try:
-        rows: Rows = pyarrow.parquet.read_table(path).to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is no Parquet table: {str(error).partition(chr(10))[0]}") from None
-    return rows
+    return list(read_rows(path))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentrl.model.adapters import add_adapters
+    from agentrl.model.exporting import export_model, exported_form
     from agentrl.model.fetching import fetch_model
     from agentrl.model.forward import Network
     from agentrl.model.gguf import convert_gguf
@@ -33,6 +34,8 @@ __all__ = [
     "check_room",
     "check_shape",
     "convert_gguf",
+    "export_model",
+    "exported_form",
     "fetch_model",
     "load_model",
     "load_tokenizer",
@@ -63,6 +66,8 @@ _HOME = {
     "check_room": "agentrl.model.publishing",
     "check_shape": "agentrl.model.loading",
     "convert_gguf": "agentrl.model.gguf",
+    "export_model": "agentrl.model.exporting",
+    "exported_form": "agentrl.model.exporting",
     "fetch_model": "agentrl.model.fetching",
     "load_model": "agentrl.model.loading",
     "load_tokenizer": "agentrl.model.loading",

@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from agentrl.catalogue import nearest
-from agentrl.model.gguf import ORIGIN, Card, convert_gguf, import_gguf, refuse_existing, temporary_beside, writing
+from agentrl.files import refuse_existing, temporary_beside, writing
+from agentrl.model.gguf import ORIGIN, Card, convert_gguf, import_gguf
 
 HUB_SECONDS = 20.0  # that the hub may take for its first answer
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model", "README.md", "LICENSE*")

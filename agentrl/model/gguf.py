@@ -2,13 +2,13 @@
 
 import errno
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from agentrl.model.loading import Loaded, appearing, quietly
+from agentrl.files import refuse_existing, writing
+from agentrl.model.loading import Loaded, quietly
 
 MAGIC = b"GGUF"
 ORIGIN = "origin"  # key of config.json: where the weights come from, which reports repeat
@@ -75,47 +75,6 @@ def import_gguf() -> None:
         import gguf  # noqa: F401
     except ImportError:
         raise ValueError("reading GGUF files needs the package gguf: pip install 'agentrl-stepgraph[gguf]'") from None
-
-
-def refuse_existing(folder: Path) -> None:
-    """Raises ValueError if a file or folder of this name exists: a model is never written over."""
-    if folder.exists() or folder.is_symlink():
-        raise ValueError(f"{folder} exists: choose another folder, or remove this one")
-
-
-@contextmanager
-def temporary_beside(folder: Path) -> Iterator[Path]:
-    """An empty folder on the disk of `folder`, removed when the block ends.
-
-    Raises:
-        ValueError: the disk is full, or the folder cannot be written.
-    """
-    with _writable(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
-            yield Path(scratch)
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[Path]:
-    """A path to write to, which becomes `folder` when the block ends without an error.
-
-    Raises:
-        ValueError: the disk is full, or the folder cannot be written.
-    """
-    with _writable(folder), appearing(folder) as partial:
-        yield partial
-
-
-@contextmanager
-def _writable(folder: Path) -> Iterator[None]:
-    """Raises ValueError if the block runs out of disk, or may not write."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno == errno.ENOSPC or "(os error 28)" in str(error)
-        reason = os.strerror(errno.ENOSPC) if full else error.strerror or str(error)
-        raise ValueError(f"cannot write {folder}: {reason}; free some space or choose another folder") from error
 
 
 def _check_file(file: Path) -> None:

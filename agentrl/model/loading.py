@@ -4,13 +4,13 @@ A model is read from a folder or a hub name, or is a small new one made from a c
 """
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentrl.chat import build_word_tokenizer
+from agentrl.files import appearing
 from agentrl.model import adapters
 from agentrl.model.sections import SHAPE, ModelConfig, NewModel
 
@@ -78,29 +78,6 @@ def save_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
     """
     with appearing(Path(folder)) as partial, quietly():
         _write(loaded, partial)
-
-
-@contextmanager
-def appearing(target: Path) -> Iterator[Path]:
-    """A path to write a folder to, which becomes `target`, or replaces it, when the block ends.
-
-    If the block fails, the partial folder is removed, and an older `target` is unchanged.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial, previous = target.with_name(f".{target.name}.partial"), target.with_name(f".{target.name}.previous")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        yield partial
-    except BaseException as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        if "(os error " in str(error):  # tokenizers and safetensors report a full disk so
-            raise OSError(str(error)) from error
-        raise
-    if target.exists():
-        shutil.rmtree(previous, ignore_errors=True)
-        target.rename(previous)
-    partial.rename(target)
-    shutil.rmtree(previous, ignore_errors=True)
 
 
 def restore_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:

@@ -11,8 +11,9 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from agentrl.files import appearing
 from agentrl.model import adapters
-from agentrl.model.loading import appearing, quietly
+from agentrl.model.loading import quietly
 
 SHARD = "5GB"  # largest file
 

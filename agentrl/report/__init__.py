@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentrl.report.card import Exported, model_card
     from agentrl.report.credit_schema import CreditData
     from agentrl.report.curve import curve_svg, learning_curve
     from agentrl.report.data import credit_data
@@ -19,6 +20,7 @@ __all__ = [
     "TRAINING",
     "Asked",
     "CreditData",
+    "Exported",
     "Found",
     "RunData",
     "Source",
@@ -27,6 +29,7 @@ __all__ = [
     "curve_svg",
     "inspector_page",
     "learning_curve",
+    "model_card",
     "run_data",
     "run_page",
     "search",
@@ -37,6 +40,8 @@ __all__ = [
 ]
 
 _HOME = {
+    "Exported": "agentrl.report.card",
+    "model_card": "agentrl.report.card",
     "RunData": "agentrl.report.run_schema",
     "curve_svg": "agentrl.report.curve",
     "run_data": "agentrl.report.read_run",

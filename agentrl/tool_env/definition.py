@@ -18,6 +18,7 @@ from pydantic import create_model
 
 from agentrl.catalogue import nearest
 from agentrl.env import Env, Prompt
+from agentrl.rows import Row
 from agentrl.tool import calls
 from agentrl.tool_env.compact import Compact
 from agentrl.tool_env.instance import SnapshotToolEnv, ToolEnv
@@ -161,6 +162,10 @@ class Make:
     def __call__(self, config: ToolConfig) -> ToolEnv:
         """One instance."""
         return self.setup.make(config)
+
+    def read_row(self, config: ToolConfig, row: Row, where: str) -> None:
+        """ValueError if a row lacks what `reset` and the rewards ask for, or has a value of another type."""
+        self.setup.check_row(row, where)
 
     def expert(self, env: Env, name: str, seed: int) -> OwnExpert:
         """The demonstrator of this name."""

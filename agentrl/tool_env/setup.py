@@ -6,6 +6,7 @@ import inspect
 import json
 import sys
 import threading
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,15 +15,15 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, field_validator
 
 from agentrl.config import merge, resolve
+from agentrl.rows import Row, plain, read_rows
 from agentrl.tool import Toolbox, ToolFile, ToolSpec, calls, tool_spec, tool_specs
 from agentrl.tool_env.rewards import TERMINAL, is_reward, pick, signal_of, takes
-from agentrl.tool_env.rows import Row, read_rows
 from agentrl.tool_env.tasks import RowTasks, Split
-from agentrl.types import Task
 
 NOT_TOOLS = ("reset", "close", "success", "state_key")  # public methods of a class that are no tools
 RESERVED = (*NOT_TOOLS, "step", "done", "weights", "cut", "snapshot", "restore")  # names no tool may have
 EPISODE_VALUES = ("answer", "calls", "turns", "texts")  # rewards may ask for these and for columns of the row
+SIMPLE: Mapping[object, Any] = {int: int, float: (int, float), str: str, bool: bool}  # types of arguments of `reset`
 ToolSource = Callable[..., Any] | ToolSpec | str | Mapping[str, Any]
 Rows = Sequence[Row] | str | Path | Callable[[Any], Sequence[Row]]
 
@@ -37,7 +38,8 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
         no_call: an answer without a call is the final answer (`answer`), or gets a request to call a tool (`nudge`, for
             tasks that a tool ends).
         show_tools: False leaves the tools out of the prompt.
-        rows: a JSONL, JSON or Parquet file instead of the environment's own rows.
+        rows: a file (JSONL, JSON, CSV, Parquet), a saved data set or one of the hub, instead of the environment's own
+            rows; see docs/data.md.
         split: all tasks, or their training or test part; the key of a task decides its part.
         test_share: share of the test part in all tasks.
         tools: options of catalogue tools, by the names of the tools.
@@ -180,7 +182,7 @@ class Setup:
         if key not in self._read:
             tasks = RowTasks(self._rows(config), self.env_name, config.split, config.test_share)
             if len(tasks):
-                self._check(tasks[0])
+                self._check_columns({"seed": tasks[0].seed, **tasks[0].params})
             self._read[key] = tasks
         return self._read[key]
 
@@ -194,8 +196,21 @@ class Setup:
         file = getattr(sys.modules.get(self.module), "__file__", None)
         return read_rows(self.rows, Path(file).parent if file else None)
 
-    def _check(self, task: Task) -> None:
-        row = {"seed": task.seed, **task.params}
+    def check_row(self, row: Row, where: str) -> None:
+        """ValueError if a row lacks what `reset` and the rewards ask for, or gives `reset` a value of another type."""
+        values = {"seed": 0, **plain(row)}
+        self._check_columns(values)
+        reset = getattr(self.owner, "reset", None)
+        hints = typing.get_type_hints(reset) if reset is not None else {}
+        for name in takes(reset) if reset is not None else ():
+            wanted, value = SIMPLE.get(hints.get(name)), values.get(name)  # type: ignore[arg-type]
+            flag = isinstance(value, bool) and hints.get(name) is not bool
+            if wanted is not None and name in values and (flag or not isinstance(value, wanted)):
+                raise ValueError(
+                    f"{where} has {name} = {value!r:.60}, and reset takes {hints[name].__name__}: change its type"
+                )
+
+    def _check_columns(self, row: Row) -> None:
         if self.owner is not None and hasattr(self.owner, "reset"):
             pick(takes(self.owner.reset), row, f"{self.owner.__name__}.reset")
         elif "prompt" not in row:
@@ -203,7 +218,7 @@ class Setup:
         for name, function in self._own_rewards().items():
             pick(takes(function), {**row, **dict.fromkeys(EPISODE_VALUES)}, f"{self.owner.__name__}.{name}")  # type: ignore[union-attr]
         for name, function in self.rewards.items():
-            both = [column for column in takes(function) if column in EPISODE_VALUES and column in task.params]
+            both = [column for column in takes(function) if column in EPISODE_VALUES and column in row]
             if both:
                 raise ValueError(
                     f"reward {name} asks for {both[0]!r}, which is both a column and what the model gave: rename the "

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from agentrl.tool_env.rows import Row, plain
+from agentrl.rows import Row, is_number, plain
 from agentrl.types import Task
 
 COLUMNS = ("key", "id")  # columns that may name a row; the first one with a value does
@@ -42,10 +42,15 @@ class RowTasks(Sequence[Task]):
         row = plain(self._row(number))
         return Task(key=self._key(number), env=self._env, seed=self._seed(row, number), params=row)
 
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The numbers of the rows in the split."""
+        return self._numbers
+
     def _seed(self, row: Row, number: int) -> int:
         """The row's `seed`, else its number."""
         seed = row.get("seed")
-        if seed is not None and (not isinstance(seed, int | float) or seed != int(seed)):
+        if seed is not None and (not is_number(seed) or seed % 1 != 0):  # also of NaN and infinity
             raise ValueError(f"row {number} has the seed {seed!r}: it must be a whole number")
         return number if seed is None else int(seed)
 

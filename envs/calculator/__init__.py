@@ -16,14 +16,14 @@ from types import MappingProxyType
 from typing import Any
 
 from agentrl.env import Env
-from agentrl.envs.calculator.environment import Problems, prompt, tasks
+from agentrl.envs.calculator.environment import Problems, prompt, read_row, tasks
 from agentrl.envs.calculator.players import EXPERTS, Player, make_expert
 from agentrl.envs.calculator.problem import Config
 from agentrl.types import Task
 
 __all__ = [
     "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT_OPTIONS", "Config", "benchmark", "entities", "expert", "kind", "make",
-    "prompt", "tasks",
+    "prompt", "read_row", "tasks",
 ]  # fmt: skip
 
 STORY = {"events", "min_events", "noise", "largest", "count", "display", "brief", "show"}  # options that shape a story

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl.env import Parsed, Past, Prompt, action_line
+from agentrl.env import Asked, Parsed, Past, Prompt, action_line
 from agentrl.envs.calculator import notebook
 from agentrl.envs.calculator.problem import NEXT, Calculator, Config
 from agentrl.envs.calculator.stories import PARTS, ROOM, Part, write
@@ -119,12 +119,21 @@ def tasks(config: Config) -> RowTasks:
         raise ValueError("split = 'valid' is a part of generated problems: rows have train and test")
     rows = read_rows(config.rows)
     for i, row in enumerate(rows):
-        absent = [column for column in ("story", "target") if column not in row]
-        if absent:
-            raise ValueError(f"row {i} of {config.rows} has no column {absent[0]!r}: it has {', '.join(row)}")
+        read_row(config, row, f"row {i} of {config.rows}")
     name = Path(config.rows).stem
     rows = [{**row, "key": f"{name}/{row.get('key', row.get('id', i))}"} for i, row in enumerate(rows)]
     return RowTasks(rows, "calculator", config.split, config.test_share)
+
+
+def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
+    """Story and answer of a row of a file; ValueError names a column that it lacks."""
+    absent = [column for column in ("story", "target") if column not in row]
+    if absent:
+        raise ValueError(f"{where} has no column {absent[0]!r}: it has {', '.join(row)}")
+    for column in ("story", "target"):
+        if row[column] is None or not str(row[column]).strip():
+            raise ValueError(f"{where} has nothing in column {column!r}: fill it in, or remove the row")
+    return Asked(str(row["story"]), (str(row["target"]),))
 
 
 class _Generated(Sequence[Mapping[str, Any]]):

@@ -15,16 +15,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from agentrl.envs.code_math.environment import EXPERTS, CodeMath, expert, kind, prompt, tasks
+from agentrl.envs.code_math.environment import EXPERTS, CodeMath, expert, kind, prompt, read_row, tasks
 from agentrl.envs.code_math.problem import Config, runner_of
 from agentrl.tool import runner_facts
 
 __all__ = [
-    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "HELD_OUT_OPTIONS", "WAITS", "Config", "expert", "facts", "kind", "make",
-    "prompt", "tasks",
+    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "HELD_OUT_OPTIONS", "REFERENCE", "WAITS", "Config", "expert", "facts", "kind",
+    "make", "prompt", "read_row", "tasks",
 ]  # fmt: skip
 
 HEAVY = False
+REFERENCE = "expert"
 WAITS = True  # for a sandbox: 30 ms to the time-out
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Bare, Env, Move, Parsed, Past, Prompt, action_line
+from agentrl.env import Asked, Bare, Env, Move, Parsed, Past, Prompt, action_line
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
 from agentrl.tool import action as tool_action
@@ -94,6 +94,12 @@ def tasks(config: Config) -> RowTasks:
     runner_of(config)
     rows: Sequence[Mapping[str, Any]] = _FileRows(config.rows) if config.rows else _Generated(config)
     return RowTasks(rows, "code_math", config.split, config.test_share)
+
+
+def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
+    """Question and answer of a row of a file; ValueError says what it lacks."""
+    found = read(row, where)
+    return Asked(found["question"], (found["target"],))
 
 
 class _FileRows(Sequence[Mapping[str, Any]]):

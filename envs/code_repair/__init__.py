@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agentrl.envs.code_repair.environment import EXPERTS, CodeRepair, expert, prompt
-from agentrl.envs.code_repair.tasks import kind, tasks
+from agentrl.envs.code_repair.tasks import kind, read_row, tasks
 from agentrl.envs.code_repair.verify import verify
 from agentrl.envs.code_repair.workspace import Config, runner_of
 from agentrl.tool import runner_facts
@@ -29,6 +29,7 @@ __all__ = [
     "GYMNASIUM_IDS",
     "HEAVY",
     "HELD_OUT_OPTIONS",
+    "REFERENCE",
     "WAITS",
     "Config",
     "commands",
@@ -37,10 +38,12 @@ __all__ = [
     "kind",
     "make",
     "prompt",
+    "read_row",
     "tasks",
 ]
 
 HEAVY = False
+REFERENCE = "expert"
 WAITS = True  # for a sandbox: 30 ms to the time-out
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})

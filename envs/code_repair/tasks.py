@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from agentrl.env import Asked
 from agentrl.envs.code_repair.mutate import Mutation, apply, mutations
 from agentrl.envs.code_repair.programs import Program, programs
 from agentrl.envs.code_repair.verify import verified
@@ -116,14 +117,25 @@ def _file_rows(config: Config) -> list[dict[str, Any]]:
     """Rows of a file: HumanEval, MBPP, or rows that have our own columns."""
     rows = []
     for number, row in enumerate(read_rows(config.rows)):
-        try:
-            rows.append(_read(dict(row), f"{Path(config.rows).stem}-{number}", config.mode))
-        except (KeyError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError) as error:
-            raise ValueError(
-                f"row {number} of {config.rows} is no task ({type(error).__name__}: {error}); it needs the columns of"
-                " HumanEval (prompt, test, entry_point), MBPP (text, code, test_list), or statement, files and hidden"
-            ) from None
+        name = f"{Path(config.rows).stem}-{number}"
+        rows.append(_checked(dict(row), name, config.mode, f"row {number} of {config.rows}"))
     return rows
+
+
+def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
+    """What a row of a file asks, its files included, and its solution; ValueError says what it lacks."""
+    made = _checked(dict(row), "", config.mode, where)
+    return Asked(f"{made['statement']}\n{sorted(dict(made['files']).items())}", tuple(map(str, made["fixes"])))
+
+
+def _checked(row: dict[str, Any], name: str, mode: str, where: str) -> dict[str, Any]:
+    try:
+        return _read(row, name, mode)
+    except (KeyError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(
+            f"{where} is no task ({type(error).__name__}: {error}); it needs the columns of HumanEval (prompt, test,"
+            " entry_point), MBPP (text, code, test_list), or statement, files and hidden"
+        ) from None
 
 
 def _read(row: dict[str, Any], name: str, mode: str) -> dict[str, Any]:

@@ -24,13 +24,14 @@ from agentrl.envs.code_repo.commands import collect, verify
 from agentrl.envs.code_repo.environment import EXPERTS, CodeRepo, expert, prompt
 from agentrl.envs.code_repo.prepare import prepare
 from agentrl.envs.code_repo.repository import Config, runner_of
-from agentrl.envs.code_repo.tasks import kind, tasks
+from agentrl.envs.code_repo.tasks import kind, read_row, tasks
 from agentrl.tool import runner_facts
 
 __all__ = [
     "EXPERTS",
     "GYMNASIUM_IDS",
     "HELD_OUT_OPTIONS",
+    "REFERENCE",
     "SMALL_MODEL",
     "WAITS",
     "Config",
@@ -40,9 +41,11 @@ __all__ = [
     "kind",
     "make",
     "prompt",
+    "read_row",
     "tasks",
 ]
 
+REFERENCE = "expert"
 WAITS = True  # for a sandbox
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})

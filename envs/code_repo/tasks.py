@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from agentrl.env import Asked
 from agentrl.envs.code_repair.mutate import apply
 from agentrl.envs.code_repair.workspace import unique_edit
 from agentrl.envs.code_repo.mistakes import Mistake, listed
@@ -138,21 +139,30 @@ def _row(key: str, level: int, chosen: Sequence[Module], wrong: Sequence[tuple[s
 
 def _own_rows(path: str) -> list[dict[str, Any]]:
     """Rows of a file, with the columns that `prepare` writes; ValueError names the first that is wrong."""
-    rows = []
-    for number, row in enumerate(read_rows(path), 1):
-        lacking = next((name for name in COLUMNS if not row.get(name)), None)
-        if lacking:
-            raise ValueError(f"{path}: row {number} lacks {lacking!r}: a task needs {', '.join(COLUMNS)}")
-        try:
-            files = {str(name): str(text) for name, text in dict(row["files"]).items() if text is not None}
-            hidden = {name: value for name, value in dict(row["hidden"]).items() if value is not None}
-            tests = {str(name): str(text) for name, text in dict(hidden.get("files") or {}).items() if text is not None}
-            calls = [[str(part) for part in call] for call in hidden.get("calls") or ()]
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{path}: row {number} is no task: {error}") from None
-        if not calls and not any(name.endswith(".py") for name in tests):
-            raise ValueError(f"{path}: row {number} has nothing that decides: hidden needs calls, or files of tests")
-        own = {"files": tests, "command": hidden.get("command") or row["command"], "forms": hidden.get("forms")}
-        decides = {"calls": calls} if calls else own
-        rows.append({"key": f"{number}", "fixes": [], "hide": [], **row, "files": files, "hidden": decides})
-    return rows
+    return [
+        {"key": f"{number}", **_read(row, f"{path}: row {number}")} for number, row in enumerate(read_rows(path), 1)
+    ]
+
+
+def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
+    """What a row of a file asks, its files included, and its patch; ValueError says what it lacks."""
+    made = _read(row, where)
+    return Asked(f"{made['statement']}\n{sorted(made['files'].items())}", tuple(map(str, made["fixes"])))
+
+
+def _read(row: Mapping[str, Any], where: str) -> dict[str, Any]:
+    lacking = next((name for name in COLUMNS if not row.get(name)), None)
+    if lacking:
+        raise ValueError(f"{where} lacks {lacking!r}: a task needs {', '.join(COLUMNS)}")
+    try:
+        files = {str(name): str(text) for name, text in dict(row["files"]).items() if text is not None}
+        hidden = {name: value for name, value in dict(row["hidden"]).items() if value is not None}
+        tests = {str(name): str(text) for name, text in dict(hidden.get("files") or {}).items() if text is not None}
+        calls = [[str(part) for part in call] for call in hidden.get("calls") or ()]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where} is no task: {error}") from None
+    if not calls and not any(name.endswith(".py") for name in tests):
+        raise ValueError(f"{where} has nothing that decides: hidden needs calls, or files of tests")
+    own = {"files": tests, "command": hidden.get("command") or row["command"], "forms": hidden.get("forms")}
+    decides = {"calls": calls} if calls else own
+    return {"fixes": [], "hide": [], **row, "files": files, "hidden": decides}

@@ -22,14 +22,15 @@ from agentrl.envs.search_qa.config import Config
 from agentrl.envs.search_qa.env import SearchQA
 from agentrl.envs.search_qa.experts import EXPERTS, make_expert
 from agentrl.envs.search_qa.prompts import choose
-from agentrl.envs.search_qa.tasks import benchmark, entities, find, gold, kind, tasks
+from agentrl.envs.search_qa.tasks import benchmark, entities, find, gold, kind, read_row, tasks, unanswerable
 
 __all__ = [
-    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "HELD_OUT_OPTIONS", "MEASURES", "WAITS", "Config", "benchmark",
-    "commands", "entities", "expert", "find", "gold", "kind", "make", "prompt", "tasks",
+    "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "HELD_OUT_OPTIONS", "MEASURES", "ROWS_OPTION", "WAITS", "Config", "benchmark",
+    "commands", "entities", "expert", "find", "gold", "kind", "make", "prompt", "read_row", "tasks", "unanswerable",
 ]  # fmt: skip
 
 HEAVY = False
+ROWS_OPTION = "data"
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 
 

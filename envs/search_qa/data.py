@@ -1,21 +1,20 @@
-"""Questions from files: FlashRAG and Search-R1 Parquet (extra `data`), and JSONL.
+"""Questions from files: FlashRAG and Search-R1 Parquet (extra `data`), JSONL and whatever else `agentrl.rows` reads.
 
 A row has a question, in `question` or `env_kwargs.question`; its golden answers, in `golden_answers`, `answers`,
 `answer`, `reward_model.ground_truth.target` or `env_kwargs.ground_truth`; and, if it brings one, its `prompt`, a text
 or a list of messages, which is used as it is. Answers may be a list, a text or an array.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agentrl.files import read_jsonl
+from agentrl.rows import SUFFIXES, read_rows, split_readers
 
 ANSWERS = ("golden_answers", "answers", "answer", "reward_model.ground_truth.target", "reward_model.ground_truth",
            "env_kwargs.ground_truth.target", "env_kwargs.ground_truth")  # fmt: skip
-SUFFIXES = (".parquet", ".jsonl")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,63 +30,46 @@ class Row:
 
 
 def rows(path: str, split: str) -> Sequence[Row]:
-    """The questions of a file, or of a folder's file of that split.
+    """The questions of a source (`agentrl.rows.source`); of its split, if it has several.
 
     Raises:
         ValueError: no such file, one that cannot be read, a row without question or answers, no row.
     """
-    file = _file(Path(path).expanduser(), split)
-    stat = file.stat()
-    return _rows(file, stat.st_size, stat.st_mtime_ns)
+    path = str(Path(path).expanduser()) if not path.startswith("hub:") else path
+    source = path if Path(path).is_file() else _of_split(path, split)
+    found = Path(source) if Path(source).exists() else Path(source.rpartition("#")[0])
+    files = [found, *sorted(found.rglob("*"))] if found.exists() else []
+    stamps = tuple((stat.st_size, stat.st_mtime_ns) for stat in (file.stat() for file in files))
+    return _rows(source, stamps)
 
 
-def _file(path: Path, split: str) -> Path:
-    if path.is_file() and path.suffix in SUFFIXES:
-        return path
-    found = [path / f"{split}{suffix}" for suffix in SUFFIXES if (path / f"{split}{suffix}").is_file()]
-    if not found:
+def _of_split(path: str, split: str) -> str:
+    """The name of the source's split, or of the source if it has one alone."""
+    if not path.startswith("hub:") and "#" not in path and not Path(path).expanduser().exists():
         raise ValueError(
-            f"env.data = {str(path)!r}: no such file; name a .parquet or .jsonl file of questions, or a folder with "
-            f"{split}.parquet or {split}.jsonl in it"
+            f"env.data = {path!r}: no such file; name a file of questions ({', '.join(SUFFIXES)}), a folder with "
+            f"{split}.parquet or {split}.jsonl in it, or hub:OWNER/NAME"
         )
-    return found[0]
+    splits = split_readers(path)
+    if len(splits) == 1:
+        return next(iter(splits.values())).source
+    if split not in splits:
+        raise ValueError(f"env.data = {path!r} has no split {split!r}: set env.split to one of {', '.join(splits)}")
+    return splits[split].source
 
 
 @lru_cache(maxsize=4)
-def _rows(file: Path, size: int, changed: int) -> tuple[Row, ...]:
-    read = _parquet(file) if file.suffix == ".parquet" else _jsonl(file)
+def _rows(source: str, stamps: tuple[tuple[int, int], ...]) -> tuple[Row, ...]:
     found: dict[str, Row] = {}
-    for number, told in enumerate(read, 1):
-        row = _row(told, number, f"row {number} of {file}")
+    for number, told in enumerate(read_rows(source), 1):
+        row = read_row(told, number, f"row {number} of {source}")
         unique = row.key if row.key not in found else f"{row.key}#{number}"
         found[unique] = replace(row, key=unique)
-    if not found:
-        raise ValueError(f"{file} holds no question")
     return tuple(found.values())
 
 
-def _jsonl(file: Path) -> Iterator[Mapping[str, Any]]:
-    for number, told in read_jsonl(file, "file of questions"):
-        if not isinstance(told, dict):
-            raise ValueError(f"line {number} of {file} is no JSON object with question and golden_answers")
-        yield told
-
-
-def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise ValueError("Parquet needs pyarrow: pip install 'agentrl-stepgraph[data]'") from None
-    try:
-        with parquet.ParquetFile(file) as table:
-            for batch in table.iter_batches(batch_size=1024):
-                yield from batch.to_pylist()
-    except pyarrow.ArrowInvalid as error:
-        raise ValueError(f"{file} is no Parquet file: {str(error).splitlines()[0]}") from None
-
-
-def _row(told: Mapping[str, Any], number: int, where: str) -> Row:
+def read_row(told: Mapping[str, Any], number: int, where: str) -> Row:
+    """One row as a question; ValueError says what it lacks."""
     question = _at(told, "question") or _at(told, "env_kwargs.question")
     if not isinstance(question, str) or not question.strip():
         raise ValueError(f"{where} has no question: it needs `question`, a text")

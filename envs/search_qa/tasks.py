@@ -1,14 +1,18 @@
 """The environment's tasks: questions of a world, or rows of a data set."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
+from agentrl.env import Asked
+from agentrl.envs.search_qa import data
 from agentrl.envs.search_qa.config import Config
 from agentrl.envs.search_qa.data import Row, rows
 from agentrl.envs.search_qa.encyclopaedia import SPLITS, world
 from agentrl.envs.search_qa.env import retriever
 from agentrl.envs.search_qa.questions import Question, questions
+from agentrl.envs.search_qa.scores import normalise
 from agentrl.types import Task
 
 ENV = "search_qa"
@@ -59,6 +63,38 @@ def find(config: Config, key: str) -> Task:
     if number >= len(found):
         raise ValueError(f"the world {'-'.join(where)} has {len(found)} questions in {match['split']}, and no {key!r}")
     return _task(config, match["split"], number, found[number])
+
+
+def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
+    """Question and answers of a row; ValueError says what it lacks."""
+    found = data.read_row(row, 0, where)
+    return Asked(found.question, found.answers)
+
+
+def unanswerable(config: Config, tasks: Sequence[Task]) -> Mapping[int, str]:
+    """Questions none of whose right answers stands in a document of the corpus, but for yes and no.
+
+    Words are compared without case, ASCII punctuation and articles, as the scores compare them.
+
+    Raises:
+        LookupError: the corpus belongs to a service.
+    """
+    corpus = getattr(retriever(config), "corpus", None)
+    if corpus is None:
+        raise LookupError("answers were not looked for in documents, because the corpus belongs to a service")
+    missing = {i: {f" {normalise(str(answer))} " for answer in one.params["answers"]} for i, one in enumerate(tasks)}
+    missing = {i: answers for i, answers in missing.items() if not answers & {" yes ", " no ", "  "}}
+    by_word: dict[str, set[int]] = {}
+    for i, answers in missing.items():
+        for answer in answers:
+            by_word.setdefault(answer.split()[0], set()).add(i)
+    for document in corpus:
+        words = f" {normalise(document.contents)} "
+        for i in {i for word in {*words.split()} & by_word.keys() for i in by_word[word]}:
+            if i in missing and any(answer in words for answer in missing[i]):
+                del missing[i]
+    reason = "no document of the corpus holds a right answer: add the document, correct the answer, or remove the row"
+    return dict.fromkeys(missing, reason)
 
 
 def kind(task: Task) -> str:

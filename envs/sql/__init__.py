@@ -22,14 +22,17 @@ from agentrl.env import Env
 from agentrl.envs.sql.database import Config
 from agentrl.envs.sql.environment import Questions, benchmark, find, gold, kind, prompt, tasks
 from agentrl.envs.sql.players import EXPERTS, Player, make_expert
+from agentrl.envs.sql.published import read_row
 from agentrl.envs.sql.situation import situation
 from agentrl.envs.sql.themes import words
 
 __all__ = [
-    "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT_OPTIONS", "SMALL_MODEL", "WAITS", "Config", "benchmark",
-    "entities", "expert", "find", "gold", "kind", "make", "prompt", "situation", "tasks",
+    "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT_OPTIONS", "REFERENCE", "ROWS_OPTION", "SMALL_MODEL", "WAITS", "Config",
+    "benchmark", "entities", "expert", "find", "gold", "kind", "make", "prompt", "read_row", "situation", "tasks",
 ]  # fmt: skip
 
+ROWS_OPTION = "data"
+REFERENCE = "oracle"
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/SQL-v0": {}})
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl.files import read_json
+from agentrl.env import Asked
+from agentrl.rows import read_rows
 from agentrl.tool_env import share_of_key
 
 TRAIN = ("train.json", "train_spider.json", "train_others.json")
@@ -82,7 +83,7 @@ def _rows(path: Path, databases: str, evidence: bool) -> list[dict[str, Any]]:
     rows, seen = [], dict[str, int]()
     for number, told in enumerate(read):
         db_id = str(told["db_id"])
-        gold = str(next(told[column] for column in GOLD if column in told)).strip().rstrip(";")
+        gold = _gold(told)
         hint = str(told.get("evidence") or "").strip() if evidence else ""
         name = f"{path.stem}/{db_id}/{told.get('question_id', number)}"
         seen[name] = seen.get(name, 0) + 1
@@ -102,20 +103,31 @@ def _rows(path: Path, databases: str, evidence: bool) -> list[dict[str, Any]]:
 
 
 def _read(path: Path) -> Sequence[Mapping[str, Any]]:
-    read = read_json(path, "file of questions")
-    if not isinstance(read, list) or not read:
-        raise ValueError(f"{path} is no JSON list of questions: give the file as BIRD or Spider publish it")
+    read = read_rows(path)
     for number, told in enumerate(read):
-        if not isinstance(told, dict):
-            raise ValueError(f"question {number} of {path} is no object with db_id, question and SQL or query")
-        absent = [name for name in ("db_id", "question") if not str(told.get(name) or "").strip()]
-        if not absent and not any(str(told.get(column) or "").strip() for column in GOLD):
-            absent = ["SQL (or query)"]
-        if absent:
-            raise ValueError(f"question {number} of {path} has no {absent[0]}: it has {', '.join(map(str, told))}")
-        if not re.fullmatch(r"[\w .-]+", str(told["db_id"])) or set(str(told["db_id"])) <= {"."}:
-            raise ValueError(f"question {number} of {path} has db_id {told['db_id']!r}, which is no name of a folder")
+        check_row(told, f"question {number} of {path}")
     return read
+
+
+def read_row(config: object, row: Mapping[str, Any], where: str) -> Asked:
+    """Database and question, and the right query; ValueError names a column that the row lacks."""
+    check_row(row, where)
+    return Asked(f"{row['db_id']}: {row['question']} {row.get('evidence') or ''}".strip(), (_gold(row),))
+
+
+def _gold(told: Mapping[str, Any]) -> str:
+    return str(next(told[column] for column in GOLD if told.get(column))).strip().rstrip(";")
+
+
+def check_row(told: Mapping[str, Any], where: str) -> None:
+    """ValueError if a question lacks a column."""
+    absent = [name for name in ("db_id", "question") if not str(told.get(name) or "").strip()]
+    if not absent and not any(str(told.get(column) or "").strip() for column in GOLD):
+        absent = ["SQL (or query)"]
+    if absent:
+        raise ValueError(f"{where} has no {absent[0]}: it has {', '.join(map(str, told))}")
+    if not re.fullmatch(r"[\w .-]+", str(told["db_id"])) or set(str(told["db_id"])) <= {"."}:
+        raise ValueError(f"{where} has db_id {told['db_id']!r}, which is no name of a folder")
 
 
 def _database_folder(path: Path, databases: str) -> Path:

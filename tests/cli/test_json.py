@@ -47,6 +47,8 @@ KEYS: dict[str, tuple[list[str], set[str]]] = {
     "samples": (["RUN"], {"of"}),
     "watch": (["RUN"], {"name", "state", "sentence"}),
     "runs": (["RUNS"], {"name", "state", "env", "success"}),
+    "data": (["check", "ROWS"], {"source", "rows", "holds", "findings", "lengths", "played", "notes"}),
+    "export": (["RUN", "TABLES"], {"folder", "form", "graphs", "steps", "episodes"}),
     "model": (["fetch", "smollm2", "FOLDER"], {"folder", "origin"}),
     "new": (["env", "shop", "--into", "FOLDER"], {"folder", "files", "next"}),
 }
@@ -66,10 +68,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
     written.write_text(recipe(TOY, **sections))
     actions.write_text("right\n")
+    rows = folder / "rows.csv"
+    rows.write_text("question,answer\na,b\n")
     assert main(["train", str(written)]) == 0
     assert main(["eval", WALK, "--policy", "straight", "--tasks", "2", "--out", str(report)]) == 0
     names = {"RECIPE": written, "RUN": folder / "toy", "ACTIONS": actions, "REPORT": report}
-    names |= {"FOLDER": folder / "new", "RUNS": folder}
+    names |= {"FOLDER": folder / "new", "RUNS": folder, "ROWS": rows, "TABLES": folder / "tables"}
     return {name: str(path) for name, path in names.items()}
 
 

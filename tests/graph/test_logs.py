@@ -80,7 +80,7 @@ def test_a_parquet_table_is_read(tmp_path):
     graph = read_any(tmp_path / "completions_00010.parquet")
     assert graph.reward.tolist() == [1.5, 0.5]
     (tmp_path / "bad.parquet").write_text("no")
-    with pytest.raises(ValueError, match=r"bad\.parquet is no Parquet table"):
+    with pytest.raises(ValueError, match=r"bad\.parquet is no Parquet file"):
         read_any(tmp_path / "bad.parquet")
 
 

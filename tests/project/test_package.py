@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from agentrl.cli import main
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = {
     "agentrl": "agentrl",
@@ -100,24 +102,62 @@ def built_wheel(tmp_path: Path) -> Path:
     return wheel
 
 
-def test_the_wheel_holds_what_the_tree_holds(tmp_path):
-    wheel = built_wheel(tmp_path)
-    copy = tmp_path / "tree"
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    return built_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def environment_with(*wheels: Path, folder: Path) -> Path:
+    """The Python of a new environment that has the wheels, and beside them what agentrl depends on, but not agentrl."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    python = folder / "bin" / "python"
+    install = ["install", "-q", "--no-deps", "--no-index", "--no-compile", "--ignore-installed"]
+    subprocess.run([sys.executable, "-m", "pip", "--python", python, *install, *wheels], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    # A plain path: files .pth in it, such as that of an editable install of agentrl, are not followed.
+    (site / "dependencies.pth").write_text(f"{Path(pytest.__file__).parents[1]}\n")
+    return python
+
+
+def test_the_wheel_holds_what_the_tree_holds(wheel):
+    copy = wheel.parent / "tree"
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     expected = {f"{prefix}/{name}" for folder, prefix in FOLDERS.items() for name in sources(copy / folder)}
     assert held == expected
     assert "agentrl/envs/alfworld/scenes.json.gz" in held and "agentrl/py.typed" in held
 
 
+def test_a_package_of_agentrl_new_works_where_both_wheels_are_installed(wheel, tmp_path):
+    """`agentrl new env` in a folder, its wheel built and installed in a new environment, used from an empty folder."""
+    assert main(["new", "env", "guess_it", "--into", str(tmp_path)]) == 0
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, tmp_path / "guess_it"]
+    subprocess.run(build, check=True, capture_output=True)
+    (own,) = tmp_path.glob("agentrl_guess_it-*.whl")
+    assert {"agentrl_guess_it.py"} == {n for n in zipfile.ZipFile(own).namelist() if ".dist-info/" not in n}
+    python = environment_with(wheel, own, folder=tmp_path / "venv")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.copy(tmp_path / "guess_it" / "test_guess_it.py", elsewhere)
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+    def run(*words: str) -> str:
+        command = [python, "-m", *words]
+        done = subprocess.run(command, cwd=elsewhere, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "3 passed" in run("pytest", "-q", "-p", "no:cacheprovider", "test_guess_it.py")
+    assert run("agentrl", "check", "guess_it", "--tasks", "2").startswith("guess_it: all holds")
+    place = "import agentrl, agentrl_guess_it as own; print(agentrl.__file__, own.__file__)"
+    done = subprocess.run([python, "-c", place], cwd=elsewhere, env=env, capture_output=True, text=True, check=True)
+    assert all(file.startswith(str(tmp_path / "venv")) for file in done.stdout.split())
+
+
 @pytest.mark.slow
-def test_an_installed_wheel_knows_its_recipes_in_any_folder(tmp_path):
-    wheel = built_wheel(tmp_path)
+def test_an_installed_wheel_knows_its_recipes_in_any_folder(wheel, tmp_path):
     venv, elsewhere = tmp_path / "venv", tmp_path / "elsewhere"
     elsewhere.mkdir()
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    subprocess.run([venv / "bin" / "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True)
-    (site,) = venv.glob("lib/python*/site-packages")
-    (site / "dependencies.pth").write_text(f"{Path(pytest.__file__).parents[1]}\n")  # ours, but not our own package
+    environment_with(wheel, folder=venv)
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
 
     def agentrl(*words: str) -> str:

@@ -247,8 +247,8 @@ def test_rows_from_files(tmp_path):
         tasks(Config(rows=str(tmp_path / "bad.jsonl")))
     with pytest.raises(ValueError, match="no such file of rows"):
         tasks(Config(rows=str(tmp_path / "none.jsonl")))
-    with pytest.raises(ValueError, match=r"rows are read from \.jsonl, \.json or \.parquet"):
-        tasks(Config(rows="rows.csv"))
+    with pytest.raises(ValueError, match=r"rows are read from \.jsonl, \.json, \.csv, \.tsv or \.parquet"):
+        tasks(Config(rows="rows.txt"))
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(ValueError, match="there are no rows"):
         tasks(Config(rows=str(tmp_path / "empty.jsonl")))
@@ -292,6 +292,9 @@ def test_rows_as_they_come():
     assert [t.seed for t in given] == [0, 7, 2] and given[2].params["when"] == "2026-01-02T03:00:00"
     with pytest.raises(ValueError, match="row 1 has the seed 'x': it must be a whole number"):
         listed([start, {**start, "seed": "x"}])
+    for seed in (float("nan"), float("inf"), True, 1.5):  # as a Parquet column of numbers with a gap may hold
+        with pytest.raises(ValueError, match=f"row 0 has the seed {seed}: it must be a whole number"):
+            listed([{**start, "seed": seed}])
     with pytest.raises(ValueError, match=r"a mapping of train, test, not a list: choose one of its splits"):
         listed({"train": [start], "test": [start]})
 

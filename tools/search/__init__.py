@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from agentrl.tool import Form, Passage, Retriever, write_passages
 from agentrl.tools.search.bm25 import Bm25, Bm25Config
+from agentrl.tools.search.corpus import Corpus
 from agentrl.tools.search.dense import DenseConfig, make_dense
 from agentrl.tools.search.http import Http, HttpConfig
 
@@ -44,6 +45,11 @@ class Search:
 
     def __init__(self, config: Config, retriever: Retriever) -> None:
         self.config, self.retriever = config, retriever
+
+    @property
+    def corpus(self) -> Corpus | None:
+        """The passages; None if they are a service's."""
+        return getattr(self.retriever, "corpus", None)
 
     def __call__(self, query: str) -> str:
         """Search the corpus and return the best passages.

@@ -74,12 +74,18 @@ def test_a_file_that_changes_is_read_again(tmp_path):
     file = tmp_path / "a.jsonl"
     first = rows(put(file, [{"question": "a", "answer": "x"}]), "train")
     assert rows(put(file, [{"question": "a longer one", "answer": "x"}]), "train") != first
+    (tmp_path / "set").mkdir()
+    for name in ("train", "test"):
+        put(tmp_path / "set" / f"{name}.jsonl", [{"question": name, "answer": "x"}])
+    assert rows(f"{tmp_path / 'set'}#test", "train")[0].question == "test?"
+    put(tmp_path / "set" / "test.jsonl", [{"question": "another", "answer": "x"}])
+    assert rows(f"{tmp_path / 'set'}#test", "train")[0].question == "another?"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "holds no question"),
+        ("", "there are no rows in"),
         ("{", "line 1 of .* is not JSON"),
         ("\n[]", "line 2 of .* is no JSON object"),
         ('{"answer": "x"}', "row 1 of .* has no question"),
@@ -100,7 +106,7 @@ def test_a_parquet_file_that_is_none(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"rubbish")
     with pytest.raises(ValueError, match="is no Parquet file"):
         rows(str(tmp_path / "a.parquet"), "train")
-    with pytest.raises(ValueError, match=r"no such file; name a \.parquet or \.jsonl"):
+    with pytest.raises(ValueError, match=r"no such file; name a file of questions"):
         rows(str(tmp_path / "b.parquet"), "train")
 
 

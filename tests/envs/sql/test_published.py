@@ -142,9 +142,9 @@ def test_only_an_outer_order_counts(sql, does):
 BROKEN = {
     "no file": (lambda folder: (folder / "dev.json").unlink(), "has none of dev.json"),
     "no JSON": (lambda folder: (folder / "dev.json").write_text("{"), "dev.json"),
-    "no list": (lambda folder: (folder / "dev.json").write_text("{}"), "is no JSON list of questions"),
-    "empty": (lambda folder: (folder / "dev.json").write_text("[]"), "is no JSON list of questions"),
-    "no object": (lambda folder: (folder / "dev.json").write_text("[1]"), "question 0 of"),
+    "no list": (lambda folder: (folder / "dev.json").write_text("{}"), "must be a JSON list of objects"),
+    "empty": (lambda folder: (folder / "dev.json").write_text("[]"), "there are no rows in"),
+    "no object": (lambda folder: (folder / "dev.json").write_text("[1]"), "row 0 of"),
     "no query": (
         lambda folder: (folder / "dev.json").write_text('[{"db_id": "x", "question": "y"}]'),
         "has no SQL (or query): it has db_id, question",

@@ -1,0 +1,147 @@
+"""Runs every check of rows that a user brings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentrl.audit.duplicates import check_duplicates
+from agentrl.audit.fields import check_fields
+from agentrl.audit.finding import RowFinding, listed
+from agentrl.audit.split import Split
+from agentrl.audit.tasks import Context, Lengths, measure, solve, unanswerable
+from agentrl.catalogue import load
+from agentrl.config import Entry, resolve
+from agentrl.env import EnvironmentFile
+from agentrl.tool_env import RowTasks
+from agentrl.types import Task
+
+
+@dataclass(kw_only=True)
+class Audit:
+    """What was checked and what was found.
+
+    Attributes:
+        splits: name of each split -> number of its rows.
+        findings: one sentence each, with the rows.
+        lengths: of first prompts, by split.
+        played: number of rows whose own solution was played.
+        notes: what was not checked, and why.
+    """
+
+    splits: dict[str, int]
+    findings: list[RowFinding] = field(default_factory=list)
+    lengths: dict[str, Lengths] = field(default_factory=dict)
+    played: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def check_rows(
+    splits: Sequence[Split], section: Mapping[str, Any] | None, context: Context | None, most_played: int
+) -> Audit:
+    """Check rows, alone or as the tasks of an environment.
+
+    Args:
+        splits: as `read_splits` reads them.
+        section: the environment's configuration, its name included; None checks the rows alone.
+        context: what lengths are measured by; needed with an environment.
+        most_played: rows per split whose own solution is played.
+
+    Raises:
+        ValueError: the environment reads no rows, or refuses its options.
+    """
+    audit = Audit(splits={split.name or "all": len(split.rows) for split in splits})
+    entries = [None if section is None else of_split(section, split) for split in splits]
+    for split, entry in zip(splits, entries, strict=True):
+        wrong = split.readable(entry)
+        for why, numbers in wrong.items():
+            rows = tuple(map(split.place, numbers))
+            audit.findings.append(RowFinding(kind="unreadable", rows=rows, text=f"{listed(rows)}: {why}"))
+        audit.findings += check_fields(split, with_env=entry is not None)
+    audit.findings += check_duplicates(splits, _held_out_by_key(splits, section))
+    for split, entry in zip(splits, entries, strict=True):
+        tasks = None if entry is None else _tasks(entry, split, audit)
+        if entry is not None and tasks is not None and context is not None:
+            _check_tasks(split, entry, tasks, context, most_played, audit)
+    return audit
+
+
+def of_split(section: Mapping[str, Any], split: Split, part: str = "all") -> Entry[EnvironmentFile]:
+    """The environment with the rows of a split as its tasks: all of them, or the `part` that it cuts by keys.
+
+    Raises:
+        ValueError: it reads no rows of a user, or refuses its options.
+    """
+    file = load(EnvironmentFile, str(section.get("name", "")))
+    if file.read_row is None:
+        raise ValueError(
+            f"environment {section.get('name')} reads no rows of a user: leave it out to check the rows alone"
+        )
+    options = {**section, file.rows_option: split.source}
+    entry = resolve(EnvironmentFile, options, "env")
+    if "split" not in type(entry.config).model_fields:
+        return entry
+    try:
+        return resolve(EnvironmentFile, {**options, "split": part}, "env")
+    except ValueError:
+        return entry  # an environment that knows no such part
+
+
+def _tasks(entry: Entry[EnvironmentFile], split: Split, audit: Audit) -> Sequence[Task] | None:
+    """The tasks of a split, one per row; None if a row cannot be read, or the environment leaves rows out."""
+    unread = sum(asked is None for asked in split.asked)
+    of = f" of {split.name}" if split.name else ""
+    if unread:
+        audit.notes.append(
+            f"lengths and solutions{of} were not checked, because {unread} of its rows cannot be read: mend these first"
+        )
+        return None
+    try:
+        tasks = entry.hooks.tasks(entry.config)
+    except ValueError as error:
+        audit.findings.append(RowFinding(kind="unreadable", rows=(), text=f"{split.source}: {error}"))
+        return None
+    if len(tasks) != len(split.rows):
+        audit.notes.append(
+            f"lengths and solutions{of} were not checked, because {len(split.rows)} rows make {len(tasks)} tasks "
+            "under these options: leave out the options that choose tasks"
+        )
+        return None
+    return tasks
+
+
+def _held_out_by_key(splits: Sequence[Split], section: Mapping[str, Any] | None) -> frozenset[int]:
+    """Of a single split that an environment cuts into train and test by the keys of its rows: the test rows."""
+    if len(splits) != 1 or section is None or any(asked is None for asked in splits[0].asked):
+        return frozenset()
+    try:
+        parts = [of_split(section, splits[0], part) for part in ("train", "test")]
+        train, test = (entry.hooks.tasks(entry.config) for entry in parts)
+    except ValueError:  # no row is in one of the parts
+        return frozenset()
+    if not isinstance(train, RowTasks) or not isinstance(test, RowTasks):
+        return frozenset()
+    cut = sorted([*train.numbers, *test.numbers]) == list(range(len(splits[0].rows)))
+    return frozenset(test.numbers) if cut else frozenset()
+
+
+def _check_tasks(
+    split: Split, entry: Entry[EnvironmentFile], tasks: Sequence[Task], context: Context, most_played: int, audit: Audit
+) -> None:
+    """Lengths of the first prompts, answers that cannot be found, and solutions that do not pass."""
+    places = [split.place(i) for i in range(len(split.rows))]
+    lengths, found = measure(entry, tasks, places, context)
+    audit.findings += found
+    if lengths is not None:
+        audit.lengths[split.name or "all"] = lengths
+    found, note = unanswerable(entry, tasks, places)
+    audit.findings += found
+    audit.notes += [note] if note else []
+    if entry.hooks.reference and most_played:
+        count = min(most_played, len(tasks))
+        audit.findings += solve(entry, [tasks[i] for i in range(count)], places[:count])
+        audit.played += count
+        if count < len(tasks):
+            of = f" of {split.name}" if split.name else ""
+            audit.notes.append(
+                f"solutions of the first {count} of {len(tasks)} rows{of} were played: --play {len(tasks)} plays all"
+            )

@@ -1,0 +1,95 @@
+"""The rows of one split of a source, and what each asks."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentrl.config import Entry
+from agentrl.env import Asked, EnvironmentFile
+from agentrl.rows import Rows, plain, split_readers
+
+NAMES = ("key", "id", "seed", "index", "task_id", "question_id", "unique_id")  # columns that say nothing of the task
+QUESTIONS = ("question", "problem", "prompt", "instruction", "story", "query", "input", "text", "messages")
+ANSWERS = ("answer", "answers", "golden_answers", "target", "solution", "gold", "label", "output", "completion")
+
+
+@dataclass(kw_only=True)
+class Split:
+    """Rows, under the name of their split.
+
+    Attributes:
+        name: such as train; empty if the source has one split.
+        source: the name by which `agentrl.rows.read_rows` reads it.
+        rows: as read, their values as JSON has them.
+        asked: what each row asks; None where the row cannot be read. `readable` fills it.
+        held_out: the split is evaluated on, and never trained on.
+    """
+
+    name: str
+    source: str
+    rows: Rows
+    held_out: bool
+    asked: list[Asked | None] = field(default_factory=list)
+
+    def place(self, i: int) -> str:
+        """Where a row stands: "line 7", or "line 7 of test"."""
+        return self.rows.place(i) + (f" of {self.name}" if self.name else "")
+
+    def readable(self, entry: Entry[EnvironmentFile] | None) -> dict[str, list[int]]:
+        """Read every row as the environment does: sentence of what is wrong -> numbers of the rows."""
+        wrong: dict[str, list[int]] = {}
+        read = entry.hooks.read_row if entry is not None else None
+        for i, row in enumerate(self.rows):
+            found: Asked | None = None
+            try:
+                found = read(entry.config, row, "this row") if read is not None and entry is not None else None
+                self.asked.append(found or asked_by_name(row))
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                self.asked.append(None)
+                wrong.setdefault(" ".join(str(error).split())[:300] or type(error).__name__, []).append(i)
+        return wrong
+
+
+def asked_by_name(row: Mapping[str, Any]) -> Asked:
+    """What a row asks and answers, by the usual names of columns; without such a column, the whole row asks."""
+    question = next((row[name] for name in QUESTIONS if _filled(row.get(name))), None)
+    if question is None:
+        question = {name: value for name, value in row.items() if name not in NAMES}
+    answer = next((row[name] for name in ANSWERS if _filled(row.get(name))), ())
+    answers = answer if isinstance(answer, list | tuple) else [answer]
+    return Asked(as_text(question), tuple(map(as_text, answers)))
+
+
+def as_text(value: Any) -> str:
+    """A value as text: itself, or JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(plain(value), ensure_ascii=False, sort_keys=True, default=str)
+
+
+def _filled(value: Any) -> bool:
+    return value is not None and not (isinstance(value, str) and not value.strip())
+
+
+def read_splits(source: str, held_out: str = "") -> list[Split]:
+    """The splits of a source, and of a second one that is held out.
+
+    Raises:
+        ValueError: a source cannot be read, or has no rows.
+    """
+    found: list[Split] = []
+    for one, held in ((source, False), (held_out, True)):
+        for name, reader in split_readers(one).items() if one else ():
+            rows = reader.read()
+            if not len(rows):
+                raise ValueError(f"there are no rows in {reader.source}: add one")
+            label = name if not held_out else "held-out rows" if held and not name else name or "the source"
+            out = held or name.startswith(("val", "dev", "test"))
+            found.append(Split(name=label, source=reader.source, rows=rows, held_out=out))
+    return found
+
+
+def contents(row: Mapping[str, Any]) -> str:
+    """All of a row but its names, as text, by which equal rows are found."""
+    return as_text({name: value for name, value in row.items() if name not in NAMES})

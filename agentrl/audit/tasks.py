@@ -1,0 +1,166 @@
+"""Checks of rows as tasks of an environment: the length of the first prompt, and whether the task can be solved."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agentrl.audit.finding import RowFinding, listed
+from agentrl.chat import Chat
+from agentrl.config import Entry
+from agentrl.env import Env, EnvironmentFile, prompt_of
+from agentrl.rollout import ContextPolicy, History
+from agentrl.types import EnvFault, Observation, Task
+
+FAULTS = (ValueError, TypeError, KeyError, AttributeError, OSError, EnvFault)  # that the reset of a wrong row may raise
+MOST_STEPS = 100  # of a reference solution
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What the length of a prompt is measured by.
+
+    Attributes:
+        policy: the context policy, which writes the first prompt.
+        chat: the tokenizer of the model with its template; None counts words.
+        limit: most tokens per sequence, prompt and answer together; None for no limit.
+        answer: most tokens per answer.
+    """
+
+    policy: Entry[ContextPolicy]
+    chat: Chat | None = None
+    limit: int | None = None
+    answer: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """Lengths of first prompts.
+
+    Attributes:
+        unit: tokens, or words where no tokenizer took part.
+        median, high, longest: of all rows; `high` is the 95th percentile.
+        cut: number of rows whose prompt leaves less room than an answer may take.
+    """
+
+    unit: str
+    median: int
+    high: int
+    longest: int
+    cut: int
+
+
+def measure(
+    entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str], context: Context
+) -> tuple[Lengths | None, list[RowFinding]]:
+    """The lengths of the first prompts, and findings: rows that cannot begin, and prompts without room for an answer.
+
+    Args:
+        entry: the environment under its configuration.
+        tasks, places: [R] the rows as tasks, and where each stands.
+        context: the model's.
+    """
+    prompt, env = prompt_of(entry), entry.hooks.make(entry.config)
+    sizes: list[int] = []
+    broken: dict[str, list[str]] = {}
+    long: list[tuple[int, str]] = []
+    try:
+        for task, place in zip(tasks, places, strict=True):
+            try:
+                observation = env.reset(task)
+            except FAULTS as error:
+                broken.setdefault(_sentence(error), []).append(place)
+                continue
+            history = History(chat=context.chat, first=observation, now=observation)
+            ask = context.policy.hooks.ask(context.policy.config, prompt, history)
+            words = sum(len(message.content.split()) for message in ask.messages)
+            sizes.append(len(ask.token_ids) if context.chat is not None else words)
+            if context.limit is not None and context.chat is not None and sizes[-1] >= context.limit:
+                long.append((sizes[-1], place))
+    finally:
+        env.close()
+    found = [
+        RowFinding(kind="reset", rows=tuple(rows), text=f"{listed(rows)} cannot begin an episode ({why}): mend the row")
+        for why, rows in broken.items()
+    ]
+    if long:
+        rows = tuple(place for _, place in long)
+        text = f"{listed(rows)}: the first prompt has up to {max(long)[0]} tokens, and engine.max_context is "
+        text += f"{context.limit}, so no answer fits: raise engine.max_context, or remove the row"
+        found.append(RowFinding(kind="long", rows=rows, text=text))
+    return _lengths(sizes, context), found
+
+
+def _lengths(sizes: Sequence[int], context: Context) -> Lengths | None:
+    if not sizes:
+        return None
+    room = None if context.limit is None or context.chat is None else context.limit - context.answer
+    return Lengths(
+        unit="words" if context.chat is None else "tokens",
+        median=int(np.median(sizes)),
+        high=int(np.quantile(sizes, 0.95, method="higher")),
+        longest=max(sizes),
+        cut=0 if room is None else sum(size > room for size in sizes),
+    )
+
+
+def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str]) -> Iterator[RowFinding]:
+    """Rows whose own solution does not solve them, played by the environment's `reference` player."""
+    hooks = entry.hooks
+    if not hooks.reference or hooks.expert is None:
+        return
+    env = hooks.make(entry.config)
+    player = hooks.expert(env, hooks.reference, 0)
+    failed: dict[str, list[str]] = {}
+    try:
+        for task, place in zip(tasks, places, strict=True):
+            try:
+                observation = env.reset(task)
+                player.reset(task)
+                solved, last = _played(env, player, observation)
+            except FAULTS as error:
+                solved, last = False, _sentence(error)
+            if not solved:
+                failed.setdefault(last, []).append(place)
+    finally:
+        env.close()
+    for last, rows in failed.items():
+        text = f"the solution in {listed(rows)} does not pass ({last}): mend the solution or what it is judged by, or "
+        yield RowFinding(kind="unanswerable", rows=tuple(rows), text=f"{text}remove the row")
+
+
+def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]:
+    """Did the player solve the task, and what was it told last?"""
+    for _ in range(MOST_STEPS):
+        result = env.step(player.act(observation).action)
+        observation = result.observation
+        if result.terminated or result.truncated:
+            solved = bool(result.info.get("success", result.reward > 0))
+            said = " ".join(observation.text.split())[:120]
+            return solved, f"reward {result.reward:g}" + (f", the environment said: {said}" if said else "")
+    return False, f"no end after {MOST_STEPS} steps"
+
+
+def unanswerable(
+    entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str]
+) -> tuple[list[RowFinding], str]:
+    """Rows that no agent can solve, by the environment's own word; and a note if it cannot know."""
+    if entry.hooks.unanswerable is None:
+        return [], ""
+    try:
+        why = entry.hooks.unanswerable(entry.config, tasks)
+    except LookupError as error:
+        return [], str(error.args[0])
+    reasons: dict[str, list[str]] = {}
+    for number, reason in why.items():
+        reasons.setdefault(reason, []).append(places[number])
+    found = [
+        RowFinding(kind="unanswerable", rows=tuple(rows), text=f"{listed(rows)}: {reason}")
+        for reason, rows in reasons.items()
+    ]
+    return found, ""
+
+
+def _sentence(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,58 @@
+"""The verb `agentrl model export`."""
+
+import shutil
+from argparse import Namespace
+from pathlib import Path
+
+from agentrl.catalogue import nearest
+from agentrl.model import export_model, exported_form
+from agentrl.report import Exported, model_card
+from agentrl.run import RunFolder, read_config, setting
+
+
+def export(arguments: Namespace) -> dict[str, str]:
+    """Write the folder; what was exported, as texts.
+
+    Raises:
+        ValueError: no such run, checkpoint or policy, adapters that are not there, or a folder that cannot be written.
+    """
+    run = Path(arguments.source)
+    config = read_config(run)
+    checkpoint = _checkpoint(RunFolder(run), arguments.checkpoint)
+    policy = _policy(checkpoint, arguments.policy)
+    source = checkpoint / policy
+    form = exported_form(source, "adapter" if arguments.adapter else "merged" if arguments.merged else "")
+    base = str(setting(config, "model.path") or "")
+    if form == "adapter" and not base:
+        raise ValueError(
+            f"the adapters of {run} lie on a model that was made from scratch and is stored nowhere else: leave out "
+            "--adapter to export both as one model"
+        )
+    card = model_card(Exported(run=run, checkpoint=checkpoint, policy=policy, form=form, licence=arguments.licence))
+
+    def finish(partial: Path) -> None:
+        (partial / "README.md").write_text(card, "utf-8")
+        shutil.copyfile(run / "config.toml", partial / "agentrl.toml")
+
+    export_model(source, arguments.folder, form, base, finish)
+    return {"folder": str(arguments.folder), "checkpoint": checkpoint.name, "policy": policy, "form": form}
+
+
+def _checkpoint(folder: RunFolder, name: str) -> Path:
+    if not name:
+        return folder.latest()
+    known = {path.name: path for path in folder.checkpoints()}
+    if name not in known:
+        raise ValueError(f"{folder.path} has no checkpoint {name!r}: it has {', '.join(known) or 'none'}")
+    return known[name]
+
+
+def _policy(checkpoint: Path, name: str) -> str:
+    known = sorted(path.parent.name for path in checkpoint.glob("*/config.json"))
+    if not known:
+        raise ValueError(f"{checkpoint} holds no model: choose another checkpoint")
+    if name and name not in known:
+        raise ValueError(f"{checkpoint} has no policy {name!r}{nearest(name, known)}")
+    if not name and len(known) > 1:
+        raise ValueError(f"{checkpoint} has the policies {', '.join(known)}: name one by --policy")
+    return name or known[0]

@@ -1,0 +1,129 @@
+"""`agentrl data check SOURCE [RECIPE | --env NAME] [key=value ...]`: what is wrong with rows that you bring?
+
+SOURCE is a .jsonl, .json, .csv, .tsv or .parquet file, a folder with one file per split, a folder of save_to_disk,
+DIR#SPLIT, or hub:OWNER/NAME. Duplicates, leaks between splits, odd types and empty values are looked for in any rows.
+With a recipe, or an environment and its options, the rows are also read as its tasks: missing fields, first prompts
+that do not fit the recipe's context, answers in no document, solutions that fail. --held-out SOURCE names the rows that
+evaluations play. Findings go to standard error. Exit code 0: none, 1: some, 2: the rows cannot be read.
+"""
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from agentrl.audit import Audit, Context, check_rows, read_splits
+from agentrl.catalogue import load
+from agentrl.chat import Chat
+from agentrl.cli._parser import Parser, count
+from agentrl.config import override, resolve
+from agentrl.env import EnvironmentFile
+from agentrl.files import read_toml
+from agentrl.rollout import ContextPolicy
+from agentrl.settings import Settings, find_recipe
+
+SHOWN = 8  # findings of one kind that are printed
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = Parser("agentrl data", __doc__)
+    parser.add_argument("verb", choices=("check",))
+    parser.add_argument("source", metavar="SOURCE")
+    parser.add_argument("options", nargs="*", metavar="RECIPE or key=value")
+    parser.add_argument("--env", metavar="NAME", help="the environment that reads the rows")
+    parser.add_argument("--held-out", default="", metavar="SOURCE", help="rows that evaluations play")
+    parser.add_argument(
+        "--play", type=count, default=200, metavar="N", help="rows whose solution is played; default 200"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object: source, rows, holds, findings, lengths, played, notes"
+    )
+    arguments = parser.parse_intermixed_args(words)
+    recipe = next((word for word in arguments.options if "=" not in word), None)
+    options = [word for word in arguments.options if word != recipe]
+    wrong = next((word for word in options if "=" not in word), None)
+    if wrong is not None:
+        raise ValueError(f"{recipe} and {wrong} are two recipes: name one, and write options as key=value")
+    if recipe is not None and arguments.env is not None:
+        raise ValueError(f"the recipe {recipe} names its environment: leave out --env {arguments.env}")
+    if options and recipe is None and arguments.env is None:
+        raise ValueError(f"{options[0]} is an option of an environment: name it by --env NAME, or name a recipe")
+    section, context, held_out, notes = _as_tasks(arguments, recipe, options)
+    audit = check_rows(read_splits(arguments.source, arguments.held_out or held_out), section, context, arguments.play)
+    audit.notes += notes
+    print(json.dumps(_object(arguments.source, audit))) if arguments.json else _print(arguments.source, audit)
+    return 1 if audit.findings else 0
+
+
+def _as_tasks(
+    arguments: Namespace, recipe: str | None, options: Sequence[str]
+) -> tuple[Mapping[str, Any] | None, Context | None, str, list[str]]:
+    """The environment's section, what lengths are measured by, held-out rows of the recipe, and notes."""
+    if recipe is not None:
+        path = find_recipe(recipe)
+        name = str(read_toml(path).get("env", {}).get("name", ""))
+        option = load(EnvironmentFile, name).rows_option if name else "rows"
+        settings = Settings.load(path, [f"env.{option}={json.dumps(arguments.source)}", *options])
+        chat, notes = _chat(settings)
+        context = Context(
+            policy=settings.context,
+            chat=chat,
+            limit=int(settings.engine.config.max_context),
+            answer=settings.tables.limits.turn_tokens,
+        )
+        return settings.tables.env, context, str(settings.tables.eval.env.get(option, "")), notes
+    if arguments.env is None:
+        return None, None, "", []
+    words = [option.removeprefix("env.") for option in options]
+    return override({"name": arguments.env}, words), Context(policy=resolve(ContextPolicy, {"name": "full"})), "", []
+
+
+def _chat(settings: Settings) -> tuple[Chat | None, list[str]]:
+    """The tokenizer of the recipe's model; None, with a note, if there is none yet."""
+    model = settings.tables.model
+    if model.new is not None:
+        return None, ["lengths are in words, because the recipe's model is made from scratch, its tokenizer too"]
+    from agentrl.model import load_tokenizer
+
+    try:
+        return Chat(load_tokenizer(model.path)), []
+    except (ValueError, OSError) as error:
+        why = " ".join(str(error).split())[:200]
+        return None, [
+            f"lengths are in words, because the tokenizer of model.path={model.path} cannot be read here ({why})"
+        ]
+
+
+def _object(source: str, audit: Audit) -> dict[str, Any]:
+    return {
+        "source": source,
+        "rows": audit.splits,
+        "holds": not audit.findings,
+        "findings": [asdict(finding) for finding in audit.findings],
+        "lengths": {name: asdict(lengths) for name, lengths in audit.lengths.items()},
+        "played": audit.played,
+        "notes": audit.notes,
+    }
+
+
+def _print(source: str, audit: Audit) -> None:
+    kinds = dict.fromkeys(finding.kind for finding in audit.findings)
+    for kind in kinds:
+        found = [finding for finding in audit.findings if finding.kind == kind]
+        for finding in found[:SHOWN]:
+            print(f"{kind}: {finding.text}", file=sys.stderr)
+        if len(found) > SHOWN:
+            print(f"{kind}: {len(found) - SHOWN} more findings of this kind; --json lists them", file=sys.stderr)
+    for note in audit.notes:
+        print(f"note: {note}", file=sys.stderr)
+    for name, size in audit.splits.items():
+        lengths = audit.lengths.get(name)
+        cut = f", {lengths.cut} leave less room than limits.turn_tokens" if lengths and lengths.cut else ""
+        measured = f"; first prompts in {lengths.unit}: median {lengths.median}, " if lengths else ""
+        measured += f"95% up to {lengths.high}, longest {lengths.longest}" if lengths else ""
+        print(f"{name}: {size} rows{measured}{cut}")
+    played = f", {audit.played} solutions played" if audit.played else ""
+    print(f"{source}: {f'{len(audit.findings)} findings' if audit.findings else 'nothing found'}{played}")

@@ -1,0 +1,70 @@
+"""`agentrl export SOURCE DIR [--as parquet|messages]`: write stored rollouts as tables or chats for other programs.
+
+SOURCE is a run folder (all of its stored graphs), one graph (.safetensors), or a file of steps that `agentrl credit`
+reads. parquet writes three tables per graph, steps, names and tails, with tokens as lists and the credit that was
+trained (extra `data`); docs/run-folder.md has the schema. messages writes messages.jsonl, one chat per episode in
+OpenAI's format. DIR must not exist; it appears when everything is written.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentrl.cli._parser import Parser
+from agentrl.files import refuse_existing, writing
+from agentrl.graph import StepGraph, read_any, read_note, to_messages, write_tables
+from agentrl.run import RunFolder, is_run
+
+FORMS = ("parquet", "messages")
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module."""
+    parser = Parser("agentrl export", __doc__)
+    parser.add_argument("source", type=Path, metavar="SOURCE", help="a run folder, a graph or a file of steps")
+    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("--as", dest="form", choices=FORMS, default="parquet", help="default: parquet")
+    parser.add_argument("--json", action="store_true", help="one JSON object: folder, form, graphs, steps, episodes")
+    given = parser.parse_args(words)
+    files = _files(given.source)
+    refuse_existing(given.folder)
+    steps = episodes = 0
+    with writing(given.folder) as partial:
+        partial.mkdir()
+        for file in files:
+            graph = read_any(file)
+            steps += len(graph)
+            episodes += _write(graph, file, partial, given.form)
+    done = {"folder": str(given.folder), "form": given.form, "graphs": len(files), "steps": steps, "episodes": episodes}
+    words_of = f"{len(files)} graphs, {steps} steps, {episodes} episodes"
+    print(json.dumps(done) if given.json else f"{given.folder}: {words_of}, as {given.form}")
+    return 0
+
+
+def _files(source: Path) -> list[Path]:
+    """The graphs of a run, or the file itself."""
+    if not source.is_dir():
+        if not source.is_file():
+            raise ValueError(f"no such run folder or file of steps: {source}")
+        return [source]
+    if not is_run(source):
+        raise ValueError(f"{source} is no run folder: it has no config.toml; name a run, or a file in its graphs/")
+    files = RunFolder(source).stored_graphs()
+    if not files:
+        raise ValueError(f"{source} has stored no graphs: train with run.graphs_every=1")
+    return files
+
+
+def _write(graph: StepGraph, file: Path, folder: Path, form: str) -> int:
+    """Write one graph; the number of its episodes."""
+    if form == "parquet":
+        note = read_note(file) if file.suffix == ".safetensors" else {}
+        write_tables(graph, folder, file.stem, note)
+        return len(set(graph.episode.tolist()))
+    chats = list(to_messages(graph))
+    with (folder / "messages.jsonl").open("a", encoding="utf-8") as lines:
+        for chat in chats:
+            # Weights differ between graphs, so that chats of one task in two graphs are no group.
+            own = {name: f"{file.stem}/{chat[name]}" for name in ("group", "episode")}
+            lines.write(json.dumps({**chat, "task": chat["group"], **own, "graph": file.stem}) + "\n")
+    return len(chats)

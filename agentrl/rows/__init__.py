@@ -1,0 +1,6 @@
+"""Rows that a user brings: JSONL, JSON, CSV and Parquet files, saved data sets, data sets of the hub."""
+
+from agentrl.rows.source import SUFFIXES, Row, Rows, read_rows, split_readers
+from agentrl.rows.values import is_number, plain
+
+__all__ = ["SUFFIXES", "Row", "Rows", "is_number", "plain", "read_rows", "split_readers"]

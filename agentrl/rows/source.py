@@ -1,0 +1,179 @@
+"""Finds the reader of a source of rows by its name, and the splits of a source that has several.
+
+data.jsonl, data.json, data.csv, data.tsv, data.parquet     a file
+DIR            a folder of `save_to_disk`, or one with a file per split (train.jsonl, test.parquet, data/train-...)
+DIR#train      one split of it
+hub:OWNER/NAME[:CONFIGURATION][#SPLIT]                      a data set of the hub (extra `hub`)
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentrl.rows.hub import PREFIX, hub_readers
+from agentrl.rows.tables import SPLITS, STATE, read_parquet, read_saved, saved_splits
+from agentrl.rows.text_files import Lines, read_csv_rows, read_json_rows, read_jsonl_rows
+
+Row = Mapping[str, Any]
+TEXT: Mapping[str, Callable[[Path], Lines]] = {
+    ".jsonl": read_jsonl_rows,
+    ".json": read_json_rows,
+    ".csv": read_csv_rows,
+    ".tsv": read_csv_rows,
+}
+SUFFIXES = (*TEXT, ".parquet")
+KNOWN = ".jsonl, .json, .csv, .tsv or .parquet"
+SHARD = re.compile(r"-\d{5}-of-\d{5}$")  # of a file name, as the hub divides large tables
+SPLIT = re.compile(r"(train|valid|validation|val|dev|test)\b")  # names of files that are splits
+
+
+class Reader(NamedTuple):
+    """One split of a source.
+
+    Attributes:
+        source: its name, as `read_rows` takes it.
+        read: reads the rows.
+    """
+
+    source: str
+    read: Callable[[], "Rows"]
+
+
+class Rows(Sequence[Row]):
+    """The rows of a source, and where each stands in it.
+
+    Args:
+        rows: them.
+        source: what the user called it.
+        lines: the line of the file on which each row begins, from 1; empty where the source has no lines.
+    """
+
+    def __init__(self, rows: Sequence[Row], source: str, lines: Sequence[int] = ()) -> None:
+        self._rows, self.source, self._lines = rows, source, lines
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._rows[i]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def place(self, i: int) -> str:
+        """`line 7` (from 1) where the source has lines, else `row 6` (from 0, as `rows[6]`)."""
+        return f"line {self._lines[i]}" if self._lines else f"row {i}"
+
+
+def read_rows(source: Sequence[Row] | str | Path, beside: Path | None = None) -> Sequence[Row]:
+    """The rows of a source.
+
+    Args:
+        source: rows, or the name of a source, see the module.
+        beside: the folder of relative paths; None takes the working folder.
+
+    Raises:
+        ValueError: the source is missing or of another kind, a row of it cannot be read, it has several splits and none
+            is named, or there are no rows.
+    """
+    if not isinstance(source, str | Path):
+        if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
+            raise ValueError(f"rows of type {type(source).__name__} cannot be counted: give a list or a file")
+        if isinstance(source, Mapping):
+            known = ", ".join(map(str, source)) or "nothing"
+            raise ValueError(
+                f"rows are a mapping of {known}, not a list: choose one of its splits, such as data['train']"
+            )
+        rows = source
+    else:
+        readers = split_readers(source, beside)
+        if len(readers) > 1:
+            raise ValueError(
+                f"{source} has the splits {', '.join(readers)}: name one, such as {source}#{next(iter(readers))}"
+            )
+        rows = next(iter(readers.values())).read()
+    if not len(rows):
+        raise ValueError(f"there are no rows in {source if isinstance(source, str | Path) else 'the list'}: add one")
+    return rows
+
+
+def split_readers(source: str | Path, beside: Path | None = None) -> dict[str, Reader]:
+    """A reader per split of a source; nothing but lists of files is read yet. A file is one split without a name.
+
+    Raises:
+        ValueError: there is no such source, or no such split in it.
+    """
+    whole, split = str(source), ""
+    if "#" in whole and not _path(whole, beside).exists():
+        whole, _, split = whole.rpartition("#")
+    if whole.startswith(PREFIX):
+        found = {
+            name: Reader(f"{whole}#{name}", partial(_rows, read, whole))
+            for name, read in hub_readers(whole.removeprefix(PREFIX)).items()
+        }
+    else:
+        path = _path(whole, beside)
+        found = _of_folder(path) if path.is_dir() else {"": _of_files([path])}
+    if split:
+        if split not in found:
+            known = ", ".join(filter(None, found)) or "none"
+            raise ValueError(f"{whole} has no split {split!r}: its splits are {known}")
+        found = {split: found[split]}
+    return found
+
+
+def _path(source: str, beside: Path | None) -> Path:
+    path = Path(source).expanduser()
+    return path if beside is None else beside / path
+
+
+def _rows(read: Callable[[], Sequence[Row]], source: str) -> Rows:
+    return Rows(read(), source)
+
+
+def _of_files(paths: list[Path]) -> Reader:
+    """The reader of a file, or of the shards of one."""
+    path = paths[0]
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"rows are read from {KNOWN}, from a folder of one of these, or hub:NAME, not from {path}")
+    if path.suffix == ".parquet":
+        source = str(path) if len(paths) == 1 else f"{path.parent}#{SHARD.sub('', path.stem)}"
+        return Reader(source, partial(_rows, partial(read_parquet, paths), source))
+    return Reader(str(path), partial(_of_text, path))
+
+
+def _of_saved(folder: Path) -> Reader:
+    return Reader(str(folder), partial(_rows, partial(read_saved, folder), str(folder)))
+
+
+def _of_text(path: Path) -> Rows:
+    found = TEXT[path.suffix](path)
+    return Rows(found.rows, str(path), found.lines)
+
+
+def _of_folder(folder: Path) -> dict[str, Reader]:
+    """The splits of a folder: of `save_to_disk`, else its files, else those of its folder `data`."""
+    if (folder / SPLITS).is_file():
+        return {name: _of_saved(folder / name) for name in saved_splits(folder)}
+    if (folder / STATE).is_file():
+        return {"": _of_saved(folder)}
+    for place in (folder, folder / "data"):
+        files = sorted(path for path in place.glob("*") if path.suffix in SUFFIXES and path.is_file())
+        files = [path for path in files if SPLIT.match(path.stem)] or files
+        if files:
+            return _by_name(files)
+    raise ValueError(
+        f"{folder} holds no rows: name a file ({KNOWN}), a folder with one file per split, or one of save_to_disk"
+    )
+
+
+def _by_name(files: list[Path]) -> dict[str, Reader]:
+    found: dict[str, list[Path]] = {}
+    for path in files:
+        found.setdefault(SHARD.sub("", path.stem), []).append(path)
+    for name, paths in found.items():
+        if len(paths) > 1 and not all(path.suffix == ".parquet" and SHARD.search(path.stem) for path in paths):
+            raise ValueError(f"{paths[0]} and {paths[1].name} are both split {name!r}: remove one of them")
+    return {name: _of_files(paths) for name, paths in found.items()}

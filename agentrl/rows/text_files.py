@@ -1,0 +1,108 @@
+"""Reads rows from text: JSONL, JSON, CSV and TSV files, with the line on which each row begins."""
+
+import csv
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentrl.files import read_json, read_jsonl, read_text
+from agentrl.rows.values import typed
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+class Lines(NamedTuple):
+    """Rows, and the line of the file on which each begins, from 1; no lines where a file has none."""
+
+    rows: list[dict[str, Any]]
+    lines: tuple[int, ...] = ()
+
+
+def read_jsonl_rows(path: Path) -> Lines:
+    """One JSON object per line."""
+    rows, lines = [], []
+    for line, value in read_jsonl(path, "file of rows"):
+        if not isinstance(value, dict):
+            raise ValueError(f"line {line} of {path} is no JSON object: write one object per line")
+        rows.append(value)
+        lines.append(line)
+    return Lines(rows, tuple(lines))
+
+
+def read_json_rows(path: Path) -> Lines:
+    """A JSON list of objects."""
+    values = read_json(path, "file of rows")
+    if not isinstance(values, list):
+        raise ValueError(f"{path} must be a JSON list of objects, and it holds {type(values).__name__}")
+    wrong = next((i for i, value in enumerate(values) if not isinstance(value, dict)), None)
+    if wrong is not None:
+        raise ValueError(f"row {wrong} of {path} is no JSON object: the file must be a list of objects")
+    return Lines(values)
+
+
+def read_csv_rows(path: Path) -> Lines:
+    """Cells below a line of names. A quoted cell may hold line ends; see `agentrl.rows.values.typed` for types.
+
+    Raises:
+        ValueError: the file is missing, is no UTF-8, has no names or two equal ones, has a row of another width or a
+            quoted cell without an end; the sentence names the line.
+    """
+    text = read_text(path, "file of rows")
+    names: list[str] = []
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    for line, cells in _records(text, path):
+        if not names:
+            names = _names(cells, path)
+            continue
+        if len(cells) != len(names):
+            raise ValueError(
+                f"line {line} of {path} has {len(cells)} cells, and the first line names {len(names)} columns: put "
+                "cells that hold a separator or a line end between double quotes"
+            )
+        rows.append(cells)
+        lines.append(line)
+    columns = [typed([cells[i] for cells in rows]) for i in range(len(names))]
+    return Lines([dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)], tuple(lines))
+
+
+def _records(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line on which it begins, cells) of each record that is not empty."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=DELIMITERS[path.suffix], strict=True)
+    with _long_cells():
+        while True:
+            begins = reader.line_num + 1
+            try:
+                cells = next(reader, None)
+            except csv.Error as error:
+                raise ValueError(
+                    f"the row that begins on line {begins} of {path} cannot be read ({error}): close its quotes, and "
+                    "double a quote inside a quoted cell"
+                ) from None
+            if cells is None:
+                return
+            if cells:
+                yield begins, cells
+
+
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """Lift the length limit of a cell, which is one for the whole process, while a file is read."""
+    before = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _names(cells: list[str], path: Path) -> list[str]:
+    names = [cell.strip() for cell in cells]
+    if not all(names):
+        raise ValueError(f"column {names.index('') + 1} of {path} has no name: the first line names the columns")
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(f"{path} has two columns named {twice!r}: rename one in the first line")
+    return names

@@ -1,0 +1,49 @@
+"""Values of rows: as JSON has them, and as the cells of a CSV column mean them."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date, time
+from typing import Any
+
+MISSING = ("", "nan", "na", "n/a", "null", "none")  # cells without a value, in a column of numbers or flags
+
+
+def plain(value: Any) -> Any:
+    """A value of a row as a JSON value: arrays become lists, NumPy scalars numbers, dates and times texts."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value.isoformat() if isinstance(value, date | time) else value  # a datetime is a date
+
+
+def is_number(value: Any) -> bool:
+    """Is it a number, and no flag?"""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def typed(cells: Sequence[str]) -> list[Any]:
+    """The cells of one CSV column as values.
+
+    A column becomes numbers, flags or lists if every cell is one as JSON writes it; cells without a value, such as the
+    empty one or `NaN` among numbers, become None. Any other column stays text, in which only the empty cell is None, so
+    that "007" and "NaN" keep their characters.
+    """
+    values = [_json(cell) for cell in cells]
+    filled = [one for cell, one in zip(cells, values, strict=True) if cell.strip().lower() not in MISSING]
+    if filled and (all(map(is_number, filled)) or all(isinstance(one, bool) for one in filled)):
+        return [None if cell.strip().lower() in MISSING else one for cell, one in zip(cells, values, strict=True)]
+    if filled and all(isinstance(one, list | dict) for one in filled):
+        return [None if not cell.strip() else one for cell, one in zip(cells, values, strict=True)]
+    return [cell or None for cell in cells]
+
+
+def _json(cell: str) -> Any:
+    try:
+        value = json.loads(cell)
+    except (ValueError, RecursionError):
+        return None
+    return value if not isinstance(value, float) or math.isfinite(value) else None
