@@ -70,7 +70,7 @@ class ForeignProgram:
         try:
             return episode.call(method, *arguments)
         except EnvFault as fault:
-            raise ValueError(f"{self.name}: {fault}") from None
+            raise ValueError(str(fault)) from None
         finally:
             episode.close()
 
