@@ -41,6 +41,8 @@ def load(options: dict[str, Any]) -> dict[str, Any]:
     if scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"env.url = {options['url']!r} is no address of a server: write http://HOST:PORT")
     base = urllib.parse.urlunsplit((scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+    if "seed" in options["reset"]:
+        raise ValueError("env.reset has a seed: each task brings its own; leave it out")
     variable = options["token_variable"]
     if variable and not os.environ.get(variable):
         raise ValueError(f"env.token_variable = {variable!r}: this environment variable is not set")
@@ -186,10 +188,15 @@ class Episode:
 
     def _listed(self) -> list[dict[str, Any]]:
         """The tools, as schemas of functions."""
-        listed = self._call("step", {"type": "list_tools"}).observation
+        try:
+            listed = self._call("step", {"type": "list_tools"}).observation
+        except WrongAction:
+            raise ServerFault(f"{self.world['base']} takes calls of tools and refuses to list them") from None
         tools = listed.get("tools")
-        if not isinstance(tools, list) or not tools:
-            why = listed.get("metadata", {}).get("error", "none is listed")
+        if not isinstance(tools, list) or not all(isinstance(one, dict) and one.get("name") for one in tools):
+            raise ServerFault(f"{self.world['base']} listed no tools: {json.dumps(listed)[:100]}")
+        if not tools:
+            why = dict(listed.get("metadata") or {}).get("error", "the list is empty")
             raise ServerFault(f"{self.world['base']} takes calls of tools and has no tools: {why}")
         return [
             {

@@ -266,6 +266,7 @@ def test_episodes_share_the_sessions_of_a_server(openenv):
         ({"state": ["board"]}, "env.state: the server gives no field 'board'"),
         ({"token_variable": "NO_SUCH"}, "env.token_variable = 'NO_SUCH': this environment variable is not set"),
         ({"reset": {"top": "many"}}, "answered reset: Server error"),
+        ({"reset": {"seed": 3}}, "env.reset has a seed: each task brings its own; leave it out"),
     ],
 )
 def test_a_mistake_is_one_sentence(openenv, guess, options, sentence):

@@ -163,6 +163,8 @@ def test_an_environment_that_fails_costs_one_session_and_says_why(openenv, tmp_p
         done = subprocess.run(words, env=BASE, capture_output=True, text=True)
         assert re.search(r"Server error: OSError: the bridge is down.*\(code: EXECUTION_ERROR\)", done.stderr)
         assert len(said(openenv, CLIENT, url, "")) == 2
+        with pytest.raises(ValueError, match="reset takes seed, episode_id and task, not levle"):
+            tasks_of(resolve("envs", {"name": "openenv", "python": openenv, "url": url, "reset": {"levle": 1}}, "env"))
 
 
 def test_it_ends_with_agentrl(openenv):
