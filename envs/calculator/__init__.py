@@ -26,10 +26,18 @@ __all__ = [
     "prompt", "tasks",
 ]  # fmt: skip
 
-SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
+STORY = {"events", "fewest", "noise", "largest", "count", "display", "brief", "told"}  # options that shape a story
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Calculator-v0": {}})
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 MOST_ENTITIES = 4  # digits of numbers that are one token each
+
+
+def SMALL_MODEL(config: Config) -> Mapping[str, Any]:
+    """Few words, and short stories with small numbers unless the recipe says which stories."""
+    if config.rows or config.model_fields_set & STORY:
+        return {"prompt": "compact"}
+    easy = {"fewest": 1, "noise": 1, "largest": 20, "count": 4000, "display": 2, "brief": True, "told": "lines"}
+    return {"prompt": "compact", **easy}
 
 
 def make(config: Config) -> Problems:
@@ -58,7 +66,7 @@ def benchmark(config: Config) -> str:
     """Generated problems by their settings, or the file's name."""
     if config.rows:
         return config.rows
-    form = "brief, " * config.brief + "line by line, " * (config.told == "lines")
-    events = f"{config.fewest}-{config.events}" if config.fewest else str(config.events)
+    form = "brief, " * config.brief + "line by line, " * (config.show == "lines")
+    events = f"{config.min_events}-{config.events}" if config.min_events else str(config.events)
     told = f"calculator, {form}{events} events, {config.noise} noise, numbers to {config.largest}, {config.split}"
     return f"{told}, {config.display} digits" if config.display else told

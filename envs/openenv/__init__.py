@@ -17,7 +17,7 @@ from agentrl.tool import load_format
 from agentrl.tool_env import ToolWords
 from agentrl.types import Task
 
-WAITS = True  # for the process that plays
+WAITS = True  # a step waits for the process that plays
 HELD_OUT = 1 << 30  # first seed of the test split
 
 
@@ -38,7 +38,7 @@ class Config(Options, frozen=True):
         state: the fields of the server's state that tell states apart; empty: all, and the text.
         solved: sum of rewards from which an episode counts as success, unless its metadata say success.
         answer_s: seconds that an answer, and a wait for a free session, may take.
-        form: the format in which a model writes tool calls.
+        call_format: the format in which a model writes tool calls.
     """
 
     url: str = ""
@@ -54,7 +54,7 @@ class Config(Options, frozen=True):
     state: tuple[str, ...] = ()
     solved: float = 1.0
     answer_s: float = Field(50.0, gt=0)
-    form: str = "hermes"
+    call_format: str = "hermes"
 
 
 class OpenEnv(ForeignEnv):
@@ -79,7 +79,7 @@ def _program(config: Config) -> ForeignProgram:
         raise ValueError(
             "env.url is empty: give the address of an OpenEnv server, such as env.url=http://127.0.0.1:8000"
         )
-    return program(__file__, config, config.model_dump(exclude={"python", "count", "split", "unseeded", "form"}))
+    return program(__file__, config, config.model_dump(exclude={"python", "count", "split", "unseeded", "call_format"}))
 
 
 def make(config: Config) -> Env:
@@ -122,12 +122,12 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under."""
+    """The name under which results are reported."""
     return f"openenv {_described(_program(config))['name']}"
 
 
 def facts(config: Config) -> dict[str, str]:
-    """The versions that played, and what the seed does."""
+    """The versions of the packages that played, and what a seed does."""
     listing = _program(config)
     found = _examined(listing)
     seeds = "the same start again" if found["repeats"] else "another start each time"
@@ -141,7 +141,7 @@ def prompt(config: Config) -> Prompt:
     found = _described(listing)
     if found["form"] == "tools":
         schemas = _tools(listing)
-        return ToolWords(load_format(config.form, schemas), schemas)
+        return ToolWords(load_format(config.call_format, schemas), schemas)
     if found["form"] == "field":
         return Words("")
     return Words(f"Reply with one JSON object that fits this schema, and nothing else: {json.dumps(found['schema'])}")
