@@ -108,8 +108,8 @@ def tasks(config: Config) -> Sequence[Task]:
     if not config.unseeded and not _examined(listing)["repeats"]:
         raise ValueError(
             f"env.url = {config.url!r}: the server shows another start when the same seed is given again, so the "
-            "copies of a task would not begin alike: name the fields that do not change in env.text and env.state_key, or "
-            "set env.unseeded=true to evaluate without seeds"
+            "copies of a task would not begin alike: name the fields that do not change in env.text and env.state_key, "
+            "or set env.unseeded=true to evaluate without seeds"
         )
     name = _described(listing)["name"]
     first = HELD_OUT if config.split == "test" else 0
