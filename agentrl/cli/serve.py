@@ -1,4 +1,5 @@
-"""`agentrl serve SERVICE ...`: serve a policy (policy), a search corpus (retriever), or tools to MCP clients (mcp)."""
+"""`agentrl serve SERVICE ...`: serve a policy (policy), a search corpus (retriever), tools to MCP clients (mcp),
+or an environment to clients of OpenEnv (openenv)."""
 
 import importlib
 import pkgutil

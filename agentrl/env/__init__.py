@@ -1,7 +1,7 @@
 """Environments: their protocol, their prompts, and the pools that run their instances."""
 
 from agentrl.env.checked import checked_observation, checked_result
-from agentrl.env.foreign import ForeignEnv, ForeignProgram
+from agentrl.env.foreign import ForeignEnv, ForeignProgram, start_python
 from agentrl.env.hooks import (
     ENDLESS,
     RANDOM,
@@ -99,6 +99,7 @@ __all__ = [
     "random_share",
     "read_panel",
     "rewords",
+    "start_python",
     "stops",
     "tasks_of",
     "without_thought",

@@ -70,7 +70,7 @@ class ForeignProgram:
         try:
             return episode.call(method, *arguments)
         except EnvFault as fault:
-            raise ValueError(f"{self.name}: {fault}") from None
+            raise ValueError(str(fault)) from None
         finally:
             episode.close()
 
@@ -79,19 +79,43 @@ class ForeignProgram:
         return dict(_host(self).versions)
 
 
-def interpreter(python: str) -> str:
-    """The path of the Python that `env.python` names; ValueError if it is no program."""
+def interpreter(python: str, option: str = "env.python") -> str:
+    """The path of the Python that an option names; ValueError if it is no program."""
     if not python:
         return sys.executable
     path = Path(python).expanduser()
     if path.is_dir():
         inside = path / "bin" / "python"
         hint = f"write {inside}" if inside.exists() else "name the program in it, such as bin/python"
-        raise ValueError(f"env.python = {python!r} is a folder: {hint}")
+        raise ValueError(f"{option} = {python!r} is a folder: {hint}")
     found = shutil.which(path)
     if found is None:
-        raise ValueError(f"env.python = {python!r} is no program: give the path of a Python, such as venv/bin/python")
+        raise ValueError(f"{option} = {python!r} is no program: give the path of a Python, such as venv/bin/python")
     return os.path.abspath(found)  # links are not resolved: the Python of a virtual environment is a link
+
+
+def start_python(
+    python: str, words: Sequence[str], option: str = "env.python", **popen: Any
+) -> subprocess.Popen[bytes]:
+    """Start a script in a Python of its own, without the variables that are for ours.
+
+    Args:
+        python: the interpreter, as the user gave it; empty: the one that runs agentrl.
+        words: the script and its arguments.
+        option: the option that names the interpreter, for sentences.
+        popen: further arguments of `subprocess.Popen`.
+
+    Raises:
+        ValueError: there is no such program, or it cannot be started.
+    """
+    hidden = HIDDEN if python else ()
+    variables = {name: value for name, value in os.environ.items() if name not in hidden}
+    variables = {"OMP_NUM_THREADS": "1", **variables, "PYTHONHASHSEED": "0"}  # the same sets in every process
+    command = [interpreter(python, option), *words]
+    try:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=variables, start_new_session=True, **popen)
+    except OSError as error:
+        raise ValueError(f"{option} = {python!r} cannot be started: {error.strerror}") from None
 
 
 class Host:
@@ -99,29 +123,17 @@ class Host:
 
     def __init__(self, program: ForeignProgram) -> None:
         """Raises ValueError, one sentence, if the program cannot be loaded."""
-        python = interpreter(program.python)
         self._where = f"env.python = {program.python!r}" if program.python else "the Python that runs agentrl"
         self._turn = threading.Lock()
         self._control, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()  # noqa: SIM115  closed below
         errors = os.dup(2)
-        command = [python, str(WORKER), str(theirs.fileno()), str(errors)]
-        hidden = HIDDEN if program.python else ()
-        variables = {name: value for name, value in os.environ.items() if name not in hidden}
-        variables = {"OMP_NUM_THREADS": "1", **variables, "PYTHONHASHSEED": "0"}  # the same sets in every process
+        words = [str(WORKER), str(theirs.fileno()), str(errors)]
         with log, theirs:
             try:
-                self.process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(theirs.fileno(), errors),
-                    env=variables,
-                    start_new_session=True,
+                self.process = start_python(
+                    program.python, words, stdout=log, stderr=log, pass_fds=(theirs.fileno(), errors)
                 )
-            except OSError as error:
-                raise ValueError(f"{self._where} cannot be started: {error.strerror}") from None
             finally:
                 os.close(errors)
             theirs.close()

@@ -1,7 +1,8 @@
-"""Servers: the inspector of a run, an environment's tools by MCP, a retriever, a policy's recording endpoint."""
+"""Servers: the inspector of a run, an environment by MCP or OpenEnv, a retriever, a policy's recording endpoint."""
 
 from agentrl.serve.inspector import Inspector, serve_inspector
 from agentrl.serve.mcp import McpTable, serve_mcp
+from agentrl.serve.openenv import OpenEnvPlace, OpenEnvTable, serve_openenv
 from agentrl.serve.policy import Guests
 from agentrl.serve.retriever import serve_retriever
 
@@ -9,7 +10,10 @@ __all__ = [
     "Guests",
     "Inspector",
     "McpTable",
+    "OpenEnvPlace",
+    "OpenEnvTable",
     "serve_inspector",
     "serve_mcp",
+    "serve_openenv",
     "serve_retriever",
 ]

@@ -47,8 +47,7 @@ class McpTable:
             about = "Carry out an action of the environment. Each observation lists the admissible actions, if it can."
             tools = [{"name": ACT, "description": about, "parameters": _schema(action=TEXT)}]
         else:
-            about = "Give the final answer, which ends the episode and returns its reward."
-            tools.append({"name": ANSWER, "description": about, "parameters": _schema(answer=TEXT)})
+            tools.append(answer_tool())
         about = (
             "Begin an episode of the task with this key; without a key, of the current task. Returns its first message."
         )
@@ -95,6 +94,12 @@ class McpTable:
     def close(self) -> None:
         """Close the environment."""
         self._slot.close()
+
+
+def answer_tool() -> dict[str, Any]:
+    """Name, description and input schema of the tool for the final answer."""
+    about = "Give the final answer, which ends the episode and returns its reward."
+    return {"name": ANSWER, "description": about, "parameters": _schema(answer=TEXT)}
 
 
 def _schema(**properties: Any) -> dict[str, Any]:

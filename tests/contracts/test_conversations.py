@@ -41,7 +41,7 @@ def prompts(name: str) -> tuple[str, ...]:
     return get_args(field.annotation) if field else ("",)
 
 
-FOREIGN = ("inspect_ai", "reasoning_gym", "textarena", "verifiers")  # need a package: tests/envs/foreign
+FOREIGN = ("inspect_ai", "openenv", "reasoning_gym", "textarena", "verifiers")  # need a package: tests/envs/foreign
 CASES = [(name, prompt) for name in catalogue.names("envs") if name not in FOREIGN for prompt in prompts(name)]
 
 

@@ -32,6 +32,7 @@ NEEDS = {
     "code_repo": SANDBOX,
     "code_test": SANDBOX,
     "inspect_ai": PYTHON,
+    "openenv": "env.url, the address of an OpenEnv server; make foreign plays some",
     "reasoning_gym": PYTHON,
     "textarena": PYTHON,
     "textworld": "the extra textworld",

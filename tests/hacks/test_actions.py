@@ -30,6 +30,7 @@ ELSEWHERE = {  # where the tries against the other environments are
     "search_qa": "test_answers.py",
     "gymnasium_text": "pays what a wrapped environment pays",
     "inspect_ai": "pays what a task's scorers pay; see docs/foreign.md",
+    "openenv": "pays what a server pays; see docs/foreign.md",
     "reasoning_gym": "pays what the package's verifiers pay; see docs/foreign.md",
     "textarena": "tests/envs/foreign/test_textarena.py",
     "textworld": "test_textworld_pays_no",

@@ -61,7 +61,7 @@ def test_the_wheel_of_the_sdist_is_that_of_the_tree(tmp_path):
     tree, made = tmp_path / "tree", tmp_path / "made"
     run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", made, tree, cwd=tmp_path)
     (sdist,) = made.glob("*.tar.gz")
-    shutil.unpack_archive(sdist, made, filter="data")
+    shutil.unpack_archive(sdist, made)
     (source,) = (path for path in made.iterdir() if path.is_dir())
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", made, source, cwd=tmp_path)
     (of_sdist,) = made.glob("*.whl")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrl.cli import _serve_mcp, _serve_retriever, main
+from agentrl.cli import _serve_mcp, _serve_openenv, _serve_retriever, main
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [path for place in ("agentrl", "envs", "algorithms", "tools") for path in (ROOT / place).rglob("*.py")]
@@ -19,6 +19,8 @@ SERVERS = {
     "agentrl/rollout/program/endpoint.py": "127.0.0.1 in a run; --host of `serve policy`, 127.0.0.1",
     "agentrl/serve/inspector.py": "127.0.0.1, which no option of `inspect` changes",
     "agentrl/serve/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",
+    "agentrl/serve/openenv.py": "--host of `serve openenv`, 127.0.0.1",
+    "agentrl/serve/openenv_app.py": "the socket that agentrl/serve/openenv.py has made",
     "agentrl/serve/retriever.py": "--host of `serve retriever`, 127.0.0.1",
     "envs/verifiers/adapter.py": "127.0.0.1, for the requests of one episode",
     "tools/_sandbox/probe.py": "127.0.0.1, to see whether a sandbox can reach it",
@@ -48,6 +50,16 @@ def test_the_retriever_listens_here_unless_told(words, host, tmp_path, monkeypat
 
     monkeypatch.setattr(_serve_retriever, "serve_retriever", told)
     assert main(["serve", "retriever", "--corpus", str(tmp_path / "wiki.jsonl"), *words]) == 2
+    assert addresses == [host]
+
+
+@pytest.mark.parametrize(("words", "host"), [([], "127.0.0.1"), (["--host", "192.0.2.1"], "192.0.2.1")])
+def test_an_openenv_server_listens_here_unless_told(words, host, monkeypatch):
+    addresses = []
+    monkeypatch.setattr(
+        _serve_openenv, "serve_openenv", lambda table, place, told, stopped: addresses.append(place.host)
+    )
+    assert main(["serve", "openenv", "tests.toys.walk", *words]) == 130
     assert addresses == [host]
 
 

@@ -33,6 +33,7 @@ SMALL = (
 # `make foreign` trains in these environments.
 UNMET = {
     "inspect-ai-1.5b": "env.task is empty",
+    "openenv-cpu": "env.url is empty",
     "textarena-cpu": "has no package textarena",
     "verifiers-1.5b": "env.taskset is empty",
 }

@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PINS = {
     "inspect_ai": ["inspect-ai==0.3.285"],
+    "openenv": ["openenv==0.10.0"],
     "reasoning_gym": ["reasoning-gym==0.1.25"],
     "textarena": ["textarena==0.7.4"],
     "verifiers": ["verifiers==0.4.0"],
@@ -58,3 +59,9 @@ def textarena() -> str:
 def inspect_ai() -> str:
     """A Python that has inspect_ai."""
     return built("inspect_ai")
+
+
+@pytest.fixture(scope="session")
+def openenv() -> str:
+    """A Python that has OpenEnv."""
+    return built("openenv")

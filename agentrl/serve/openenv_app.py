@@ -1,0 +1,178 @@
+"""The server of OpenEnv's own package, for an environment that agentrl plays; `agentrl.serve.openenv` starts it.
+
+It runs in the Python that has the package openenv, and imports nothing of agentrl. The argument is JSON: the inherited
+sockets `control` and `listener`, the environment's `name`, its `tools` (if it has any), `sessions`, `token_variable`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hmac
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != HERE]  # mcp.py there is another mcp
+try:
+    import uvicorn
+    from openenv.core.env_server.http_server import create_app
+    from openenv.core.env_server.interfaces import Environment
+    from openenv.core.env_server.mcp_types import (
+        CallToolAction,
+        CallToolObservation,
+        ListToolsAction,
+        ListToolsObservation,
+        Tool,
+        ToolError,
+        ToolErrorType,
+    )
+    from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
+    from pydantic import Field
+except ImportError as missing:
+    python = sys.executable
+    sys.exit(f"Python {python} has no package openenv ({missing}): {python} -m pip install openenv, or set --python")
+
+OPTIONS: dict[str, Any] = json.loads(sys.argv[1])
+CONTROL = socket.socket(fileno=OPTIONS["control"])
+TURN = threading.Lock()
+DEATH = 1  # PR_SET_PDEATHSIG
+
+
+class TextAction(Action):  # type: ignore[misc]  # the package is not installed here
+    """An action in words."""
+
+    action: str = Field(description="Text of the action. An observation lists the admissible actions, if it can.")
+
+
+class TextObservation(Observation):  # type: ignore[misc]  # the package is not installed here
+    """What the agent sees."""
+
+    text: str = Field(default="", description="What the agent sees")
+    actions: list[str] = Field(default_factory=list, description="The admissible actions; empty if they are not listed")
+
+
+class TextState(State):  # type: ignore[misc]  # the package is not installed here
+    """The task of the episode, and where it stands."""
+
+    task: str = Field(default="", description="Key of the task")
+    state_key: str = Field(default="", description="Equal in equal states; empty: the text of the observation is it")
+
+
+class Served(Environment):  # type: ignore[misc]  # the package is not installed here
+    """One session: it passes its calls on to agentrl."""
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: Any = None
+        self._state = TextState()
+
+    def _ask(self, **call: Any) -> dict[str, Any]:
+        """What agentrl answers; RuntimeError with its sentence if the call failed."""
+        if self._lines is None:
+            with TURN:
+                CONTROL.sendall(b"s")
+                _, descriptors, _, _ = socket.recv_fds(CONTROL, 1, 1)
+            with socket.socket(fileno=descriptors[0]) as channel:
+                self._lines = channel.makefile("rw", encoding="utf-8")
+        self._lines.write(json.dumps(call) + "\n")
+        self._lines.flush()
+        answer = json.loads(self._lines.readline() or '{"fault": "agentrl has ended"}')
+        if "fault" in answer:
+            raise RuntimeError(answer["fault"])
+        value: dict[str, Any] = answer["value"]
+        for name, one in value.pop("state").items():
+            setattr(self._state, name, one)
+        return value
+
+    def reset(
+        self, seed: int | None = None, episode_id: str | None = None, task: str = "", **others: Any
+    ) -> TextObservation:
+        """Begin an episode of the task with this key, else of this seed, else of the next task."""
+        if others:
+            raise ValueError(f"reset takes seed, episode_id and task, not {', '.join(others)}")
+        value = self._ask(method="reset", seed=seed, task=task)
+        self._state = TextState(**{**self._state.model_dump(), "episode_id": episode_id, "step_count": 0})
+        return TextObservation(**value.pop("observation"), **value)
+
+    def step(self, action: Any, timeout_s: float | None = None, **others: Any) -> Any:
+        """Carry out an action, or list the tools."""
+        if isinstance(action, ListToolsAction):
+            return ListToolsObservation(tools=[Tool(**tool) for tool in OPTIONS["tools"]])
+        self._state.step_count += 1
+        if not isinstance(action, CallToolAction):
+            value = self._ask(method="step", action=action.action)
+            return TextObservation(**value.pop("observation"), **value)
+        value = self._ask(method="call", name=action.tool_name, arguments=action.arguments)
+        text = value.pop("observation")["text"]
+        failed = value["metadata"].get("status") == "tool_error"
+        error = ToolError(error_type=ToolErrorType.EXECUTION_ERROR, message=text) if failed else None
+        return CallToolObservation(tool_name=action.tool_name, result=None if failed else text, error=error, **value)
+
+    @property
+    def state(self) -> TextState:
+        """Task, state key, steps."""
+        return self._state
+
+    def get_metadata(self) -> EnvironmentMetadata:
+        """The environment's name."""
+        return EnvironmentMetadata(name=OPTIONS["name"], description=f"The environment {OPTIONS['name']} of agentrl")
+
+    def close(self) -> None:
+        """End the session."""
+        if self._lines is not None:
+            self._lines.close()
+            self._lines = None
+
+
+class Guarded:
+    """Lets requests and WebSockets pass that bear the token."""
+
+    def __init__(self, app: Any, token: str) -> None:
+        self.app, self.wanted = app, f"Bearer {token}".encode()
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if scope["type"] == "lifespan" or hmac.compare_digest(given, self.wanted):
+            await self.app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": b'{"detail": "a bearer token is needed"}'})
+
+
+class Server(uvicorn.Server):
+    """Tells agentrl when it listens."""
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        CONTROL.sendall(b"r")
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DEATH, signal.SIGKILL)  # when agentrl is killed
+    kinds: dict[str, Any] = {"action_cls": TextAction, "observation_cls": TextObservation}
+    if OPTIONS["tools"]:
+        kinds = {"action_cls": CallToolAction, "observation_cls": CallToolObservation}
+        kinds["reset_observation_cls"] = TextObservation
+    app: Any = create_app(
+        Served, env_name=OPTIONS["name"], max_concurrent_envs=OPTIONS["sessions"], state_cls=TextState, **kinds
+    )
+    if OPTIONS["token_variable"]:
+        app = Guarded(app, os.environ[OPTIONS["token_variable"]])
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
+    Server(config).run(sockets=[socket.socket(fileno=OPTIONS["listener"])])
+
+
+if __name__ == "__main__":
+    main()
