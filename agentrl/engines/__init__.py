@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentrl.engines.endpoint import Traffic, endpoint_of
-    from agentrl.engines.entry import Demands, EngineFile, EngineOptions, Serving
+    from agentrl.engines.entry import Demands, EngineFile, EngineOptions, Launcher, Serving
     from agentrl.engines.hf_engine import HfEngine
     from agentrl.engines.openai import OpenAIPolicy, from_word
     from agentrl.engines.policy import Policy, Sessions, Wordless
@@ -17,6 +17,7 @@ __all__ = [
     "EngineFile",
     "EngineOptions",
     "HfEngine",
+    "Launcher",
     "OpenAIPolicy",
     "Policy",
     "Sampling",
@@ -35,6 +36,7 @@ _HOME = {
     "EngineFile": "agentrl.engines.entry",
     "EngineOptions": "agentrl.engines.entry",
     "HfEngine": "agentrl.engines.hf_engine",
+    "Launcher": "agentrl.engines.entry",
     "OpenAIPolicy": "agentrl.engines.openai",
     "Policy": "agentrl.engines.policy",
     "Sampling": "agentrl.engines.sampling",

@@ -3,6 +3,7 @@
 docs/engines.md says how to make that environment, and what a server that is given must be started with.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,9 +32,10 @@ class Config(EngineOptions, frozen=True):
     Attributes:
         python: interpreter of the environment that has vLLM 0.32 or newer; servers are started with it, and ended.
         urls: addresses of servers that somebody else starts, such as "http://10.0.0.2:8000".
-        servers: how many to start.
+        servers: how many to start; with cluster.engines that number of servers is started on the cluster instead.
         device: gpu; or cpu, which adds the options that vLLM's CPU kernels need.
-        gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is.
+        gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is. With
+            cluster.engines Ray chooses the GPUs, as many per server as the first entry names.
         port: port of the first server, the others take the following ports; None takes free ports.
         folder: folder for the weights that servers load; servers on other machines must see it, too. Empty: the memory
             of this machine.
@@ -164,6 +166,15 @@ def card_share(config: Config, processes: int) -> float:
     return share * max(sum(card in cards.split(",") for cards in config.gpus) for card in learning)
 
 
+def cards(config: Config) -> int:
+    """GPUs of each server."""
+    if config.device == "cpu":
+        return 0
+    if config.gpus:
+        return len(config.gpus[0].split(","))
+    return math.prod(int(config.options.get(key, 1)) for key in ("tensor_parallel_size", "pipeline_parallel_size"))
+
+
 def _servers(config: Config, serving: Serving) -> "Servers":
     from agentrl.engines.vllm_servers import Servers
 
@@ -172,6 +183,12 @@ def _servers(config: Config, serving: Serving) -> "Servers":
         raise ValueError(
             f"engine.urls: {far[0]} is another machine, which does not see this machine's memory: set engine.folder to "
             "a folder that both see"
+        )
+    launcher = serving.launcher
+    if launcher is not None and not launcher.near and not config.folder:
+        raise ValueError(
+            "cluster.engines starts servers on other machines, which do not see this machine's memory: set "
+            "engine.folder to a folder that all see"
         )
     if config.python and not Path(config.python).expanduser().is_file():
         raise ValueError(
@@ -182,7 +199,7 @@ def _servers(config: Config, serving: Serving) -> "Servers":
     arguments = _arguments(config, serving)
 
     def command(number: int, remove: Sequence[Path]) -> "Command":
-        return _command(config, arguments, environment, number, remove)
+        return _command(config, arguments, environment, None if launcher is not None else number, remove)
 
     return Servers(
         urls=config.urls,
@@ -195,12 +212,14 @@ def _servers(config: Config, serving: Serving) -> "Servers":
         start_s=config.start_s,
         timeout_s=config.timeout_s,
         retries=config.retries,
+        launcher=launcher,
     )
 
 
 def _command(
-    config: Config, arguments: Sequence[str], environment: Mapping[str, str], number: int, remove: Sequence[Path]
+    config: Config, arguments: Sequence[str], environment: Mapping[str, str], number: int | None, remove: Sequence[Path]
 ) -> "Command":
+    """How a server is started; `number` None: its launcher chooses the GPUs."""
     from agentrl.engines.vllm_process import Command, cpu_variables
 
     # Not resolved: the interpreter of a virtual environment is a link, and its own place names the environment.
@@ -208,7 +227,7 @@ def _command(
     own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
     if config.lora == "adapter":
         own["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
-    if config.gpus:
+    if config.gpus and number is not None:
         own["CUDA_VISIBLE_DEVICES"] = config.gpus[number]
     return Command(
         python=python,

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from agentrl.engines.vllm_process import Process
+from agentrl.engines.vllm_process import Watched
 from agentrl.engines.vllm_wire import ROUTE
 from agentrl.secret import hidden_url
 
@@ -50,7 +50,7 @@ class Server:
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], timeout_s: float, process: Process | None = None, number: int = 0
+        self, url: str, headers: Mapping[str, str], timeout_s: float, process: Watched | None = None, number: int = 0
     ) -> None:
         self._httpx = _library()
         self.url, self.process, self.number, self.epoch = url, process, number, 0
@@ -58,8 +58,7 @@ class Server:
         secure = url.startswith("https:")
         self._options = {"base_url": url, "headers": dict(headers), "trust_env": False, "verify": secure}
         self._timeout_s = timeout_s
-        limits = self._httpx.Limits(keepalive_expiry=IDLE_S)
-        self._control = self._httpx.Client(**self._options, timeout=CONTROL_S, limits=limits)
+        self._control = self._controls()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pools: list[Any] = []
         self._next = 0
@@ -68,6 +67,15 @@ class Server:
     def shown(self) -> str:
         """The address without a password."""
         return hidden_url(self.url)
+
+    def move(self, url: str) -> None:
+        """The server answers at another address from now on."""
+        if url != self.url:
+            self.url, self._options = url, {**self._options, "base_url": url}
+            self._control.close()
+            self._control = self._controls()
+            for pool in self._pools:  # requests that run fail, and are sent again
+                pool.base_url = url
 
     async def generate(self, body: Mapping[str, Any]) -> Any:
         """The JSON of an answer. If the caller is cancelled, the connection closes, and the server ends the request.
@@ -164,6 +172,10 @@ class Server:
             with suppress(self._httpx.HTTPError, RuntimeError, OSError):  # connections that an interrupt has broken
                 for pool in self._pools:
                     self._loop.run_until_complete(pool.aclose())
+
+    def _controls(self) -> Any:
+        limits = self._httpx.Limits(keepalive_expiry=IDLE_S)
+        return self._httpx.Client(**self._options, timeout=CONTROL_S, limits=limits)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         try:

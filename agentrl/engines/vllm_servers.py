@@ -16,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agentrl.engines.entry import Launcher
 from agentrl.engines.vllm_client import Refused, Server, Unreachable, connected
-from agentrl.engines.vllm_process import Command, Process, ServerFailed, free_port
-from agentrl.model import WeightFolder, publish, publish_adapter
+from agentrl.engines.vllm_process import Command, Process, ServerFailed, Watched, free_port
+from agentrl.model import Mark, WeightFolder, publish, publish_adapter
 
 CLOSE_S = 30.0
 BASE = "base"  # label of the weights below adapters
@@ -27,13 +28,6 @@ MEMORY = Path("/dev/shm")
 
 class EngineLost(ConnectionError):
     """A server was lost, and starting it again did not help: the run ends, and may be resumed."""
-
-
-class Mark(NamedTuple):
-    """Which weights: how many were loaded before them, and their version."""
-
-    load: int
-    version: int
 
 
 class Current(NamedTuple):
@@ -74,11 +68,13 @@ class Servers:
         start_s: float,
         timeout_s: float,
         retries: int,
+        launcher: Launcher | None = None,
     ) -> None:
         """Nothing is started yet; `load` does it. See `agentrl.engines.vllm.Config` for the arguments."""
         self.run = secrets.token_hex(4)
         self.adapters, self.retries, self.restarts, self.start_s = adapters, retries, 0, start_s
-        self._command, self._port, self._count = command, port, count
+        self._command, self._port = command, port
+        self._launcher, self._count = launcher, count if launcher is None else launcher.count
         self._place = _place(folder, self.run)
         self.servers = [Server(url.rstrip("/"), headers, timeout_s) for url in urls]
         self._given = bool(urls)
@@ -170,10 +166,8 @@ class Servers:
                 self._push(server, fresh=False)
             return
         try:
-            first = free_port(self._port)
             for number in range(self._count):
-                port = first if number == 0 else free_port(None if self._port is None else self._port + number)
-                process = Process(self._command(number, [self._place]), self._current.folder, port)
+                process = self._process(number, None if self._port is None else self._port + number)
                 self.servers.append(Server(process.url, self._headers, self._timeout_s, process, number))
             for server in self.servers:
                 self._wait(server)
@@ -242,10 +236,20 @@ class Servers:
     def _start_again(self, server: Server) -> None:
         assert server.process is not None and self._current is not None
         server.process.end()
-        port = int(server.process.url.rpartition(":")[2])
-        server.process = Process(self._command(server.number, [self._place]), self._current.folder, port)
+        server.process = self._process(server.number, int(server.url.rpartition(":")[2]))
+        server.move(server.process.url)
         self._wait(server)
         self._push(server, fresh=True)
+
+    def _process(self, number: int, port: int | None) -> Watched:
+        """A new server with the current weights, on a port of this machine, or wherever the launcher starts it."""
+        assert self._current is not None
+        folder = self._current.folder
+        if self._launcher is None:
+            return Process(self._command(number, [self._place]), folder, free_port(port))
+        # The process that is lost with a launched server is not this one, which still needs the files.
+        started: Watched = self._launcher.start(number, self._command(number, []), folder)
+        return started
 
     def _wait(self, server: Server) -> None:
         """Wait until a server answers."""

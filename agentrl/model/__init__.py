@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from agentrl.model.probing import network
     from agentrl.model.publishing import check_room, publish, publish_adapter
     from agentrl.model.sections import Lora, ModelConfig, NewModel
-    from agentrl.model.weights import WeightFolder, Weights
+    from agentrl.model.weights import Mark, WeightFolder, Weights
 
 __all__ = [
     "Batch",
     "EntropyMode",
     "Loaded",
     "Lora",
+    "Mark",
     "ModelConfig",
     "Network",
     "NewModel",
@@ -52,6 +53,7 @@ _HOME = {
     "EntropyMode": "agentrl.model.logprobs",
     "Loaded": "agentrl.model.loading",
     "Lora": "agentrl.model.sections",
+    "Mark": "agentrl.model.weights",
     "ModelConfig": "agentrl.model.sections",
     "Network": "agentrl.model.forward",
     "add_adapters": "agentrl.model.adapters",
