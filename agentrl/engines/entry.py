@@ -86,6 +86,7 @@ class Demands(NamedTuple):
         entropies: see `Serving`.
         policies: number of policies, each with an engine.
         lora: some policy trains adapters.
+        staleness: updates that may pass while rollouts go on (`run.staleness`).
     """
 
     sampling: Sampling
@@ -93,6 +94,7 @@ class Demands(NamedTuple):
     entropies: bool
     policies: int
     lora: bool
+    staleness: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,8 @@ class Config(EngineOptions, frozen=True):
         folder: folder for the weights that servers load; servers on other machines must see it, too. Empty: the memory
             of this machine.
         lora: how adapters of a model with [model.lora] reach the servers: merged into whole weights, or as adapters.
+        transfer: how whole weights reach the servers: as files in `folder`; or nccl, from GPU to GPU, which needs
+            agentrl and vLLM in one environment (docs/engines.md).
         options: further options of vLLM, such as {max_num_seqs = 256, gpu_memory_utilization = 0.85}.
         environment: further variables of started servers; secrets best as "${NAME}".
         api_key: key of given servers, best as "${NAME}".
@@ -56,6 +58,7 @@ class Config(EngineOptions, frozen=True):
     port: int | None = Field(None, ge=1, le=65535)
     folder: str = ""
     lora: Literal["merged", "adapter"] = "merged"
+    transfer: Literal["folder", "nccl"] = "folder"
     options: dict[str, bool | int | float | str] = Field(default_factory=dict)
     environment: dict[str, str] = Field(default_factory=dict)
     api_key: str = ""
@@ -77,6 +80,15 @@ class Config(EngineOptions, frozen=True):
             raise ValueError(
                 f"engine.gpus has {len(self.gpus)} entries and engine.servers is {self.servers}: name the GPUs of each "
                 "server"
+            )
+        if self.transfer == "nccl" and self.device == "cpu":
+            raise ValueError(
+                "engine.transfer=nccl needs GPUs on both sides, and engine.device is cpu: set engine.transfer=folder"
+            )
+        if self.transfer == "nccl" and self.lora == "adapter":
+            raise ValueError(
+                "engine.transfer=nccl sends whole weights, and engine.lora=adapter sends adapters alone, as files: set "
+                "engine.lora=merged, or engine.transfer=folder"
             )
         return self
 
@@ -105,6 +117,11 @@ def check(config: Config, demands: Demands) -> None:
         raise ValueError(
             f"{demands.policies} policies need servers of their own, and engine.urls and engine.port are the same for "
             "all: set engine.python, and leave engine.port out"
+        )
+    if config.transfer == "nccl" and demands.staleness:
+        raise ValueError(
+            f"engine.transfer=nccl sends the trainer's own weights, which run.staleness = {demands.staleness} changes "
+            "while servers play: set run.staleness=0, or engine.transfer=folder"
         )
     if config.lora == "adapter" and not demands.lora:
         raise ValueError("engine.lora=adapter needs a model with adapters: add [model.lora], or set engine.lora=merged")
@@ -179,11 +196,18 @@ def _servers(config: Config, serving: Serving) -> "Servers":
     from agentrl.engines.vllm_servers import Servers
 
     far = [url for url in config.urls if urlsplit(url).hostname not in LOCAL]
-    if far and not config.folder:
+    if far and not config.folder and config.transfer == "folder":
         raise ValueError(
             f"engine.urls: {far[0]} is another machine, which does not see this machine's memory: set engine.folder to "
             "a folder that both see"
         )
+    transfer = None
+    if config.transfer == "nccl":
+        from agentrl.engines.vllm_transfer import NcclTransfer, check_environment, check_model
+
+        version = check_environment(config.python)
+        check_model(serving.model, config.gpus if config.python and serving.launcher is None else None)
+        transfer = NcclTransfer(version)
     launcher = serving.launcher
     if launcher is not None and not launcher.near and not config.folder:
         raise ValueError(
@@ -213,6 +237,7 @@ def _servers(config: Config, serving: Serving) -> "Servers":
         timeout_s=config.timeout_s,
         retries=config.retries,
         launcher=launcher,
+        transfer=transfer,
     )
 
 
@@ -258,6 +283,8 @@ def _arguments(config: Config, serving: Serving) -> list[str]:
     dtype = getattr(serving.model, "dtype", None)
     if dtype is not None:
         options["dtype"] = str(dtype).removeprefix("torch.")
+    if config.transfer == "nccl":
+        options["weight_transfer_config"] = {"backend": "nccl"}
     if config.lora == "adapter" and hasattr(serving.model, "peft_config"):
         rank = max(one.r for one in serving.model.peft_config.values())
         options |= {"enable_lora": True, "max_lora_rank": max(8, 1 << (rank - 1).bit_length()), "max_loras": 2}

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ POOLS = 64
 IDLE_S = 2.0  # a connection is used again within this time only: vLLM closes idle ones after 5 s
 CONTROL_S = 300.0  # for a server to read new weights
 LOOK_S = 5.0
+UNKNOWN = "default"  # the label of weights that no run has loaded
 AGAIN = (408, 425, 429)  # statuses below 500 after which the same request may succeed
 
 
@@ -128,6 +129,27 @@ class Server:
             with suppress(Unreachable, Refused):
                 self._call("POST", "/resume", {})
 
+    def receive(self, send: Callable[[], None], label: str) -> None:
+        """Let `send` change the weights; running answers wait meanwhile, and go on with the new weights.
+
+        Until all is done the weights have no label, so that no answer from half of a transfer is taken.
+
+        Raises:
+            Unreachable, Refused: see `generate`, or as `send` raises them.
+        """
+        self._call("POST", "/pause?mode=keep&clear_cache=false", {})
+        try:
+            self.set_label(UNKNOWN)
+            send()
+            self.set_label(label)
+        finally:
+            with suppress(Unreachable, Refused):
+                self._call("POST", "/resume", {})
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The JSON that a path answers."""
+        return self._call("POST", path, body)
+
     def set_label(self, label: str) -> None:
         """Put a label on the weights that it has now."""
         self._call("POST", "/update_weight_version", {"new_version": label})
@@ -150,7 +172,7 @@ class Server:
     def forget_label(self) -> None:
         """Mark the server's weights as unknown; a server that is gone has lost them."""
         with suppress(Unreachable, Refused):
-            self._call("POST", "/update_weight_version", {"new_version": "default"})
+            self._call("POST", "/update_weight_version", {"new_version": UNKNOWN})
 
     def load_adapter(self, name: str, folder: Path) -> None:
         """Read adapters and serve them under a name."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agentrl.model.logprobs import EntropyMode, TokenStats, token_stats
     from agentrl.model.packing import Batch, Sharing, microbatches, pack
     from agentrl.model.probing import network
-    from agentrl.model.publishing import check_room, publish, publish_adapter
+    from agentrl.model.publishing import check_room, publish, publish_adapter, whole_state
     from agentrl.model.sections import Lora, ModelConfig, NewModel
     from agentrl.model.weights import Mark, WeightFolder, Weights
 
@@ -46,6 +46,7 @@ __all__ = [
     "save_model",
     "token_stats",
     "unshared",
+    "whole_state",
 ]
 
 _HOME = {
@@ -77,6 +78,7 @@ _HOME = {
     "save_model": "agentrl.model.loading",
     "token_stats": "agentrl.model.logprobs",
     "unshared": "agentrl.model.layout",
+    "whole_state": "agentrl.model.publishing",
 }
 
 
