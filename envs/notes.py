@@ -50,6 +50,11 @@ class Notes(NamedTuple):
     pages: list[list[tuple[str, str]]]
 
 
+def SMALL_MODEL(config: Config) -> Mapping[str, Any]:
+    """Three short pages unless the recipe says how long notes are."""
+    return {} if {"pages", "lines"} & config.model_fields_set else {"pages": 3, "lines": 1, "terse": True}
+
+
 def make_notes(task: Task) -> Notes:
     """The notes of a task; the person asked for is on one to three of the lines, others on all the rest."""
     pages, lines, split = task.params["pages"], task.params["lines"], task.params["split"]

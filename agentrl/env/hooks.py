@@ -95,8 +95,11 @@ class EnvironmentFile(CatalogueFile):
     commands: Mapping[str, Callable[..., int]] = hook("", "verbs of `agentrl envs NAME ...`", dict)
     play: Callable[..., int] | None = hook("", "(words) -> its own `agentrl play NAME ...`", None)
     check: Callable[..., int] | None = hook("", "its own `agentrl check NAME --games ...`: a reference engine", None)
-    small_model: Mapping[str, Any] = hook(
-        "SMALL_MODEL", "options that a recipe takes for a model made from scratch, where it sets none itself", dict
+    small_model: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] = hook(
+        "SMALL_MODEL",
+        "options that a recipe takes for a model made from scratch, where it sets none itself; or a function config -> "
+        "such options",
+        dict,
     )
     markov: bool | Callable[[Any], bool] = hook(
         "MARKOV",
@@ -126,6 +129,10 @@ class EnvironmentFile(CatalogueFile):
     def is_markov(self, config: Any) -> bool:
         """Does each observation show everything under this configuration?"""
         return bool(self.markov(config) if callable(self.markov) else self.markov)
+
+    def proposed(self, config: Any) -> Mapping[str, Any]:
+        """What a model made from scratch takes under this configuration; see `small_model`."""
+        return self.small_model(config) if callable(self.small_model) else self.small_model
 
     def waits_under(self, config: Any) -> bool:
         """Do the environment's steps wait under this configuration?"""

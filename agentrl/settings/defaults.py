@@ -35,7 +35,7 @@ IN_WORDS: Mapping[Kind, str] = MappingProxyType(
 RATES = ("name", "lr", "muon_lr")
 OPTIM: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(
     {
-        "new": {"name": "muon", "lr": 2e-3, "muon_lr": 0.01},
+        "new": {"name": "muon", "lr": 1e-3, "muon_lr": 0.005},
         "pretrained": {"name": "adamw", "lr": 1e-6, "muon_lr": 1e-5},
         "adapters": {"name": "adamw", "lr": 1e-5, "muon_lr": 1e-4},
     }
@@ -115,7 +115,7 @@ def choose(given: Tables, env: Entry[EnvironmentFile], engine: EngineFile) -> di
             values["warmup.clone"] = "best"
         if issubclass(engine.config, EngineOptions):
             values["engine.actions"] = "listed"
-        values |= {f"env.{name}": value for name, value in env.hooks.small_model.items()}
+        values |= {f"env.{name}": value for name, value in env.hooks.proposed(env.config).items()}
         values |= _room(given, env, engine, given.model.new)
     idle = ["critic."] if given.critic.model == "none" else []
     if not values.get("warmup.updates", given.warmup.updates):

@@ -39,8 +39,13 @@ def WAITS(config: Config) -> bool:
     return bool(config.retriever) and not own
 
 
+def SMALL_MODEL(config: Config) -> Mapping[str, Any]:
+    """Few words, and questions of one or two facts unless the recipe says where questions come from."""
+    chosen = config.data or "world" in config.model_fields_set
+    return {"prompt": "compact"} if chosen else {"prompt": "compact", "world": "tiny", "topk": 1}
+
+
 MEASURES = ("em", "sub_em", "f1", "retrieved", "searches", "invalid", "empty")
-SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/SearchQA-v0": {}})
 commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"": about, "write": write})
 

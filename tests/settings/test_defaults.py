@@ -69,6 +69,24 @@ def test_the_environment_proposes_its_options_for_a_small_model():
     )
 
 
+def test_what_a_small_model_is_proposed_follows_the_recipe(tmp_path):
+    def chosen(env, held_out=None):
+        settings = Settings({"env": env, "eval": {"env": held_out or {"split": "test"}}, "model": {"new": {}}})
+        return settings.env.config
+
+    assert (chosen({"name": "search_qa"}).level, chosen({"name": "search_qa"}).topk) == ("tiny", 1)
+    assert (chosen({"name": "search_qa", "world": "small"}).level, chosen({"name": "search_qa"}).prompt) == (
+        "small",
+        "compact",
+    )
+    easy, own = chosen({"name": "calculator"}), chosen({"name": "calculator", "events": 3})
+    assert (easy.largest, easy.display, easy.fewest, easy.told) == (20, 2, 1, "lines")
+    assert (own.largest, own.display, own.fewest, own.told, own.prompt) == (50, 0, 0, "whole", "compact")
+    assert chosen({"name": "notes"}).pages == 3 and chosen({"name": "notes", "lines": 2}).pages == 8
+    plain = Settings({"env": {"name": "notes"}, "eval": {"env": {"split": "test"}}, "model": {"path": "x"}})
+    assert plain.env.config.pages == 8
+
+
 def test_no_environment_needs_an_expert():
     lake = Settings({"env": {"name": "gymnasium_text"}, "model": {"new": {}}})
     warmup = lake.tables.warmup
