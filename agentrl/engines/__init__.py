@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from agentrl.engines.openai import OpenAIPolicy, from_word
     from agentrl.engines.policy import Policy, Sessions, Wordless
     from agentrl.engines.sampling import Sampling, stopping
+    from agentrl.engines.server_actor import ServerActor, StartedServer
     from agentrl.engines.support import base_config
+    from agentrl.engines.vllm_process import WatchedServer
 
 __all__ = [
     "Demands",
@@ -21,9 +23,12 @@ __all__ = [
     "OpenAIPolicy",
     "Policy",
     "Sampling",
+    "ServerActor",
     "Serving",
     "Sessions",
+    "StartedServer",
     "Traffic",
+    "WatchedServer",
     "Wordless",
     "base_config",
     "endpoint_of",
@@ -40,6 +45,9 @@ _HOME = {
     "OpenAIPolicy": "agentrl.engines.openai",
     "Policy": "agentrl.engines.policy",
     "Sampling": "agentrl.engines.sampling",
+    "ServerActor": "agentrl.engines.server_actor",
+    "StartedServer": "agentrl.engines.server_actor",
+    "WatchedServer": "agentrl.engines.vllm_process",
     "Serving": "agentrl.engines.entry",
     "Sessions": "agentrl.engines.policy",
     "Traffic": "agentrl.engines.endpoint",

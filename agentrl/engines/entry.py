@@ -28,7 +28,7 @@ class Launcher(Protocol):
     near: bool
 
     def start(self, number: int, command: Any, model: Path) -> Any:
-        """Start server `number`; what watches it, as `agentrl.engines.vllm_process.Watched`."""
+        """Start server `number`; what watches it, as `agentrl.engines.WatchedServer`."""
         ...
 
 

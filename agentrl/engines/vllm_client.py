@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from agentrl.engines.vllm_process import Watched
+from agentrl.engines.vllm_process import WatchedServer
 from agentrl.engines.vllm_wire import ROUTE
 from agentrl.secret import hidden_url
 
@@ -51,7 +51,12 @@ class Server:
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], timeout_s: float, process: Watched | None = None, number: int = 0
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        process: WatchedServer | None = None,
+        number: int = 0,
     ) -> None:
         self._httpx = _library()
         self.url, self.process, self.number, self.epoch = url, process, number, 0

@@ -59,7 +59,7 @@ class Command:
     start_s: float
 
 
-class Watched:
+class WatchedServer:
     """A server that is watched from this process, wherever it runs.
 
     Attributes:
@@ -114,8 +114,8 @@ class Watched:
             time.sleep(LOOK_S)
 
 
-class Process(Watched):
-    """A server on this machine; see `Watched`.
+class Process(WatchedServer):
+    """A server on this machine; see `WatchedServer`.
 
     Args:
         command: how it is started.
@@ -151,11 +151,11 @@ class Process(Watched):
 
     @property
     def exit_code(self) -> int | None:
-        """See `Watched`."""
+        """See `WatchedServer`."""
         return self._guard.poll()
 
     def last_words(self) -> str:
-        """See `Watched`; of several errors the first one."""
+        """See `WatchedServer`; of several errors the first one."""
         try:
             text = self.log.read_text("utf-8", "replace")[-200_000:]
         except OSError:
@@ -167,14 +167,14 @@ class Process(Watched):
         return said[:WORDS]
 
     def hang_up(self) -> None:
-        """See `Watched`."""
+        """See `WatchedServer`."""
         assert self._guard.stdin is not None
         with suppress(OSError, ValueError):  # ValueError: it is closed already
             self._guard.stdin.write(b"end\n")
             self._guard.stdin.close()
 
     def end(self, keep_log: bool = False) -> None:
-        """See `Watched`."""
+        """See `WatchedServer`."""
         self.hang_up()
         try:
             self._guard.wait(GRACE_S)

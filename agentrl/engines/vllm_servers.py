@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from agentrl.engines.entry import Launcher
 from agentrl.engines.vllm_client import Refused, Server, Unreachable, connected
-from agentrl.engines.vllm_process import Command, Process, ServerFailed, Watched, free_port
+from agentrl.engines.vllm_process import Command, Process, ServerFailed, WatchedServer, free_port
 from agentrl.model import Mark, WeightFolder, publish, publish_adapter
 
 CLOSE_S = 30.0
@@ -282,14 +282,14 @@ class Servers:
         self._wait(server)
         self._push(server, fresh=True)
 
-    def _process(self, number: int, port: int | None) -> Watched:
+    def _process(self, number: int, port: int | None) -> WatchedServer:
         """A new server with the current weights, on a port of this machine, or wherever the launcher starts it."""
         assert self._current is not None
         folder = self._current.folder
         if self._launcher is None:
             return Process(self._command(number, [self._place]), folder, free_port(port))
         # The process that is lost with a launched server is not this one, which still needs the files.
-        started: Watched = self._launcher.start(number, self._command(number, []), folder)
+        started: WatchedServer = self._launcher.start(number, self._command(number, []), folder)
         return started
 
     def _wait(self, server: Server) -> None:

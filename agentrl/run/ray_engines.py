@@ -140,6 +140,7 @@ class EngineActor:
 
     def _engine(self, setup: Setup) -> Policy:
         if setup not in self._engines:
+            self._forget_idle(setup.policy)
             serving = Serving(
                 model=self._weights.models[setup.policy],
                 tokenizer=self._tokenizers[setup.policy],
@@ -147,11 +148,16 @@ class EngineActor:
                 entropies=setup.entropies,
                 nats=setup.nats,
                 version=self._mark.version,
-                beside=next((one for key, one in self._engines.items() if key.policy == setup.policy), None),
             )
             self._engines[setup] = self._settings.engine.hooks.make(self._settings.engine.config, serving)
         engine: Policy = self._engines[setup]
         return engine
+
+    def _forget_idle(self, policy: str) -> None:
+        """Forget engines of a policy that have no session, such as those of an evaluation that is over: each has a
+        cache of its own."""
+        used = {setup for _, setup, _ in self._sessions}
+        self._engines = {key: one for key, one in self._engines.items() if key.policy != policy or key in used}
 
     def _session(self, engine: Policy, letter: Letter, session: int) -> int:
         """The engine's own number of a client's session; clients number theirs alike."""

@@ -8,25 +8,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agentrl.engines.vllm_process import Command, Watched
+from agentrl.engines import ServerActor, StartedServer, WatchedServer
 from agentrl.run.ray_cluster import Room, address, first_line
-from agentrl.run.server_actor import ServerActor, Started
 
 LOST = 255  # exit code of a server whose actor is lost
 ANSWER_S = 30.0  # for an actor that runs to answer
 START_S = 300.0  # for an actor to begin
 
 
-class ClusterServer(Watched):
-    """A server that an actor has started; see `Watched`."""
+class ClusterServer(WatchedServer):
+    """A server that an actor has started; see `WatchedServer`."""
 
-    def __init__(self, ray: Any, actor: Any, started: Started, start_s: float) -> None:
+    def __init__(self, ray: Any, actor: Any, started: StartedServer, start_s: float) -> None:
         self._ray, self.actor = ray, actor
         self.url, self.log, self.start_s = started.url, started.log, start_s
 
     @property
     def exit_code(self) -> int | None:
-        """See `Watched`; LOST if the actor is."""
+        """See `WatchedServer`; LOST if the actor is."""
         try:
             found: int | None = self._ray.get(self.actor.exit_code.remote(), timeout=ANSWER_S)
         except self._ray.exceptions.RayError:
@@ -34,7 +33,7 @@ class ClusterServer(Watched):
         return found
 
     def last_words(self) -> str:
-        """See `Watched`."""
+        """See `WatchedServer`."""
         try:
             said: str = self._ray.get(self.actor.last_words.remote(), timeout=ANSWER_S)
         except self._ray.exceptions.RayError as error:
@@ -42,12 +41,12 @@ class ClusterServer(Watched):
         return said
 
     def hang_up(self) -> None:
-        """See `Watched`."""
+        """See `WatchedServer`."""
         with suppress(Exception):  # the cluster may be gone, and the guard has ended the server then
             self.actor.hang_up.remote()
 
     def end(self, keep_log: bool = False) -> None:
-        """See `Watched`; the actor ends too."""
+        """See `WatchedServer`; the actor ends too."""
         with suppress(Exception):
             self._ray.get(self.actor.end.remote(keep_log), timeout=ANSWER_S)
         with suppress(Exception):
@@ -68,7 +67,7 @@ class ClusterLauncher:
         self._ray, self._room, self.count = ray, room, count
         self.near = local or all(self._host(number) == self._here for number in range(count))
 
-    def start(self, number: int, command: Command, model: Path) -> ClusterServer:
+    def start(self, number: int, command: Any, model: Path) -> ClusterServer:
         """See `Launcher`.
 
         Raises:

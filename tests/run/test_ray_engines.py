@@ -87,6 +87,21 @@ def test_sessions_of_two_clients_do_not_meet_and_end_one_by_one():
     assert asyncio.run(ask()) == (2, 1)
 
 
+def test_the_engine_of_an_evaluation_that_is_over_is_forgotten():
+    one, _ = actor()
+    greedy = SETUP._replace(sampling=Sampling(max_tokens=4, temperature=0.0))
+
+    async def ask(setup: Setup, client: str, *events: tuple[int, ...]) -> set[Setup]:
+        await answers(one, Letter(client, setup, Mark(1, 0), (), {0: request(0, 4, 5, 6)}, ()))
+        await answers(one, Letter(client, setup, Mark(1, 0), events, {}, ()))
+        return set(one._engines)
+
+    assert asyncio.run(ask(SETUP, "a")) == {SETUP}
+    assert asyncio.run(ask(greedy, "b", (0,))) == {SETUP, greedy}  # an episode of training goes on
+    assert asyncio.run(ask(SETUP, "a", (0,))) == {SETUP, greedy}
+    assert asyncio.run(ask(SETUP._replace(nats=True), "c", (0,))) == {SETUP._replace(nats=True)}
+
+
 class FakeActor:
     """An actor in this process: calls are coroutines, and a list of faults comes before the answers."""
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from agentrl.engines.vllm_process import Command, Process, free_port
 
 
-class Started(NamedTuple):
+class StartedServer(NamedTuple):
     """A server that an actor has started: its address and its log."""
 
     url: str
@@ -21,10 +21,10 @@ class ServerActor:
     def __init__(self) -> None:
         self._process: Process | None = None
 
-    def start(self, command: Command, model: Path, host: str) -> Started:
+    def start(self, command: Command, model: Path, host: str) -> StartedServer:
         """Start it on a free port of an address of this machine."""
         self._process = Process(command, model, free_port(None, host), host)
-        return Started(self._process.url, f"{socket.gethostname()}:{self._process.log}")
+        return StartedServer(self._process.url, f"{socket.gethostname()}:{self._process.log}")
 
     def exit_code(self) -> int | None:
         """None while the server runs."""
@@ -32,17 +32,17 @@ class ServerActor:
         return self._process.exit_code
 
     def last_words(self) -> str:
-        """See `Watched`."""
+        """See `WatchedServer`."""
         assert self._process is not None
         return self._process.last_words()
 
     def hang_up(self) -> None:
-        """See `Watched`."""
+        """See `WatchedServer`."""
         if self._process is not None:
             self._process.hang_up()
 
     def end(self, keep_log: bool) -> None:
-        """See `Watched`."""
+        """See `WatchedServer`."""
         if self._process is not None:
             self._process.end(keep_log)
 
