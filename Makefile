@@ -125,6 +125,7 @@ gpu-wheels: install
 
 bench-credit: install
 	$(BIN)/python benchmarks/credit_gradient.py
+	$(BIN)/python -m benchmarks.credit_shape
 
 bench: .venv/reference
 	$(BIN)/python benchmarks/alfworld.py

@@ -283,7 +283,7 @@ def _import(kind: str, name: str) -> ModuleType:
         except (ImportError, TypeError, ValueError) as error:  # TypeError, ValueError: ".", "../file", "a..b"
             raise ValueError(f"{word} {name!r} cannot be imported: {error}") from None
     known = [*names(kind), *aliases(kind)]
-    files = [path.stem for path in Path.cwd().glob("*.py")]  # one's own entries lie in the folder one works in
+    files = [path.stem for path in Path.cwd().glob("*.py")]  # a user's own entries lie in the folder one works in
     raise ValueError(f"unknown {word} {name!r}{nearest(name, known, besides=files)}")
 
 

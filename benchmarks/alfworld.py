@@ -34,7 +34,7 @@ REPEATS = 50
 
 
 class Times(NamedTuple):
-    """CPU milliseconds a call."""
+    """CPU milliseconds per call."""
 
     load: float
     reset: float
@@ -50,7 +50,7 @@ def cpu_ms(work: Callable[[], object], repeats: int = 1) -> float:
 
 
 def walk(game: Game, steps: int) -> list[str]:
-    """A random walk of admissible commands, deeds as likely as walks."""
+    """A random walk of admissible commands, commands that change something as likely as moves."""
     engine, rng, commands = Engine(game), random.Random(0), []
     for _ in range(steps):
         admissible = engine.admissible()
@@ -151,9 +151,9 @@ def measure(folder: Path | None, count: int, steps: int) -> dict[str, Any]:
 
 def table(found: Mapping[str, Any]) -> str:
     """For the eye."""
-    rows = [f"{'CPU ms a call':14}{'load':>10}{'reset':>10}{'step':>10}"]
+    rows = [f"{'CPU ms per call':17}{'load':>10}{'reset':>10}{'step':>10}"]
     for name, digits in (("native_ms", 4), ("genuine_ms", 1), ("ratio", 0)):
-        rows.append(f"{name.removesuffix('_ms'):14}" + "".join(f"{one:10.{digits}f}" for one in found[name].values()))
+        rows.append(f"{name.removesuffix('_ms'):17}" + "".join(f"{one:10.{digits}f}" for one in found[name].values()))
     return "\n".join([*rows, f"one more environment: {found['kib_per_env']:.1f} KiB"])
 
 

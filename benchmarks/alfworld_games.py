@@ -2,7 +2,7 @@
 
     python benchmarks/alfworld_games.py [--games 200] [--json]
 
-Prints three tables: making games (CPU ms a game, one thread), players by level and task type (share won, mean
+Prints three tables: making games (CPU ms per game, one thread), players by level and task type (share won, mean
 steps of wins, limit 50), and demonstrators by step limit on the small level.
 """
 
@@ -25,7 +25,7 @@ DEMONSTRATORS = ("expert", "expert-noisy", "wander", "wander:0.7,0.3", "wander:0
 
 
 class Score(NamedTuple):
-    """Share won, mean steps of wins (0 if none), CPU ms an act, episodes a CPU second once games are made."""
+    """Share won, mean steps of wins (0 if none), CPU ms per action, episodes per CPU second once games are made."""
 
     won: float
     steps: float

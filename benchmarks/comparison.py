@@ -28,7 +28,7 @@ from agentrl.config import validate
 from agentrl.files import read_toml
 from benchmarks import learning
 
-MOST = 4  # configurations a side
+MOST = 4  # configurations per side
 ENDLESS = "run.iterations=100000"  # the budget ends a run
 
 
@@ -211,7 +211,7 @@ def spent(run: Path) -> dict[str, float]:
     """Iterations, sampled tokens, carried-out actions, episodes and CPU seconds of a run's training."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     train = [row for row in rows if row["stage"] == "train"]
-    total = {name: sum(row[name] for row in train) for name in ("generated_tokens", "calls", "episodes")}
+    total = {name: sum(row[name] for row in train) for name in ("generated_tokens", "actions", "episodes")}
     return {"iterations": len(train), **total, "cpu_s": round(learning.cpu_seconds(run)["train"], 1)}
 
 

@@ -133,14 +133,14 @@ def play(mdp: Mdp, start: np.ndarray, first: np.ndarray, rng: np.random.Generato
     return out
 
 
-def chains(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator) -> StepGraph:
+def chains(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator, copies: int = GROUP) -> StepGraph:
     """Groups of independent episodes, with exact values in `value` (a critic's; see `spoiled` and
     `counted`)."""
-    task = np.repeat(rng.integers(len(mdp.starts), size=groups), GROUP)  # [E]
+    task = np.repeat(rng.integers(len(mdp.starts), size=groups), copies)  # [E]
     played = play(mdp, mdp.starts[task], np.zeros(len(task), int), rng)
     episode, turn = np.nonzero(played.alive)  # [N]
     parent = np.where(turn, np.arange(len(turn)) - 1, -1)
-    return graph_of(mdp, truth, played, episode, turn, group=episode // GROUP, parent=parent)
+    return graph_of(mdp, truth, played, episode, turn, group=episode // copies, parent=parent)
 
 
 def replayed(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator, apart: float) -> StepGraph:
@@ -166,7 +166,7 @@ def replayed(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator, apar
 
 
 def trees(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator) -> StepGraph:
-    """Two trees a group: a chain, and three more leaves, each from a uniformly drawn step's state of the
+    """Two trees per group: a chain, and three more leaves, each from a uniformly drawn step's state of the
     chain."""
     roots = groups * 2
     task = np.repeat(rng.integers(len(mdp.starts), size=groups), 2)

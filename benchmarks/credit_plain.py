@@ -1,7 +1,7 @@
 """Every credit method as a plain dictionary implementation, written only to be timed and compared with.
 
 Rows are dictionaries in episode order, as a released trainer's batch would be; each function returns one
-advantage a row. Defaults are those of the catalogue's methods.
+advantage per row. Defaults are those of the catalogue's methods.
 """
 
 from collections import defaultdict, deque

@@ -1,4 +1,4 @@
-"""What a machine with an NVIDIA GPU can say about the code that only a GPU reaches, in one JSON, in ten minutes.
+"""Measures the code that only a GPU runs, on a machine with an NVIDIA GPU: one JSON in ten minutes.
 
     python benchmarks/gpu.py [--out gpu.json] [--minutes 10] [--part tests|attention|update|rollout|memory ...]
 

@@ -195,7 +195,7 @@ def outcomes(
 
 
 def differences(found: Outcomes) -> dict[str, Any]:
-    """Of the RL runs to each other stage."""
+    """Paired differences of the RL runs to each other stage."""
     others = ("clone", "control", "demonstrator", "grpo")
     return {f"rl - {o}": difference(found["rl"], found[o]) for o in others if found[o]}
 

@@ -10,7 +10,7 @@ WORDS = tuple(f"{a}{b}" for a in ("ka", "lo", "mi", "nu", "pe", "ra", "so", "ti"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """count: tasks. first: number of the first. words: length of an observation."""
+    """count: tasks. first: number of the first task. words: length of an observation."""
 
     count: int = 1_000_000
     first: int = 0

@@ -81,9 +81,9 @@ def sampling(given: argparse.Namespace) -> dict[str, object]:
         "chain_tokens": chain["generated_tokens"],
         "tree_tokens": tree["generated_tokens"],
         "tokens_ratio": round(tree["generated_tokens"] / chain["generated_tokens"], 3),
-        "chain_calls": chain["calls"],
-        "tree_calls": tree["calls"],
-        "calls_ratio": round(tree["calls"] / chain["calls"], 3),
+        "chain_actions": chain["actions"],
+        "tree_actions": tree["actions"],
+        "actions_ratio": round(tree["actions"] / chain["actions"], 3),
         "expected": round((2 + 4 * (mean + 1) / (2 * mean)) / 6, 3),
     }
 
@@ -254,7 +254,7 @@ def resident(what: str, forget_peak: bool = False) -> float:
 
 SIZES = {
     "tasks": (2, "tasks of a batch"),
-    "leaves": (6, "chains a task, as many as a tree has leaves"),
+    "leaves": (6, "chains per task, as many as a tree has leaves"),
     "turns": (12, "steps an episode may take"),
     "branches": (16, "branches of the chain"),
     "prompt": (1000, "tokens of the chain"),

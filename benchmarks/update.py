@@ -198,12 +198,12 @@ def layouts(learner: Learner, tokens: Tokens, gain: np.ndarray) -> dict[str, Cal
     found = {
         "packed": lambda: packed_loss(learner, tokens, gain),
         "packed, prompts not shared": lambda: packed_loss(learner, tokens, gain, NEVER),
-        "one padded row a trajectory": lambda: padded_loss(model, paths),
-        "one packed row a step": lambda: packed_loss(learner, wide, wide_gain, NEVER),
-        "one padded row a step": lambda: padded_loss(model, steps),
+        "one padded row per trajectory": lambda: padded_loss(model, paths),
+        "one packed row per step": lambda: packed_loss(learner, wide, wide_gain, NEVER),
+        "one padded row per step": lambda: padded_loss(model, steps),
     }
     if len(paths) == len(steps):  # windows: no step continues another, so a trajectory is not one row
-        del found["one padded row a trajectory"]
+        del found["one padded row per trajectory"]
     return found
 
 

@@ -3,9 +3,9 @@
     python benchmarks/webshop.py                         the generated shop of 1,000 products
     python benchmarks/webshop.py --products 100000       raw files of that size, prepared: build, query, mapping
 
-Beside them the numbers of the original code (commit 64fa2a5, Lucene through Java) measured on one core: 26.6 ms a step,
-280 resets a second, 14 GB and about 140 s to load 1.18 M products a process. CPU seconds are given so that the load of
-a shared machine does not matter.
+Beside them are the numbers of the original code (commit 64fa2a5, Lucene through Java), measured on one core: 26.6 ms
+per step, 280 resets per second, 14 GB and about 140 s to load 1.18 M products per process. CPU seconds are given so
+that the load of a shared machine does not matter.
 """
 
 import argparse

@@ -27,7 +27,13 @@ RULES = (
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """domain, split, count: of tasks of `desk` whose first reply is played, where this environment is played alone."""
+    """What this environment plays alone: the customer's first reply in tasks of `desk`.
+
+    Attributes:
+        domain: domain of these tasks.
+        split: split of these tasks.
+        count: number of these tasks.
+    """
 
     domain: Literal["retail", "bookings"] = "retail"
     split: Literal["train", "valid", "test"] = "train"
@@ -135,7 +141,7 @@ def tasks(config: Config) -> list[Task]:
 
 
 def prompt(config: Config) -> Words:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     return Words()
 
 

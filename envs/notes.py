@@ -30,16 +30,16 @@ SPLITS = {"train": (0, 8), "valid": (8, 9), "test": (9, 10)}  # tenths of the ha
 
 class Config(BaseModel, frozen=True, extra="forbid"):
     """show: `pages` one at a time, or the `whole` at once. pages: number of pages. lines: lines per page. split: train,
-    valid or test (no set of notes is in two splits). seed: another seed gives other notes. size: number of tasks; None
-    for an endless list. terse: fewer words, for small models."""
+    valid or test (no set of notes is in two splits). seed: another seed gives other notes. count: number of tasks; None
+    for an endless list. brief: fewer words, for small models."""
 
     show: Literal["pages", "whole"] = "pages"
     pages: int = Field(8, ge=1, le=1000)
     lines: int = Field(6, ge=1, le=1000)
     split: Literal["train", "valid", "test"] = "train"
     seed: int = Field(0, ge=0)
-    size: int | None = Field(None, ge=1)
-    terse: bool = False
+    count: int | None = Field(None, ge=1)
+    brief: bool = False
 
 
 class Notes(NamedTuple):
@@ -105,12 +105,12 @@ class NotesEnv:
         shown = self.notes.pages if whole else self.notes.pages[self.page : self.page + 1]
         lines = [self._line(name, key) for page in shown for name, key in page]
         text = "\n".join(lines if whole else [f"Page {self.page + 1} of {len(self.notes.pages)}", *lines])
-        asked = f"{self.notes.name} ?" if self.config.terse else f"Which key does {self.notes.name} have now?"
+        asked = f"{self.notes.name} ?" if self.config.brief else f"Which key does {self.notes.name} have now?"
         on = not whole and self.page < len(self.notes.pages) - 1
         return Observation(text=text, task=asked, actions=("next",) if on else KEYS)
 
     def _line(self, name: str, key: str) -> str:
-        return f"{name} {key}" if self.config.terse else f"{name} was given the key {key}."
+        return f"{name} {key}" if self.config.brief else f"{name} was given the key {key}."
 
     def snapshot(self) -> tuple[Task, int]:
         """Task and page."""
@@ -161,7 +161,7 @@ class Tasks(Sequence[Task]):
     """Notes made when they are opened."""
 
     def __init__(self, config: Config) -> None:
-        self.config, self.size = config, config.size or ENDLESS
+        self.config, self.size = config, config.count or ENDLESS
 
     def __len__(self) -> int:
         return self.size

@@ -78,7 +78,7 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under."""
+    """The name under which results are reported."""
     return f"textworld {Path(config.games).name}" if config.games else "textworld-gen"
 
 

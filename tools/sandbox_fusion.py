@@ -39,15 +39,15 @@ MARK = "agentrl-replayed-until-here"
 
 class Config(BaseModel, frozen=True, extra="forbid"):
     """url: address of the server, such as http://localhost:8080. timeout_s: seconds per run. memory_mb: -1 for the
-    server's own limit. tries: requests to a lost or busy server before a run fails. replay: a stateful session repeats
-    its earlier cells before each new one (off: stateful sessions are refused). output_kb: how much is kept of stdout
-    and of stderr. convention: as in python_sandbox.
+    server's own limit. retries: further requests to a lost or busy server before a run fails. replay: a stateful
+    session repeats its earlier cells before each new one (off: stateful sessions are refused). output_kb: how much is
+    kept of stdout and of stderr. convention: as in python_sandbox.
     """
 
     url: str
     timeout_s: float = Field(10.0, gt=0)
     memory_mb: int = -1
-    tries: int = Field(3, ge=1)
+    retries: int = Field(2, ge=0)
     replay: bool = False
     output_kb: int = Field(64, ge=1)
     convention: Convention = "plain"
@@ -110,16 +110,16 @@ class FusionSession:
             data=json.dumps(asked).encode(),
             headers={"Content-Type": "application/json"},
         )
-        for attempt in range(self._config.tries):
+        for attempt in range(self._config.retries + 1):
             try:
                 with urllib.request.urlopen(request, timeout=patience) as response:
                     answer: Mapping[str, Any] = json.loads(_body(response, patience))
                     return answer
             except urllib.error.HTTPError as error:
-                if error.code not in RETRIED or attempt == self._config.tries - 1:
+                if error.code not in RETRIED or attempt == self._config.retries:
                     raise
             except (urllib.error.URLError, http.client.HTTPException, ValueError, RecursionError):
-                if attempt == self._config.tries - 1:
+                if attempt == self._config.retries:
                     raise
             time.sleep(0.1 * 2**attempt)
         raise OSError("no answer")

@@ -160,7 +160,7 @@ class Session:
         return (
             f"{self.contestant.served.name}: no answer for {seconds:.0f} s, {waiting} "
             f"request{'s wait' if waiting > 1 else ' waits'}; a request is given up after endpoint.timeout_s = "
-            f"{options.timeout_s:g} s, and sent again up to endpoint.max_retries = {options.max_retries} times"
+            f"{options.timeout_s:g} s, and sent again up to endpoint.retries = {options.retries} times"
         )
 
     def _tell(self, text: str, progress: Progress) -> None:

@@ -1,6 +1,6 @@
 """`agentrl serve retriever --corpus FILE [options] [key=value ...]`: a search server of the Search-R1 protocol.
 
-POST /retrieve takes JSON with `queries` (a list) or `query` (a text), `topk` (0 or null: --topk) and `return_scores`,
+POST /retrieve takes JSON with `queries` (a list) or `query` (a text), `topk` (0 or null: --top-k) and `return_scores`,
 and answers {"result": [[...], ...]}, one list per query; GET /health answers when the server is ready. key=value are
 options of the search tool, such as backend=faiss faiss.encoder=intfloat/e5-base-v2 or bm25.k1=1.2.
 """
@@ -24,17 +24,17 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--corpus", help="a JSONL file, one passage per line: id and contents, or title and text")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free port")
-    parser.add_argument("--topk", type=positive, default=3, help="passages per query, if the request has no topk")
+    parser.add_argument("--top-k", type=positive, default=3, help="passages per query, if the request has no topk")
     parser.add_argument("--max-batch", type=positive, default=512, help="most queries per request")
-    parser.add_argument("--max-topk", type=positive, default=1000, help="most passages per query")
+    parser.add_argument("--max-top-k", type=positive, default=1000, help="most passages per query")
     arguments = parser.parse_intermixed_args(list(words))
     if not 0 <= arguments.port < 1 << 16:
         raise ValueError(f"--port {arguments.port} is no port: give a number from 0 to 65535")
-    if arguments.topk > arguments.max_topk:
-        raise ValueError(f"--topk {arguments.topk} is more than --max-topk {arguments.max_topk}: raise --max-topk")
+    if arguments.top_k > arguments.max_top_k:
+        raise ValueError(f"--top-k {arguments.top_k} is more than --max-top-k {arguments.max_top_k}: raise --max-top-k")
     retriever = _retriever(arguments.corpus, arguments.options)
     try:
-        most = (arguments.topk, arguments.max_batch, arguments.max_topk)
+        most = (arguments.top_k, arguments.max_batch, arguments.max_top_k)
         server = serve_retriever(retriever, arguments.host, arguments.port, *most)
     except OSError as error:
         why = f"{error.strerror or error}: choose another --port, or 0 for any free port"

@@ -109,11 +109,11 @@ def table(report: dict[str, Any]) -> str:
         if report["mc_value"] is None
         else f"{report['mc_value']:.3f}{error}"
     )
-    if report["replayed_calls"]:
+    if report["replayed_actions"]:
         lines += [
             "",
-            f"(without snapshots of the environment the continuations began by carrying out {report['replayed_calls']} "
-            "recorded actions again, whose observations were compared with the stored ones)",
+            "(the environment has no snapshots, so the continuations began by carrying out "
+            f"{report['replayed_actions']} recorded actions again and compared the observations with the stored ones)",
         ]
     lines += ["", f"Monte Carlo value of the state: {value}"]
     if report.get("value") is not None:

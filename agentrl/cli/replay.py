@@ -181,9 +181,9 @@ def show(file: Path, values: dict[str, Any], as_json: bool) -> None:
         reward = values["reward"]
         line = f"{values['episodes']} episodes, mean reward {reward['stored']} stored, {reward['now']} now, "
         print(f"{file.name}: {line}{values['changed']} changed")
-        if "score_calls" in values:
+        if "score_answers" in values:
             price = f", {values['score_price']:.4f} USD" if values["score_price"] else ""
-            print(f"  judged by {values['score_calls']} answers, {values['score_tokens']} tokens{price}")
+            print(f"  judged by {values['score_answers']} answers, {values['score_tokens']} tokens{price}")
         if values.get("faults"):
             print(f"  {values['faults']} chains could not be scored, and are left out:")
     else:

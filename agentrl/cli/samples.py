@@ -14,7 +14,7 @@ from agentrl.cli._parser import Parser, positive
 from agentrl.evaluate import read_report, sample_summary, samples_of_graph, samples_of_report
 from agentrl.graph import read_graph
 
-COSTS = {"tokens": "tokens", "calls": "calls", "price": "USD"}
+COSTS = {"tokens": "tokens", "actions": "actions", "price": "USD"}
 
 
 def main(words: Sequence[str]) -> int:

@@ -44,7 +44,7 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
             and the answer's text holds the calls (`text`); or `auto`: native, unless the server refuses tools.
         seeded: send a seed that is computed from the noise key.
         concurrency: most requests at the same time.
-        max_retries: further tries after an error that may be temporary (408, 409, 429, 5xx, time-outs, lost
+        retries: further tries after an error that may be temporary (408, 409, 429, 5xx, time-outs, lost
             connections, answers that are not completions).
         timeout_s: seconds per try.
         probe_s: seconds for the short request that an evaluation sends first, to see whether the endpoint answers; 0
@@ -70,7 +70,7 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
     tool_calls: Literal["auto", "native", "text"] = "auto"
     seeded: bool = True
     concurrency: int = Field(16, ge=1)
-    max_retries: int = Field(5, ge=0)
+    retries: int = Field(5, ge=0)
     timeout_s: float = Field(120.0, gt=0)
     probe_s: float = Field(45.0, ge=0)
     backoff_s: float = Field(0.5, gt=0)

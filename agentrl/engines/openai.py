@@ -127,7 +127,7 @@ class OpenAIPolicy(Wordless):
         self._enter_loop()
         failure: Exception
         async with self._gate:
-            for attempt in range(self.endpoint.max_retries + 1):
+            for attempt in range(self.endpoint.retries + 1):
                 try:
                     async with asyncio.timeout(self.endpoint.timeout_s):  # the library's limit is between two bytes
                         completion = await self._ask(request)
@@ -142,9 +142,9 @@ class OpenAIPolicy(Wordless):
                     return Generation(text="", finish=reason, usage=usage, refusal=self._why(failure))
                 if not self._may_pass(failure):
                     raise ValueError(self._refusal(failure))
-                if attempt < self.endpoint.max_retries:
+                if attempt < self.endpoint.retries:
                     await asyncio.sleep(self._wait(failure, attempt))
-        tries = self.endpoint.max_retries + 1
+        tries = self.endpoint.retries + 1
         raise EndpointLost(f"{self.name} gave no answer in {tries} tries: {self._why(failure)}")
 
     def probe(self, tools: Sequence[Mapping[str, Any]] = ()) -> bool:

@@ -13,8 +13,8 @@ from agentrl.engines.vllm_wire import ROUTE
 from agentrl.secret import hidden_url
 
 OLDEST = (0, 32)  # the first version whose answers name the weights of each token
-# httpx looks at every connection of a pool for every request, so that the cost of one large pool grows with the number
-# of requests at once; these are many small ones.
+# httpx looks at every connection of its pool for each request, so one large pool would be slow under many requests.
+# Therefore there are many small pools.
 POOLS = 64
 IDLE_S = 2.0  # a connection is used again within this time only: vLLM closes idle ones after 5 s
 CONTROL_S = 300.0  # for a server to read new weights
@@ -226,7 +226,7 @@ class Server:
 
 
 def connected(server: Server) -> None:
-    """Look at a server that answers, or should.
+    """Check a server that should answer.
 
     Raises:
         ValueError: no server answers, or it is not a vLLM server that a run can use; the sentence says how to start

@@ -2,7 +2,7 @@
 
 A package may pin what conflicts with agentrl, so its environment never runs in this process. A `ForeignProgram` names
 an adapter file, a Python and options. A host process of that Python loads the package once (`foreign_worker.py`), and
-every episode plays in a process forked from it. An adapter needs its package and the standard library alone:
+every episode plays in a process forked from it. An adapter may import its package and the standard library only:
 
     PACKAGES = {"module": "name on the index"}
     def load(options: dict) -> object            # once per host; ValueError is a mistake in the options
@@ -36,10 +36,10 @@ from agentrl.env.limits import START_S
 from agentrl.types import EnvFault, Observation, Reply, Status, StepResult, Task
 
 WORKER = Path(__file__).with_name("foreign_worker.py")
-LOOK_S = 0.5  # a wait in C lasts no longer, so that a pool's interrupt is noticed
-CRASH_S = 5.0  # a process that crashes closes its channel first, and can be asked how it ended after that
+LOOK_S = 0.5  # longest wait inside C code, so that a pool's interrupt is noticed in time
+CRASH_S = 5.0  # a crashing process closes its channel before its exit code is known
 FORK_S = 60.0  # longest time that a host may take to fork
-HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")  # of our Python; wrong for another one
+HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")  # they mislead another Python
 STATUS = {"ok": Status.OK, "parse_error": Status.PARSE_ERROR, "tool_error": Status.TOOL_ERROR}
 
 
@@ -91,7 +91,7 @@ def interpreter(python: str) -> str:
     found = shutil.which(path)
     if found is None:
         raise ValueError(f"env.python = {python!r} is no program: give the path of a Python, such as venv/bin/python")
-    return os.path.abspath(found)  # links stay: a virtual environment's Python is one
+    return os.path.abspath(found)  # links are not resolved: the Python of a virtual environment is a link
 
 
 class Host:
@@ -161,7 +161,7 @@ class Host:
             return self._say({"method": "open"}, theirs), ours
 
     def end(self, child: int, patience_s: float = 0.0) -> str:
-        """End an episode's process, after so many seconds; how it had ended, if it ends before by itself."""
+        """End an episode's process after so many seconds; returns how it ended if it ends earlier by itself."""
         return str(self._say({"method": "end", "id": child, "patience_s": patience_s}))
 
     def _say(self, call: Mapping[str, Any], channel: socket.socket | None = None) -> Any:
@@ -180,7 +180,7 @@ class Host:
 
     @property
     def alive(self) -> bool:
-        """Can it fork?"""
+        """Is the host alive, so that it can fork?"""
         return self._control.fileno() >= 0 and self.process.poll() is None
 
     def close(self) -> None:
@@ -266,11 +266,10 @@ class Process:
 
 
 class ForeignEnv:
-    """An environment (`agentrl.env.Env`) whose episodes an adapter plays in processes of their own.
-
-    It is pickled as its task and what it was told, and branches carry out recorded actions again: every episode begins
-    in a copy of the same process, with Python's and NumPy's global generators seeded from the task. A subclass for an
-    environment that calls agents has `returned`, which uses `record` and `concluded`.
+    """An environment (`agentrl.env.Env`) whose episodes an adapter plays, each in its own process. It is pickled as its
+    task and the actions so far, and branches carry out recorded actions again: every episode begins in a copy of the
+    same process, with Python's and NumPy's global generators seeded from the task. A subclass for an environment that
+    calls agents has `returned`, which uses `record` and `concluded`.
     """
 
     def __init__(self, program: ForeignProgram) -> None:

@@ -1,6 +1,6 @@
 """Runs in the Python interpreter of a foreign environment; `agentrl.env.foreign` starts it there.
 
-It needs the standard library alone, and Python 3.9 or later. The process imports the package and loads what the
+It imports the standard library only, and needs Python 3.9 or later. The process imports the package and loads what the
 options name, once. Each episode plays in a process forked from it, so nothing that an episode changes reaches another
 one, and a crash or a hang is that episode's own. The frames are those of channel.py, which is loaded by its path. They
 hold JSON, because unpickling could run code of the other interpreter in ours. What a package prints goes to stderr.
@@ -90,8 +90,8 @@ def _versions(packages: dict[str, str]) -> dict[str, str]:
 def _load(order: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]:
     """(adapter, what it has loaded, versions); Mistake if the options are wrong."""
     sys.path[:] = [place for place in sys.path if os.path.abspath(place) != HERE]
-    sys.path.append(order["folder"])  # one's own modules lie in the folder one works in
-    inherited = os.environ.get("PYTHONPATH")  # of the processes that an environment starts
+    sys.path.append(order["folder"])  # a user's own modules lie in the working folder
+    inherited = os.environ.get("PYTHONPATH")  # for the processes that an environment starts
     os.environ["PYTHONPATH"] = os.pathsep.join([order["folder"], *([inherited] if inherited else [])])
     adapter = _module("agentrl_adapter", order["adapter"])
     versions = _versions(adapter.PACKAGES)
@@ -156,7 +156,7 @@ def _fork(end: socket.socket, control: socket.socket, adapter: Any, world: Any) 
 
 
 def _end(child: int, living: set[int], patience_s: float = 0.0) -> str:
-    """Kill an episode's process and all that it started; how it had ended, if it ends before by itself."""
+    """Kill an episode's process and all that it started; returns how it ended if it had ended by itself."""
     if child not in living:
         return "was ended"
     living.discard(child)

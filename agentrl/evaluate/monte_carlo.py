@@ -41,7 +41,7 @@ def branch_summary(
         "mc_value": float(returns.mean()) if len(returns) else None,
         "mc_error": error,
         "mc_advantage": mc_advantage(graph, place),
-        "replayed_calls": sum(record.replayed for record in records),
+        "replayed_actions": sum(record.replayed for record in records),
         "branches": [
             {
                 "action": record.own[0].action if record.own else None,

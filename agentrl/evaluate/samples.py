@@ -26,7 +26,7 @@ class Sample:
         success: did it succeed?
         answer: the last action; empty if it is not known.
         tokens: tokens sampled.
-        calls: tool calls, or steps where the environment has no tools.
+        actions: tool calls, or steps where the environment has no tools.
         price: in USD; NaN if it is not known.
     """
 
@@ -34,7 +34,7 @@ class Sample:
     success: bool
     answer: str = ""
     tokens: int = 0
-    calls: int = 0
+    actions: int = 0
     price: float = math.nan
 
 
@@ -138,7 +138,7 @@ def cost_curve(samples: Sequence[Sample], cost: str, points: int = 10) -> list[d
 
     Args:
         samples: scored episodes.
-        cost: tokens, calls or price.
+        cost: tokens, actions or price.
         points: number of budgets: quantiles of the costs.
 
     Returns:
@@ -160,7 +160,7 @@ def summary(samples: Sequence[Sample]) -> dict[str, object]:
     """Pass and majority curves, success against each cost that is known, and the cost of a success."""
     won = sum(one.success for one in samples)
     costs: Mapping[str, list[dict[str, float]]] = {
-        name: curve for name in ("tokens", "calls", "price") if (curve := cost_curve(samples, name))
+        name: curve for name in ("tokens", "actions", "price") if (curve := cost_curve(samples, name))
     }
     per_success = {name: float(sum(getattr(one, name) for one in samples)) / won for name in costs} if won else {}
     return {

@@ -15,11 +15,12 @@ from agentrl.graph import StepGraph
 
 
 def samples_of_graph(graph: StepGraph, name: str = "") -> list[Sample]:
-    """The scored episodes of a graph, each path from its root to its last step; `calls` counts its steps.
+    """The scored episodes of a graph, each path from its root to its last step; `actions` counts its steps.
 
     Args:
         graph: as a run stores it.
-        name: before the keys of tasks, so that the same task in another graph is another task: its policy differs.
+        name: prefix of the keys of tasks, so that a task counts as another task in another graph, which another policy
+            played.
     """
     at = ends(graph)
     rows = at.row[(at.weight > 0) & (graph.caller[at.row] < 0)]  # [L']
@@ -35,7 +36,7 @@ def samples_of_graph(graph: StepGraph, name: str = "") -> list[Sample]:
             success=bool(succeeded[row]),
             answer=_plain(str(graph.names["action"][int(graph.action[row])])),
             tokens=int(tokens[i]),
-            calls=int(steps[i]),
+            actions=int(steps[i]),
         )
         for i, row in enumerate(rows.tolist())
     ]
@@ -54,7 +55,7 @@ def samples_of_report(report: Mapping[str, Any], path: Path) -> list[Sample]:
             success=one["success"],
             answer=answers.get((one["task"], int(one.get("sample", 0))), ""),
             tokens=int(one.get("tokens", 0)),
-            calls=int(one.get("calls", 0) or one.get("steps", 0)),
+            actions=int(one.get("calls", 0) or one.get("steps", 0)),
             price=float(one.get("usage", {}).get("cost", math.nan)),
         )
         for one in report["outcomes"]

@@ -37,12 +37,12 @@ class MethodData(BaseModel, frozen=True):
     Attributes:
         name: the method.
         options: its options, defaults included.
-        advantage: one number a step, null where the method gives no credit.
+        advantage: one number per step, null where the method gives no credit.
         weight: paths through a step times how often each is used.
-        parts: named numbers a step, such as `episode_advantage`.
-        ids: names of those of `parts` that number the groups of steps that were compared (`step_group` and the like).
+        parts: named numbers per step, such as `episode_advantage`.
+        ids: names of the parts that number groups, such as `step_group`: steps with an equal number were compared.
         meanings: option or part -> what it means.
-        why: one text a step, the arithmetic of its credit in words; empty for a method that has no such words.
+        why: one text per step, the arithmetic of its credit in words; empty for a method that has no such words.
     """
 
     name: str
@@ -98,7 +98,7 @@ class TreeNode(BaseModel, frozen=True):
         parent: index into `GroupData.tree` of the step before, or of the step that called this agent; -1 at a root.
         called: `parent` is a caller.
         steps: the steps.
-        value: mean score of what follows, step by step; null where nothing was played out.
+        value: mean score of its continuations, step by step; null if none was played to its end.
     """
 
     parent: int
@@ -112,7 +112,7 @@ class GroupData(BaseModel, frozen=True):
 
     Attributes:
         name: the task.
-        episodes: indices into `episodes`, best score first; called agents behind their caller.
+        episodes: indices into `episodes`, best score first; the episodes of called agents stand after their caller's.
         states: the states that its played steps and candidates leave or reach, by first visit.
         visits: how many steps leave each of `states`.
         score: mean score of the episodes that leave it, null for a state that nothing leaves.

@@ -1,6 +1,6 @@
 """Why a step has its credit: the arithmetic in words, and what options and parts of a method mean.
 
-Words are given only where their arithmetic gives the method's own numbers, on every step; other methods have none.
+A method gets words only if their arithmetic gives its own numbers on every step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,8 @@ def explained_options(method: str, options: Mapping[str, Any], parts: Sequence[s
 
 
 def about_under(about: str, options: Mapping[str, Any]) -> str:
-    """A method's sentence as it is true under its options: without a standard deviation nothing is normalised."""
+    """A method's sentence, with a note where its options differ from it: without a standard deviation nothing is
+    normalised."""
     if options.get("std") != "none":
         return about
     sentence = about.replace("normalised inside its group", "less the mean of its group").rstrip(".")
@@ -121,7 +122,7 @@ class _Term(NamedTuple):
 def _less_mean(
     term: _Term, given: np.ndarray, assigned: np.ndarray, options: Mapping[str, Any], rows: np.ndarray
 ) -> list[str]:
-    """For each of `rows` "name = its value - the mean of its group"; empty if `given` did not come about like this."""
+    """For each of `rows` "name = its value - the mean of its group"; empty if `given` was not computed in this way."""
     m = moments(term.value, term.key, term.weight, options.get("std", "none"))
     size = count(term.key, (term.weight > 0).astype(np.float64))  # [N] members that count
     several = assigned & (size > 1)  # [N]

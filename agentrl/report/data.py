@@ -1,4 +1,4 @@
-"""The data of the credit page, out of a step graph: episodes, merged states, and the credit of several methods."""
+"""The data of the credit page, from a step graph: episodes, merged states, and the credit of several methods."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -27,7 +27,8 @@ def credit_page(data: CreditData) -> str:
 
 
 def inspector_page(title: str) -> str:
-    """The page of `agentrl inspect`: the credit page without data, which its script fetches from where it came from."""
+    """The page of `agentrl inspect`: the credit page without data; its script fetches the data from the server that
+    sent the page."""
     above = (files("agentrl.report") / "static" / "inspector.html").read_text()
     scripts, styles = ("credit.js", "words.js", "graph.js", "inspector.js"), ("credit.css", "inspector.css")
     return _page(title, scripts=scripts, styles=styles, above=above, policy="; connect-src 'self'")
@@ -64,7 +65,7 @@ def _page(
         "script": script,
     }
     text = (static / shell).read_text()
-    return re.sub(r"{{ (\w+) }}", lambda slot: values[slot[1]], text)  # one pass: no value is looked at again
+    return re.sub(r"{{ (\w+) }}", lambda slot: values[slot[1]], text)  # one pass: marks inside a value are not replaced
 
 
 def write_credit_page(data: CreditData, path: Path) -> int:

@@ -142,7 +142,7 @@ def _config(run: Path) -> dict[str, Any]:
 
 
 def _situation(config: Mapping[str, Any]) -> Situation:
-    """The environment's hook; None if it has none or cannot be loaded here: then the kind of action is counted."""
+    """The environment's hook; None if it has none or cannot be loaded here, so that actions are counted by kind."""
     try:
         return Settings(config, stored=True).env.hooks.situation
     except (ValueError, KeyError, TypeError, ImportError):
@@ -150,7 +150,8 @@ def _situation(config: Mapping[str, Any]) -> Situation:
 
 
 def _words_of(situation: Situation) -> str:
-    """What the environment's hook says of the names that it gives: the first two paragraphs of its documentation."""
+    """How the environment explains the names of its situations: the first two paragraphs of the hook's
+    documentation."""
     paragraphs = (inspect.getdoc(situation) or "").split("\n\n")[:2] if situation else []
     return printable(" ".join(" ".join(paragraphs).split()))
 
@@ -298,7 +299,7 @@ def _in_short(
 
 
 def _ways(one: FailureData) -> str:
-    """How the failed episodes go, in a sentence; empty where only outcomes are stored."""
+    """What failed episodes do, in a sentence; empty where only outcomes are stored."""
     if one.back_and_forth is None or one.looping is None:
         return ""
     (back, failed, back_won, won), (loops, *_) = one.back_and_forth, one.looping

@@ -43,7 +43,7 @@ def about_data(
 
 
 def run_word(run: Path) -> str:
-    """A run's folder as runs/NAME, the same from wherever it is looked at."""
+    """A run's folder as runs/NAME, whatever the working folder is."""
     return "/".join(run.resolve().parts[-2:])
 
 

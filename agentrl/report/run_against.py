@@ -15,8 +15,8 @@ from agentrl.report.run_curve import ORDER, on_common_tasks, read_outcomes
 from agentrl.report.run_parts import read_evaluation
 from agentrl.report.run_schema import AgainstData, AgainstMode, CurveData, PairData, PlayedStep
 
-PAIRS = 6  # tasks of each kind that are laid side by side
-TEXT_CHARS = 400  # of a state or an action there
+PAIRS = 6  # tasks per kind that are shown side by side
+TEXT_CHARS = 400  # characters of a state or an action in these tables
 
 
 def against_data(a: Path, b: Path, configs: Sequence[Mapping[str, Any]], curve: CurveData) -> AgainstData:

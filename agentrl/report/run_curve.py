@@ -18,7 +18,7 @@ AT_MOST = 1_000  # iterations in the page; of longer runs every n-th is taken
 
 
 def read_timings(path: Path) -> list[dict[str, Any]]:
-    """The rows of a timings file that can be read: times are no result, so damage there is no error."""
+    """The readable rows of a timings file. Times are no results, so a damaged row is no error."""
     rows: list[dict[str, Any]] = []
     with contextlib.suppress(ValueError):
         rows.extend(row for _, row in read_jsonl(path, "timings file") if isinstance(row, dict))
@@ -61,14 +61,14 @@ def thinned(indices: Sequence[int]) -> list[int]:
 
 
 def number(value: Any) -> float | None:
-    """A number for JSON with nine digits; None for what is none, and for infinities and NaN."""
+    """A number for JSON with nine digits; None if it is no number, infinite or NaN."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(f"{value:.9g}")
 
 
 def _tokens(row: Row) -> int:
-    """Tokens that the iteration of a row sampled, those that were filtered away too."""
+    """Tokens that were sampled in the iteration of a row, filtered rollouts included."""
     found = row.get("generated_tokens", row.get("tokens", 0)) if row["stage"] == "train" else 0
     return int(found)
 

@@ -22,7 +22,7 @@ from agentrl.types import Status
 
 MOST = 8  # entries of a list
 EXAMPLES = 3  # steps that an entry opens
-LOOP = 3  # times that an episode leaves one state, to be a loop
+LOOP = 3  # an episode that leaves one state so often is in a loop
 TEXT_CHARS = 200
 Key = TypeVar("Key", bound=Hashable)
 LOST = Status.ENV_ERROR.name.lower()
@@ -103,7 +103,7 @@ def failures_of_outcomes(source: str, outcomes: Sequence[Mapping[str, Any]]) -> 
 
 
 def _episodes(number: int, graph: StepGraph, kinds: Mapping[str, str]) -> list[Ended]:
-    """The played episodes of the agents that were not called; success is counted on these."""
+    """The played episodes of main agents, on which success is counted."""
     found, failed, succeeded = [], graph.failed(), graph.succeeded
     played = np.flatnonzero((graph.kind == PLAYED) & (graph.caller < 0))
     for episode in np.unique(graph.episode[played]).tolist():
@@ -160,7 +160,7 @@ def _last_kinds(
 
 
 def _among(scored: Sequence[Ended], so: Sequence[bool]) -> tuple[int, int, int, int]:
-    """[failed episodes of which it is so, failed ones, succeeded ones of which it is so, succeeded ones]."""
+    """[failed episodes with the property, failed episodes, succeeded episodes with it, succeeded episodes]."""
     counted = Counter((one.succeeded, is_so) for one, is_so in zip(scored, so, strict=True))
     lost, won = counted[False, True], counted[True, True]
     return lost, lost + counted[False, False], won, won + counted[True, False]
@@ -228,5 +228,5 @@ def _short(text: str) -> str:
 
 
 def _most(counts: Counter[Key], most: int) -> list[tuple[Key, int]]:
-    """The most frequent, of equally frequent ones the first by their words."""
+    """The most frequent entries; equally frequent ones in alphabetical order."""
     return sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))[:most]

@@ -21,7 +21,8 @@ def health_data(stored: Path, rows: Sequence[Row], certain: Sequence[Finding]) -
     """The findings that the run has stored, those of its rows, and those of its decisions, each once.
 
     Args:
-        stored: the run's health.json, which may be absent. It knows more than the rows: what the model could not read.
+        stored: the run's health.json, which may be absent. It has findings that the rows do not show, such as words
+            that the model does not know.
         rows: of metrics.jsonl.
         certain: findings of `agentrl.evaluate.certain_too_early`.
     """

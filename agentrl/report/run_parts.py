@@ -24,7 +24,8 @@ AS_STORED = "as stored"
 
 
 class Budget(NamedTuple):
-    """What the page may hold: steps of the last iteration, of each other one, and of the evaluation; of a text."""
+    """Limits of the page: steps of the last iteration, of each other iteration and of the evaluation; characters of a
+    text."""
 
     last: int = 1_600
     other: int = 500
@@ -225,7 +226,7 @@ def _story(data: CreditData) -> tuple[str, list[int]]:
 
 
 def _short_name(episode: str, group: str) -> str:
-    """The name of an episode as the page's rows have it: without the task's, which begins it."""
+    """The name of an episode without that of its task, as the page's rows show it."""
     return (episode[len(group) :] if episode.startswith(group) else "") or episode
 
 

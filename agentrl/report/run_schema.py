@@ -191,7 +191,7 @@ class FailureData(BaseModel, frozen=True):
         loops: the states of the loops.
         back_and_forth: like `looping`, of episodes that repeat an action in a state, or go to a state and back at once.
         invalid: invalid answers by text.
-        answers: number of answers, which `invalid` is a part of.
+        answers: number of all answers, valid and invalid.
     """
 
     source: str

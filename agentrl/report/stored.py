@@ -29,7 +29,7 @@ class Source(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What addresses it, such as `iteration:12`."""
+        """Its address, such as `iteration:12`."""
         return f"{self.kind}:{self.name}"
 
 

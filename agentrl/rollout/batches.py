@@ -36,7 +36,7 @@ class Budget(NamedTuple):
     """Limits of a batch: tokens that are sampled, and actions that are carried out; None for no limit."""
 
     tokens: int | None = None
-    calls: int | None = None
+    actions: int | None = None
 
 
 NO_BUDGET = Budget()
@@ -49,26 +49,26 @@ class Spent:
     Attributes:
         groups: groups played.
         tokens: tokens sampled.
-        calls: actions carried out.
+        actions: actions carried out.
         replayed: actions carried out again to reach branch points.
     """
 
     groups: int = 0
     tokens: int = 0
-    calls: int = 0
+    actions: int = 0
     replayed: int = 0
 
     def add(self, batch: Expansion) -> None:
         """Add the costs of further groups."""
         self.groups += len(batch.groups)
         self.tokens += batch.tokens
-        self.calls += batch.calls
+        self.actions += batch.actions
         self.replayed += sum(record.replayed for record in batch.played)
 
     def room(self, budget: Budget, most: int) -> int:
         """How many more groups fit into the budget, estimated from the mean cost per group so far; at most `most`."""
         fits = [most]
-        for limit, cost in ((budget.tokens, self.tokens), (budget.calls, self.calls)):
+        for limit, cost in ((budget.tokens, self.tokens), (budget.actions, self.actions)):
             if limit is not None and self.groups:
                 fits.append(int((limit - cost) * self.groups // cost) if cost else most)
         if not self.groups and budget != NO_BUDGET:
@@ -79,8 +79,8 @@ class Spent:
         """Metrics of a batch of `kept` groups: `varied` of them passed the filter, the rest only fill it up."""
         return {
             "generated_tokens": self.tokens,
-            "calls": self.calls,
-            "replayed_calls": self.replayed,
+            "actions": self.actions,
+            "replayed_actions": self.replayed,
             "groups_played": self.groups,
             "groups_dropped": self.groups - kept,
             "groups_filled": max(0, kept - varied),
@@ -128,7 +128,7 @@ async def collect(
     """
     rollout = rollout or resolve(RolloutMethod, {"name": "chain"})
     keep = entry.hooks.keep
-    rounds = entry.config.max_tries if keep else 1
+    rounds = entry.config.max_rounds if keep else 1
     if scores is not None:
         scores.begin(iteration)
         reported = [*dict.fromkeys([*reported, *scores.names])]

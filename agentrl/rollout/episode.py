@@ -124,7 +124,7 @@ async def _with_retries(
 ) -> EpisodeRecord:
     """Play a chain; after an environment fault try again from its start, except after a StateMismatch."""
     started = time.monotonic()
-    tokens = calls = replayed = 0
+    tokens = actions = replayed = 0
     usage: dict[str, float] = {}
     for attempt in range(player.limits.retries + 1):
         record = EpisodeRecord(
@@ -141,7 +141,7 @@ async def _with_retries(
             attempts=attempt + 1,
             tokens=tokens,
             usage=usage,
-            calls=calls,
+            actions=actions,
             replayed=replayed,
             points=dict(start.points),
             temperature=start.temperature,
@@ -163,7 +163,7 @@ async def _with_retries(
         finally:
             player.pool.release(handle, broken=broken)
         record.seconds = time.monotonic() - started
-        tokens, calls, replayed = record.tokens, record.calls, record.replayed
+        tokens, actions, replayed = record.tokens, record.actions, record.replayed
         if final or not broken:
             break
     return record
@@ -356,7 +356,7 @@ class _Episode:
             self.reached = False
             self.cut()
             return Status.CALL_LIMIT
-        self.record.calls += max(1, parsed.calls)
+        self.record.actions += max(1, parsed.calls)
         began = time.monotonic()
         result, replies = await self.act(step)
         step.env_s = time.monotonic() - began if self.player.timed else math.nan
@@ -488,7 +488,7 @@ async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Err
         episode.player.actor.wake(episode.session)
     record.called += chains
     record.tokens += sum(chain.tokens for chain in chains)
-    record.calls += sum(chain.calls for chain in chains)
+    record.actions += sum(chain.actions for chain in chains)
     return tuple(map(reply_of, chains))
 
 

@@ -221,9 +221,9 @@ class Expansion:
         return sum(record.tokens for record in self.played)
 
     @property
-    def calls(self) -> int:
+    def actions(self) -> int:
         """Actions carried out so far, counted like `tokens`; actions replayed to reach a branch point do not count."""
-        return sum(record.calls for record in self.played)
+        return sum(record.actions for record in self.played)
 
     def finish(self) -> None:
         """Drop the branch points.

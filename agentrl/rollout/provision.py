@@ -51,14 +51,14 @@ class Flight:
     def cost(self) -> "Cost":
         """Its costs so far."""
         chains = self.batch.live.values()
-        return Cost(sum(c.tokens for c in chains), sum(c.calls for c in chains), sum(c.replayed for c in chains))
+        return Cost(sum(c.tokens for c in chains), sum(c.actions for c in chains), sum(c.replayed for c in chains))
 
 
 class Cost(NamedTuple):
     """Sampled tokens, carried-out actions, and actions carried out again to reach a branch point."""
 
     tokens: int = 0
-    calls: int = 0
+    actions: int = 0
     replayed: int = 0
 
     def __sub__(self, other: "Cost") -> "Cost":
@@ -116,7 +116,7 @@ class Provision:
     async def batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
         """The `wanted.tasks` groups that finish first, in the order in which they were begun.
 
-        If the sampler filters (`keep`), a group that does not pass is replaced by a new one, until `max_tries` batches
+        If the sampler filters (`keep`), a group that does not pass is replaced by a new one, until `max_rounds` batches
         were begun; then the batch is filled up with groups that did not pass.
 
         Raises:
@@ -208,8 +208,8 @@ class Provision:
             flight.counted = flight.cost()
         return {
             "generated_tokens": sum(cost.tokens for cost in spent),
-            "calls": sum(cost.calls for cost in spent),
-            "replayed_calls": sum(cost.replayed for cost in spent),
+            "actions": sum(cost.actions for cost in spent),
+            "replayed_actions": sum(cost.replayed for cost in spent),
         }
 
 
@@ -254,7 +254,7 @@ def groups_to_begin(tasks: int, provision: float) -> int:
 
 
 def _rounds(entry: Entry[SamplerFile]) -> int:
-    return entry.config.max_tries if entry.hooks.keep else 1
+    return entry.config.max_rounds if entry.hooks.keep else 1
 
 
 def _passes(group: list[EpisodeRecord], entry: Entry[SamplerFile], wanted: Wanted) -> bool:

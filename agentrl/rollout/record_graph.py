@@ -34,8 +34,9 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     (NaN on steps without the entry). If steps rewrote a memory, a column `rewrites` marks them. If chains had a
     temperature of their own, the column `temperature` holds it (NaN on the other steps); if chains had words of their
     own, the texts `words` hold them. If chains began with words or with an opening, the column `guided` marks them; the
-    turns of an opening count: such a chain begins above turn 0. `reprompted` marks chains that stand behind other
-    prompts than those that they were sampled behind. If steps have an `info["result"]`, such as a patch, the texts
+    turns of an opening count: such a chain begins above turn 0. `reprompted` marks chains that are trained behind
+    another prompt than the one behind which they were sampled. If steps have an `info["result"]`, such as a patch, the
+    texts
     `result` hold it. See also `_measured`.
     """
     chains = _chains(episodes)
@@ -78,7 +79,8 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
 
 
 def _measured(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
-    """Columns [N] that only runs which ask for them have: `entropy` in nats per answer, `answer_s` and `env_s`."""
+    """Columns [N] that a run has only if its recipe asks for them: `entropy` in nats per answer, `answer_s` and
+    `env_s`."""
     nats = [step.generation.entropy_nats for step in steps]
     columns = {
         "entropy": np.array([math.nan if one is None else float(one.sum()) for one in nats]),

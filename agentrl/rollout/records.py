@@ -86,7 +86,7 @@ class EpisodeRecord:
         attempts: number of tries (1 if the environment never failed).
         seconds: wall-clock time; not part of the graph.
         tokens: tokens sampled for it, in failed tries too; shared steps do not count.
-        calls: actions carried out for it (each tool call of an answer is one), counted like `tokens`.
+        actions: actions carried out for it (each tool call of an answer is one), counted like `tokens`.
         usage: sums of the `usage` of its generations, in failed tries too.
         replayed: actions carried out again to reach its branch point.
         points: turn -> the point before the turn, from which it can be branched; empty without `remember`.
@@ -117,7 +117,7 @@ class EpisodeRecord:
     seconds: float = 0.0
     tokens: int = 0
     usage: dict[str, float] = field(default_factory=dict)
-    calls: int = 0
+    actions: int = 0
     replayed: int = 0
     points: dict[int, Point] = field(default_factory=dict)
     temperature: float | None = None

@@ -105,7 +105,7 @@ class SamplerFile(CatalogueFile):
     Attributes:
         make: see the module.
         keep: [N] bool, the rows of groups to train on. The other groups are replaced by new ones, in at most
-            `max_tries` rounds; `Config` must have the option `max_tries`.
+            `max_rounds` rounds; `Config` must have the option `max_rounds`.
         uneven: its draws set the number of copies, or it is an `Allocator`.
         paper: one line for listings.
     """

@@ -37,7 +37,7 @@ class RunState:
         step: the next step of that stage.
         metric_lines, timing_lines: lines of the metrics files that belong to the steps done.
         evaluated: names of evaluations done.
-        tokens, calls: what training rollouts have sampled and carried out so far.
+        tokens, actions: what training rollouts have sampled and carried out so far.
     """
 
     stage: str = "warmup"
@@ -46,11 +46,11 @@ class RunState:
     timing_lines: int = 0
     evaluated: list[str] = field(default_factory=list)
     tokens: int = 0
-    calls: int = 0
+    actions: int = 0
 
     def __post_init__(self) -> None:
         """Raises TypeError for values, as a file may hold, that are none of a run's."""
-        for name in ("step", "metric_lines", "timing_lines", "tokens", "calls"):
+        for name in ("step", "metric_lines", "timing_lines", "tokens", "actions"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
                 raise TypeError(f"{name} = {value!r:.40} is no whole number from 0")
@@ -62,7 +62,7 @@ class RunState:
     def count(self, metrics: Mapping[str, float]) -> None:
         """Add what a batch of rollouts has cost."""
         self.tokens += int(metrics["generated_tokens"])
-        self.calls += int(metrics["calls"])
+        self.actions += int(metrics["actions"])
 
 
 class Stored(NamedTuple):

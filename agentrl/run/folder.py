@@ -33,15 +33,15 @@ RECORDED = (
 FREE_TO_DIFFER = (
     "run.iterations",
     "run.tokens",
-    "run.calls",
+    "run.actions",
     "run.keep",
     "run.checkpoint_every",
     "run.threads",
-    "scoring.calls",
+    "scoring.answers",
     "scoring.tokens",
     "scoring.price",
     "scoring.concurrency",
-    "scoring.second.limit",
+    "scoring.second.threshold",
     "learner.processes",
     "learner.checkpointing",
     "learner.offload",
@@ -49,7 +49,7 @@ FREE_TO_DIFFER = (
     "log.picture",
     "log.report",
     "log.entropies",
-    "log.seconds",
+    "log.durations",
 )
 
 

@@ -201,7 +201,7 @@ def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATT
         right=len(right.keys() & wrong.keys()),
         separates=_separates(measured),
         notes=_notes(settings, measured),
-        paid=(spent.calls, spent.tokens),
+        paid=(spent.answers, spent.tokens),
     )
 
 

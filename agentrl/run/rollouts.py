@@ -100,7 +100,7 @@ class Rollouts:
                 {**pools, self.main.name: own},
                 admissible=admissible,
                 seed=tables.run.seed,
-                timed=tables.log.seconds,
+                timed=tables.log.durations,
             )
             for where, own in (("train", pools[self.main.name]), ("eval", self.pools[-1]))
         }
@@ -345,7 +345,7 @@ class Rollouts:
             copies=batch.copies,
             iteration=iteration,
             rollout=self.method,
-            budget=Budget(batch.tokens, batch.calls),
+            budget=Budget(batch.tokens, batch.actions),
             rewards=settings.reward,
             reported=self.signals,
             scores=self.scores if settings.score else None,

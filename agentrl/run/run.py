@@ -70,9 +70,9 @@ class Run:
 
     @property
     def spent(self) -> float:
-        """Share of `run.tokens` or `run.calls` that rollouts have used up, the larger; 0 without a limit."""
+        """Share of `run.tokens` or `run.actions` that rollouts have used up, the larger; 0 without a limit."""
         limits = self.settings.tables.run
-        return max(self.state.tokens / (limits.tokens or math.inf), self.state.calls / (limits.calls or math.inf))
+        return max(self.state.tokens / (limits.tokens or math.inf), self.state.actions / (limits.actions or math.inf))
 
     def iterations(self) -> Iterator[int]:
         """The iterations that are left, until the budget of the run is spent."""
@@ -338,7 +338,7 @@ def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policie
     state, limits = stored.progress, settings.tables.run
     if state.stage == "train":
         policies.end_with(limits.iterations)  # so that the schedule ends with the extended run
-    spent = max(state.tokens / (limits.tokens or math.inf), state.calls / (limits.calls or math.inf))
+    spent = max(state.tokens / (limits.tokens or math.inf), state.actions / (limits.actions or math.inf))
     if state.stage == "train" and state.step < limits.iterations and spent < 1 and "end" in state.evaluated:
         state.evaluated.remove("end")  # a finished run was given more iterations, or a larger budget
     return state

@@ -84,5 +84,5 @@ def reinforce(run: Run) -> None:
 def _due(settings: Settings) -> int:
     """Episodes of an iteration; 0 if it is decided while they are played."""
     batch = settings.tables.batch
-    open_end = settings.rollout.name != "chain" or settings.sampler.hooks.keep or batch.tokens or batch.calls
+    open_end = settings.rollout.name != "chain" or settings.sampler.hooks.keep or batch.tokens or batch.actions
     return 0 if open_end else batch.tasks * batch.copies

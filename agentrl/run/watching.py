@@ -213,7 +213,7 @@ def _left(config: Row, rows: Sequence[Row], timings: Sequence[Row], status: RunS
         return None
     done = len(train)
     left = float(max(0, whole(config, "run.iterations") - done))
-    for limit, key in (("run.tokens", "generated_tokens"), ("run.calls", "calls")):
+    for limit, key in (("run.tokens", "generated_tokens"), ("run.actions", "actions")):
         used = sum(number(row, key) or 0.0 for row in train)
         if whole(config, limit) and used:
             left = min(left, max(0.0, (whole(config, limit) - used) / (used / done)))

@@ -29,13 +29,13 @@ class BudgetSpent(ValueError):
 class Cost:
     """What paid answers cost: their number, tokens, and USD."""
 
-    calls: int = 0
+    answers: int = 0
     tokens: int = 0
     price: float = 0.0
 
     def add(self, tokens: int, price: float) -> None:
         """One more answer."""
-        self.calls, self.tokens, self.price = self.calls + 1, self.tokens + tokens, self.price + price
+        self.answers, self.tokens, self.price = self.answers + 1, self.tokens + tokens, self.price + price
 
 
 def key_of(values: Mapping[str, Any]) -> str:
@@ -147,7 +147,7 @@ class PaidAnswers:
         begun = self._begun
         before = [self._window.ended[n] for n in range(max(0, number - self._window.size + 1))]
         spent = {
-            "calls": begun.calls + number,
+            "answers": begun.answers + number,
             "tokens": begun.tokens + sum(tokens for tokens, _ in before),
             "price": begun.price + sum(price for _, price in before),
         }
@@ -169,9 +169,9 @@ class PaidAnswers:
                 _drop_cut_line(self.file)
                 for number, line in read_jsonl(self.file, "file of paid answers"):
                     self._add_line(number, line)
-            self._begun = Cost(self.spent.calls, self.spent.tokens, self.spent.price)
+            self._begun = Cost(self.spent.answers, self.spent.tokens, self.spent.price)
         elif not self._window.asked:
-            self._begun = Cost(self.spent.calls, self.spent.tokens, self.spent.price)
+            self._begun = Cost(self.spent.answers, self.spent.tokens, self.spent.price)
         return self._known
 
     def _add_line(self, number: int, line: Any) -> None:

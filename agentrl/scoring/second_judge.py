@@ -45,13 +45,13 @@ class Disagreement:
     def broken(self) -> str:
         """Why the run must stop; empty if the judges agree well enough, or too few iterations were seen."""
         mean = sum(self.past) / max(1, len(self.past))
-        if len(self.past) < self.config.window or mean <= self.config.limit:
+        if len(self.past) < self.config.window or mean <= self.config.threshold:
             return ""
         return (
             f"the held-out judge {self.config.held_out!r} differs from {self.config.signal!r} by {mean:.2f} over the "
-            f"last {self.config.window} iterations, above scoring.second.limit = {self.config.limit:g}: read some of "
-            "the answers (agentrl view), try agentrl check RECIPE.toml --reward, and change the rubric; or raise the "
-            "limit and go on with --resume"
+            f"last {self.config.window} iterations, above scoring.second.threshold = {self.config.threshold:g}: read "
+            "some of the answers (agentrl view), try agentrl check RECIPE.toml --reward, and change the rubric; or "
+            "raise scoring.second.threshold and go on with --resume"
         )
 
     def state_dict(self) -> dict[str, Any]:

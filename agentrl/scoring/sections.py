@@ -11,14 +11,14 @@ class SecondJudge(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     Attributes:
         signal: the signal that the reward reads.
         held_out: the signal of the second judge, or of a rule; no reward may read it.
-        limit: the run stops when the mean absolute difference of both signals, over the last `window` iterations, is
-            above this number, in the signals' unit.
+        threshold: the run stops when the mean absolute difference of both signals, over the last `window` iterations,
+            is above this number, in the signals' unit.
         window: iterations.
     """
 
     signal: str = Field(min_length=1)
     held_out: str = Field(min_length=1)
-    limit: float = Field(0.3, gt=0)
+    threshold: float = Field(0.3, gt=0)
     window: int = Field(3, ge=1)
 
 
@@ -26,7 +26,7 @@ class ScoringConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     """Section [scoring]: what the scores of a run may cost.
 
     Attributes:
-        calls: most paid answers per run, such as those of a judge; answers from the cache are free.
+        answers: most paid answers per run, such as those of a judge; answers from the cache are free.
         tokens: most tokens of their prompts and answers per run.
         price: most USD per run, as far as the endpoint's options name prices.
         concurrency: most paid answers under way at the same time. Limits on tokens and price may be exceeded by this
@@ -36,7 +36,7 @@ class ScoringConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
         second: a judge that is held out.
     """
 
-    calls: int | None = Field(None, ge=1)
+    answers: int | None = Field(None, ge=1)
     tokens: int | None = Field(None, ge=1)
     price: float | None = Field(None, gt=0)
     concurrency: int = Field(8, ge=1)

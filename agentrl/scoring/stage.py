@@ -77,10 +77,10 @@ class ScoreStage:
         if not self.entries:
             return {}
         cost = self.paid.batch
-        asked = {"score_calls": cost.calls, "score_tokens": cost.tokens, "score_price": cost.price}
+        asked = {"score_answers": cost.answers, "score_tokens": cost.tokens, "score_price": cost.price}
         counted = {f"score_{name}": mean for name, mean in self._tally.means().items()}
         failed = {"score_failed_share": self._faults / max(1, self._chains)}
-        return {**failed, **(asked if cost.calls else {}), **counted}
+        return {**failed, **(asked if cost.answers else {}), **counted}
 
     async def score(self, graph: StepGraph, tasks: Mapping[str, Task]) -> Scored:
         """The signals of every chain of a graph.

@@ -108,7 +108,7 @@ def _question(path: str, body: bytes, topk: int, max_batch: int, max_topk: int) 
     if not isinstance(k, int) or isinstance(k, bool) or k < 0:
         raise Refused(400, f"topk = {k!r} is no number of passages")
     if k > max_topk:
-        raise Refused(413, f"topk = {k} passages per query, the limit is {max_topk} (--max-topk)")
+        raise Refused(413, f"topk = {k} passages per query, the limit is {max_topk} (--max-top-k)")
     return Question(queries, k, bool(request.get("return_scores", False)))
 
 

@@ -32,10 +32,10 @@ def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[
             f"allows the {run.lead} of run.ahead alone: raise run.staleness to {run.lead + 1} or more, or lower "
             "run.ahead"
         )
-    if provision > 1 and (tables.batch.tokens or tables.batch.calls):
+    if provision > 1 and (tables.batch.tokens or tables.batch.actions):
         raise ValueError(
             f"rollout.provision = {provision:g} begins more groups than a batch takes, and batch.tokens and "
-            "batch.calls limit what is played: drop one of them"
+            "batch.actions limit what is played: drop one of them"
         )
     if provision > 1 and tables.cluster.address and tables.cluster.workers:
         raise ValueError(

@@ -19,7 +19,7 @@ HOW = {
     "value": "set critic.model=head or own, or rollout.name=vine",
     "next_value": "set critic.model=head or own",
     "token_value": "set critic.model=head or own, and critic.at=token",
-    "value_high": "set critic.model=head or own, and critic.high=true",
+    "value_high": "set critic.model=head or own, and critic.two_levels=true",
     "segment_start": "set context.name=plan, in which answers name their sub-goals",
     "gold_logprob": "it is filled in environments that know the answer (a hook `gold(task)` in their file)",
 }
@@ -48,7 +48,7 @@ def filled_columns(critic: CriticConfig, rollout: RolloutMethod, own: dict[str, 
     if critic.model != "none":
         columns |= {"value", "next_value"}
         columns |= {"token_value"} if critic.at == "token" else set()
-        columns |= {"value_high"} if critic.high else set()
+        columns |= {"value_high"} if critic.two_levels else set()
     columns |= {*rollout.fills}
     for filler in own.values():
         columns |= {*filler.fills}

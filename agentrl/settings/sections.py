@@ -22,9 +22,9 @@ class RunSection(Section):
     """Section [run]: what the run is called and how long it goes on.
 
     Attributes:
-        name: of the run's folder; default: that of the recipe's file.
-        folder: where that folder is stored.
-        seed: of everything random; the same seed gives the same bytes.
+        name: name of the run and of its folder; default: the name of the recipe's file.
+        folder: the folder in which the run's folder is stored.
+        seed: seed of everything random; the same seed gives the same bytes.
         iterations: updates on fresh rollouts.
         deterministic: batches of the engine depend on no timing, so that a run can be repeated byte for byte.
         threads: number of torch threads, 0 for torch's own choice.
@@ -32,10 +32,10 @@ class RunSection(Section):
         keep: number of checkpoints to keep.
         graphs_every: iterations between two stored step graphs, 0 for never.
         tokens: training ends after the iteration in which the total of sampled tokens reaches this number.
-        calls: training ends after the iteration in which the total of carried-out actions reaches this number.
+        actions: training ends after the iteration in which the total of carried-out actions reaches this number.
         staleness: how many updates older the weights that began a group may be than the weights that it trains; 0 plays
             and updates in turn. See docs/overlap.md.
-        ahead: batches that are played ahead of the updates, at most `staleness`; left out, that number.
+        ahead: batches that are played ahead of the updates, at most `staleness`, which is also the default.
     """
 
     name: str = Field("run", max_length=200)
@@ -48,7 +48,7 @@ class RunSection(Section):
     keep: int = Field(2, ge=1)
     graphs_every: int = Field(1, ge=0)
     tokens: int | None = Field(None, ge=1)
-    calls: int | None = Field(None, ge=1)
+    actions: int | None = Field(None, ge=1)
     staleness: int = Field(0, ge=0, le=64)
     ahead: int | None = Field(None, ge=0)
 
@@ -82,13 +82,13 @@ class BatchSection(Section):
         copies: chains per group, as [rollout] reads them (`tree` counts its own roots).
         tokens: most sampled tokens per batch. The number of groups, at least one, is estimated from the mean cost per
             group so far. Shared steps count once; filtered and pruned rollouts count.
-        calls: most carried-out actions per batch, counted in the same way.
+        actions: most carried-out actions per batch, counted in the same way.
     """
 
     tasks: int = Field(16, ge=1, le=MANY)
     copies: int = Field(8, ge=1, le=MANY)
     tokens: int | None = Field(None, ge=1)
-    calls: int | None = Field(None, ge=1)
+    actions: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _countable(self) -> "BatchSection":
@@ -152,7 +152,7 @@ class LogSection(Section):
         picture: draw the learning curve, learning_curve.svg.
         report: write report.html when the run ends, as `agentrl report` does.
         entropies: store the entropy of each answer, in nats, with the steps (column `entropy`).
-        seconds: store the wall-clock seconds of each answer and environment step (columns `answer_s`, `env_s`). The
+        durations: store the wall-clock seconds of each answer and environment step (columns `answer_s`, `env_s`). The
             stored steps then differ in every run.
     """
 
@@ -162,7 +162,7 @@ class LogSection(Section):
     picture: bool = False
     report: bool = True
     entropies: bool = False
-    seconds: bool = False
+    durations: bool = False
 
 
 class PoolSection(Section):

@@ -72,7 +72,7 @@ def environment(
             wait for each other's tools; False runs all episodes in one thread.
         name: catalogue name, for an environment that an installed package adds by entry point; default: from `module`.
         module: name of the module that binds the hooks; default: that of the class, the reward or the first function.
-        defaults: other defaults of ToolConfig, such as calls="fenced".
+        defaults: other defaults of ToolConfig, such as call_format="fenced".
 
     Raises:
         ValueError: a tool has no type hints, a name occurs twice or is reserved, or a default is unknown.
@@ -138,7 +138,7 @@ class _Environment(Setup):
             return Compact(self.system)
         schemas = self.schemas(config)
         return ToolWords(
-            calls.load_format(config.calls, schemas),
+            calls.load_format(config.call_format, schemas),
             schemas,
             system=self.system,
             no_call=config.no_call,

@@ -31,7 +31,7 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
     """Options of every tool environment.
 
     Attributes:
-        calls: the format in which the model writes calls: a file of `agentrl.tool.calls` or a dotted path.
+        call_format: the format in which the model writes calls: a file of `agentrl.tool.calls` or a dotted path.
         prompt: chat (tool calls in that format); or compact (few words, for small models that choose among listed
             actions; the class must have `_actions`). A model made from scratch takes compact where it can.
         no_call: an answer without a call is the final answer (`answer`), or gets a request to call a tool (`nudge`, for
@@ -43,7 +43,7 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
         tools: options of catalogue tools, by the names of the tools.
     """
 
-    calls: str = "hermes"
+    call_format: str = "hermes"
     prompt: Literal["chat", "compact"] = "chat"
     no_call: Literal["answer", "nudge"] = "answer"
     show_tools: bool = True
@@ -52,7 +52,7 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
     test_share: float = Field(0.2, gt=0, lt=1)
     tools: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
-    @field_validator("calls")
+    @field_validator("call_format")
     @classmethod
     def _known(cls, name: str) -> str:
         return calls.check_format_name(name)

@@ -44,7 +44,9 @@ class Critic:
         self.config = config
         self.shared = config.model == "head"
         self.network = policy if self.shared else _own(policy, trunk)
-        self.head = nn.Linear(int(self.network.config.hidden_size), 2 if config.high else 1).to(self.network.device)
+        self.head = nn.Linear(int(self.network.config.hidden_size), 2 if config.two_levels else 1).to(
+            self.network.device
+        )
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.ranks = ranks_of(policy)
@@ -100,7 +102,7 @@ class Critic:
         next_value[unseen] = per_row[unseen, 0] if self.config.cut_value == "before" else 0.0
         next_value[cut] = per_row[tail_rows, 0]
         steps = {"value": per_row[:n, 0], "next_value": next_value}
-        if self.config.high:
+        if self.config.two_levels:
             steps["value_high"] = per_row[:n, 1]
         return Columns(steps=steps, tokens={"token_value": read[:s, 0]} if self.config.at == "token" else {})
 
@@ -211,7 +213,7 @@ class Critic:
                 "the credit method gives no returns for the critic to learn: use a credit method that does, such as "
                 "turn_ppo, or poad with critic.at=token, or set critic.model=none"
             )
-        if self.config.high and "return_high" in credit.parts:
+        if self.config.two_levels and "return_high" in credit.parts:
             start = first & ((graph.parent < 0) | graph.column("segment_start"))[row]  # [S]
             out[start, 1] = credit.parts["return_high"][row[start]]
         return out
@@ -222,7 +224,7 @@ class Critic:
             old[:, 0] = graph.token_column("token_value")
         else:
             old[:, 0] = graph.column("value", "the critic")[row]
-        if self.config.high:
+        if self.config.two_levels:
             old[:, 1] = graph.column("value_high", "the critic")[row]
         return old
 

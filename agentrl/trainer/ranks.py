@@ -1,4 +1,5 @@
-"""Several processes (ranks) that share one learner: who computes which micro-batches, and how sums become sums of all.
+"""Several processes (ranks) that share one learner: who computes which micro-batches, and how sums are added over all
+ranks.
 
 Every rank packs the same mini-batch from the same graph, which is cheap, so every rank knows all micro-batches and no
 message is needed to divide them. A sharded model (`agentrl.trainer.fsdp`) gathers weights in each forward pass and sums
@@ -100,7 +101,8 @@ class Ranks:
         }
 
     def fill(self, column: np.ndarray) -> np.ndarray:
-        """A column [S] or [S, V] of which every entry that is not NaN was computed by one rank, with all entries."""
+        """A column [S] or [S, V] with the entries of all ranks: each was computed by one rank, and is NaN on the
+        others."""
         if self.size == 1:
             return column
         known = ~np.isnan(column)

@@ -16,7 +16,7 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
             the policy (or is read from `path`).
         path: folder or hub name of the own model; its vocabulary must be the policy's.
         at: `turn` reads one value per turn, `token` one value per sampled token.
-        high: add a second head, whose value becomes the column `value_high` (HiPER's upper level).
+        two_levels: add a second head, whose value becomes the column `value_high` (HiPER's upper level).
         trunk_coef: weight of the head's loss in the trunk's gradient, which the policy's optimiser steps apply; 0 lets
             the policy alone train the trunk.
         lr: learning rate (AdamW) of the head or the own model; turn-PPO's is ten times the actor's.
@@ -37,7 +37,7 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     model: Literal["none", "head", "own"] = "none"
     path: str | None = None
     at: Literal["turn", "token"] = "turn"
-    high: bool = False
+    two_levels: bool = False
     trunk_coef: float = Field(0.0, ge=0)
     lr: float = Field(1e-5, gt=0)
     weight_decay: float = Field(0.0, ge=0)
@@ -71,7 +71,7 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         betas: betas of AdamW.
         warmup: updates over which the rate rises linearly.
         schedule: constant; or cosine, which falls to 0 from the end of the warm-up to the last update, or to the update
-            in which the run's budget (run.tokens, run.calls) is spent, whichever comes first.
+            in which the run's budget (run.tokens, run.actions) is spent, whichever comes first.
         grad_clip: largest norm of all gradients together; 0 for no limit.
     """
 
@@ -119,8 +119,13 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         kl_in: where the KL term goes: into the loss, or into each step's reward before credit
             (`agentrl.trainer.charge_kl`).
         entropy_coef: weight of the entropy bonus.
-        aggregation, sequence, norm_tokens: see `agentrl.trainer.path_weights.aggregation_weights`. Left out,
-            aggregation and sequence are those that the loss was published with (`AGGREGATION`, `SEQUENCE` of its file).
+        aggregation: how the losses of the tokens become one number: the mean over all tokens (`token-mean`), or a mean
+            over sequences of their sums (`seq-mean-token-sum`), of their means (`seq-mean-token-mean`), or of their
+            sums divided by norm_tokens (`seq-mean-token-sum-norm`). Left out, what the loss was published with
+            (`AGGREGATION` of its file).
+        sequence: what a sequence is there: a step or an episode. Left out, what the loss was published with
+            (`SEQUENCE` of its file).
+        norm_tokens: tokens that divide the sum of a sequence; left out, those of the longest sequence.
         epochs: passes over the batch.
         minibatches: optimiser steps per pass, at most one per unit.
         unit: what is never divided between mini-batches: the group of a task, or a rollout with all rollouts that share

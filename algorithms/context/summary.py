@@ -22,13 +22,13 @@ from agentrl.types import Rewrite
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """max_tokens: most tokens of a prompt; a longer prompt is summarised first. most: most summaries per episode; after
-    them the chat grows until the model's context ends the episode. summary_tokens: most tokens of a summary.
-    instruction: the request for a summary, at the end of the prompt. heading: the line above the summary.
-    observation_tokens: as in `full`."""
+    """max_tokens: most tokens of a prompt; a longer prompt is summarised first. max_summaries: most
+    summaries per episode; after them the chat grows until the model's context ends the episode. summary_tokens: most
+    tokens of a summary. instruction: the request for a summary, at the end of the prompt. heading: the line above the
+    summary. observation_tokens: as in `full`."""
 
     max_tokens: int = Field(2048, ge=1)
-    most: int = Field(8, ge=0)
+    max_summaries: int = Field(8, ge=0)
     summary_tokens: int = Field(256, ge=1)
     instruction: str = (
         "The conversation is about to be forgotten. Write down all that is needed to go on: what was asked, what was "
@@ -43,7 +43,7 @@ def ask(config: Config, prompt: Prompt, history: History) -> Ask:
     chat = _chat(config, prompt, history)
     size = len(chat.token_ids) if history.chat is not None else sum(len(m.content.split()) for m in chat.messages)
     turns = len(history.past) - history.since
-    if size <= config.max_tokens or not turns or history.rewrites >= config.most:
+    if size <= config.max_tokens or not turns or history.rewrites >= config.max_summaries:
         return chat
     forgotten = [*(past.observation.text for past in history.past[history.since :]), history.now.text]
     words = f"{prompt.turn(history.now)}\n{config.instruction}"

@@ -8,9 +8,9 @@ are normalised together (sample std, eps 1e-6), then A_k = sum over l >= k of ga
 
 Official code: a turn's reward sits on its last token, and G_t is the reward-to-go of a *token*, undiscounted
 (gamma is per token there); a token that the policy did not sample (an observation, if those are masked) stops
-the sum, so that credit does not cross it. `normalize=position`, its default: G_t less the group's mean at the
+the sum, so that credit does not cross it. `normalise=position`, its default: G_t less the group's mean at the
 same position of the response, no std; an episode that is over by then counts as 0, as padding does there.
-`normalize=start`, its discounted estimator: (G_t - mean) / (std + eps) with mean and sample std of the
+`normalise=start`, its discounted estimator: (G_t - mean) / (std + eps) with mean and sample std of the
 group's returns at the first token. Position 0 is the episode's first sampled token; `observation_tokens`
 between turns count on. Steps without a token table are taken as one token each, with an observation between
 them. A group of one episode gets 0, and so does a group whose returns are constant, where the float32 code gives a
@@ -33,20 +33,20 @@ READS = ("gold_logprob", "gold_logprob_start")
 
 
 class Config(Options, frozen=True):
-    """gamma: per turn; per token where `normalize` is not turns. normalize: `turns` normalises all turn rewards of a
+    """gamma: per turn; per token where `normalise` is not turns. normalise: `turns` normalises all turn rewards of a
     group together, `position` takes the group's mean at the same token position, `start` the mean and deviation of the
     returns at the first token.
     """
 
-    OFFICIAL = MappingProxyType({"normalize": "position"})
+    OFFICIAL = MappingProxyType({"normalise": "position"})
 
     gamma: float = Field(1.0, ge=0, le=1)
-    normalize: Literal["turns", "position", "start"] = "turns"
+    normalise: Literal["turns", "position", "start"] = "turns"
     eps: float = Field(1e-6, ge=0)
 
     @property
     def per_token(self) -> bool:
-        return self.normalize != "turns"
+        return self.normalise != "turns"
 
 
 def turn_reward(graph: StepGraph) -> np.ndarray:
@@ -75,7 +75,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
         return Credit.of(scan(normal, config.gamma, graph.parent), parts={"turn_reward": reward})
     place = response(graph)
     returns = tokens_to_go(reward, place, config.gamma)  # [T]
-    how = from_start if config.normalize == "start" else from_position
+    how = from_start if config.normalise == "start" else from_position
     advantage = how(graph, place, returns, config.eps)  # [T]
     average = mean(advantage, place.row)[np.searchsorted(place.row, np.arange(len(graph)))]  # [N]
     if graph.tokens is None:

@@ -38,8 +38,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         source: whose chain: the policy's shortest success so far (own), or one episode of `warmup.expert` (expert).
         when: it joins groups whose copies all failed (failed), or every group (always).
-        statistics: does it count in the group's mean and standard deviation?
-        train: by a regularizer that imitates (imitation), or by its ratio (ratio).
+        statistics: whether it counts in the group's mean and standard deviation.
+        train: how it is trained: by a regularizer that imitates (imitation), or by its ratio (ratio).
         keep: most tasks whose demonstrations are kept; the oldest go first.
     """
 
@@ -85,7 +85,7 @@ class Demonstration:
                     self._add(record)
 
     def missing(self, groups: Sequence[Fresh]) -> list[str]:
-        """The tasks whose groups want an expert's episode that is not there yet."""
+        """The tasks whose groups need an expert's episode that was not played yet."""
         if self.config.source == "own":
             return []
         wanted = dict.fromkeys(group.task for group in groups if self._wants(group))
@@ -98,7 +98,7 @@ class Demonstration:
                 self.unsolved.add(record.task.key)
 
     def demonstration(self, group: Fresh) -> StepGraph | None:
-        """The demonstration of the group's task, if the group wants one."""
+        """The demonstration of the group's task, if the group needs one."""
         return self.stored.get(group.task) if self._wants(group) else None
 
     def _wants(self, group: Fresh) -> bool:

@@ -45,13 +45,13 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         source: the first actions of the policy's shortest success so far (own) or of an episode of `warmup.expert`
             (expert); or the texts of `path` (file).
-        path: of the hints, for source=file.
-        tiers: shares of a solution's actions that the tiers tell, ascending.
+        path: file of the hints, for source=file.
+        tiers: shares of a solution's actions that the tiers show, ascending.
         heading: the line before a hint.
         copies: hinted chains of a group.
         patience: batches in a row in which all copies without help must fail.
-        rise: share of the hinted chains that must succeed for the tier before.
-        train: behind the prompt without the hint (without), or behind the one with it (with).
+        rise: share of the hinted chains that must succeed before the tier below is given.
+        train: the prompt behind which hinted chains are trained: without the hint (without), or with it (with).
         keep: most tasks that are remembered; the oldest go first.
     """
 
@@ -108,7 +108,7 @@ class Hints:
         return list(draws)
 
     def lacking(self, groups: Mapping[int, Sequence[EpisodeRecord]]) -> list[Task]:
-        """Tasks that need a hint of which no solution is known."""
+        """Tasks that need a hint and have no known solution."""
         if self.config.source != "expert":
             return []
         stuck = {own[0].task.key: own[0].task for own in groups.values() if own and self._stuck(own)}
@@ -172,7 +172,7 @@ class Hints:
         )
 
     def _add(self, record: EpisodeRecord) -> bool:
-        """Keep the actions of a success if they are the task's fewest; False if the record is none."""
+        """Keep the actions of a success if no success of the task had fewer; False if the record is no success."""
         if lost(record) or not record.success:
             return False
         actions = [step.action for step in record.steps if not step.rewrites]

@@ -83,7 +83,7 @@ class StartState:
                 self.unsolved.add(record.task.key)
 
     def begin(self, draws: Sequence[Draw]) -> list[Draw]:
-        """Draws of tasks that are stuck begin at their start."""
+        """The draws; those of helped tasks begin at the task's start."""
         return [self._begin(draw) for draw in draws]
 
     def _begin(self, draw: Draw) -> Draw:

@@ -3,14 +3,14 @@
 Formula: `x = log pi - log pi_teacher` of each sampled token, which the regularizer `teacher` reads.
 
 Rollouts have no help: the policy plays, and the teacher says the log-prob of each token that it sampled, under the same
-allowed set and temperature (column `teacher_logprob`). `update.regularizers = [{name = "teacher"}]` makes a reverse KL
-per token of it. The teacher is
+allowed set and temperature (column `teacher_logprob`). `update.regularizers = [{name = "teacher"}]` turns it into a
+reverse KL per token. The teacher is
 
     folder    a model in a folder or of the hub (`path`) with the tokenizer of the policy
     endpoint  a server (`url`, `model`) that returns the log-probs of a prompt of token ids: POST URL/completions with
               echo and logprobs, as vLLM answers it. It knows no allowed sets and no temperature, so that
               `engine.actions` must be free, `sampling.temperature` 1, and top_k and top_p off
-    own       the policy itself, as it is at the update, behind a prompt that tells the actions of a success of the same
+    own       the policy itself, as it is at the update, behind a prompt that shows the actions of a success of the same
               task, which another chain had (`SDPO`); chains that failed are taught
 
 Source: KDRL, arXiv:2506.02208, and Thinking Machines, "On-Policy Distillation" (2025), for a teacher model; SDPO,
@@ -38,13 +38,14 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        source: folder, endpoint or own.
-        path: of the teacher's model.
-        dtype: of its weights; auto is bfloat16 on CUDA and float32 on the CPU.
-        device: where it computes; auto is CUDA if there is one.
-        url: of the endpoint, with /v1 at its end.
-        model: its name at the endpoint.
-        api_key: best as "${NAME}".
+        source: where the teacher is: a model folder (folder), a server (endpoint), or the policy itself with a success
+            in its prompt (own).
+        path: folder or hub name of the teacher's model, for source=folder.
+        dtype: type of its weights; auto is bfloat16 on CUDA and float32 on the CPU.
+        device: where it computes; auto is CUDA if torch finds a CUDA device.
+        url: address of the endpoint, with /v1 at its end.
+        model: the teacher's name at the endpoint.
+        api_key: key of the endpoint, best as "${NAME}".
         concurrency: most requests at the same time.
         timeout_s: seconds per request.
         heading: the line before the actions of a success.

@@ -16,7 +16,7 @@ AGGREGATION = "token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """clip_low, clip_high: range of the weight."""
+    """clip_low, clip_high: how far the weight may fall below, or rise above, 1."""
 
     clip_low: float = Field(1.0, ge=0, le=1)
     clip_high: float = Field(1.0, ge=0)

@@ -16,7 +16,8 @@ AGGREGATION = "token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """positive_low, positive_high, negative_low, negative_high: distances from 1."""
+    """positive_low, positive_high: how far the weight may fall below, or rise above, 1 at positive advantage.
+    negative_low, negative_high: the same at negative advantage."""
 
     positive_low: float = Field(1.0, ge=0, le=1)
     positive_high: float = Field(1.0, ge=0)

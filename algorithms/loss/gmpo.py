@@ -16,7 +16,7 @@ AGGREGATION = "seq-mean-token-mean"
 
 
 class Config(Sequences, frozen=True):
-    """clip_low, clip_high: in log space."""
+    """clip_low, clip_high: how far the logarithm of a token's ratio may fall below, or rise above, 0."""
 
     clip_low: float = Field(0.4, ge=0)
     clip_high: float = Field(0.4, ge=0)

@@ -16,7 +16,7 @@ AGGREGATION = "token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """smoothing: a."""
+    """smoothing: share a of the old policy in the mixture."""
 
     smoothing: float = Field(0.1, ge=0, le=1)
 

@@ -16,7 +16,8 @@ AGGREGATION = "seq-mean-token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """tau_positive, tau_negative: how fast the gate fades."""
+    """tau_positive, tau_negative: how fast the gate closes as the ratio leaves 1, at positive and at
+    negative advantage."""
 
     tau_positive: float = Field(1.0, gt=0)
     tau_negative: float = Field(1.05, gt=0)

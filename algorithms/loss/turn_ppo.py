@@ -6,7 +6,7 @@ Source: turn-PPO, arXiv:2512.17008: rho = exp(sum of the turn's token log-ratios
 clip(rho)) once per turn, sum over turns / response tokens of the episode, mean over episodes
 (`AGGREGATION` over `SEQUENCE`): each of a turn's n tokens carries
 1/n of the turn's loss. A drift of 0.01 nats per token makes rho 1.22, 1.49 and 2.23 at 20, 40 and 80 tokens, so long
-turns clip early; `mean=true` is the geometric mean.
+turns clip early; `geometric=true` is the geometric mean.
 """
 
 from pydantic import BaseModel, Field
@@ -19,19 +19,19 @@ SEQUENCE = "episode"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """clip_low, clip_high: how far the ratio of a turn may fall below, or rise above, 1. mean: geometric
+    """clip_low, clip_high: how far the ratio of a turn may fall below, or rise above, 1. geometric: geometric
     mean over the turn instead of the product.
     """
 
     clip_low: float = Field(0.2, ge=0, le=1)
     clip_high: float = Field(0.2, ge=0)
-    mean: bool = False
+    geometric: bool = False
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
     """All tokens of what shares a ratio must be in one micro-batch."""
     chosen = Surrogate(
-        granularity="turn_mean" if config.mean else "turn_product",
+        granularity="turn_mean" if config.geometric else "turn_product",
         clip_low=config.clip_low,
         clip_high=config.clip_high,
         spread=True,

@@ -41,7 +41,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         low, high: the band, as multiples of the mean entropy of past updates at the same turn.
         penalty: of a token outside the band, or with `differentiable` of a nat outside it.
         mode: judge each token's entropy, or each step's mean.
-        decay: let w fall over the stage's updates, else w = 1.
+        anneal: let the weight w of the band fall over the updates of the run; false keeps w = 1.
         differentiable: the paper's reading with a gradient; as released the band is a constant.
     """
 
@@ -51,7 +51,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     high: float = Field(1.2, ge=0)
     penalty: float = Field(0.1, ge=0)
     mode: Literal["token", "step"] = "token"
-    decay: bool = True
+    anneal: bool = True
     differentiable: bool = False
 
 
@@ -101,7 +101,7 @@ class Term:
         import torch
 
         self.past, self.config, self.total = past, past.config, moment.total
-        decayed = band_weight(moment.update, max(moment.updates, 1)) if self.config.decay else 1.0
+        decayed = band_weight(moment.update, max(moment.updates, 1)) if self.config.anneal else 1.0
         self.weight = self.config.weight * decayed
         self.turn = torch.from_numpy(np.asarray(moment.turn, np.int64))  # [C]
         self.history = torch.from_numpy(past.at(moment.turn))  # [C]

@@ -35,14 +35,14 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         coef: weight of the term.
-        shape: log: -log pi; bounded: -pi / (pi + gamma).
-        gamma: of `bounded`.
-        by: one; or the advantage of the demonstration in its group.
+        shape: `log` is -log pi; `bounded` is -pi / (pi + smoothing), the paper's gamma.
+        smoothing: probability at which the gradient of `bounded` is largest.
+        by: what multiplies the term: 1 (one), or the advantage of the demonstration in its group (advantage).
     """
 
     coef: float = Field(1.0, gt=0)
     shape: Literal["log", "bounded"] = "log"
-    gamma: float = Field(0.1, gt=0)
+    smoothing: float = Field(0.1, gt=0)
     by: Literal["one", "advantage"] = "one"
 
 
@@ -72,7 +72,7 @@ def shaped(logprob: "Tensor", config: Config) -> "Tensor":
     if config.shape == "log":
         return logprob
     probability = logprob.exp()  # [T]
-    return probability / (probability + config.gamma)
+    return probability / (probability + config.smoothing)
 
 
 def make(config: Config) -> Imitation:

@@ -24,7 +24,7 @@ class Config(ReplayOptions, frozen=True):
 
     Attributes:
         max_age: iterations after which a rollout is dropped; None for never.
-        statistics: do replayed rollouts count in the group's mean and standard deviation?
+        statistics: whether replayed rollouts count in the group's mean and standard deviation.
     """
 
     max_age: int | None = Field(4, ge=1)

@@ -25,7 +25,7 @@ class Config(ReplayOptions, frozen=True):
 
     Attributes:
         when: join every group (always), or those whose fresh copies all failed (failed).
-        statistics: do replayed successes count in the group's mean and standard deviation?
+        statistics: whether replayed successes count in the group's mean and standard deviation.
     """
 
     when: Literal["always", "failed"] = "always"

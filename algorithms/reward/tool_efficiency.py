@@ -2,8 +2,9 @@
 
 Formula: `R = alpha * r_tool * correct`, r_tool as below.
 
-Source: OTC, arXiv:2504.14870: R = alpha * r_tool * r_correct, so a wrong answer gets nothing. With m calls
-used and n the fewest calls among the correct rollouts of the group, the group form (OTC-GRPO) is
+Source: OTC, arXiv:2504.14870: R = alpha * r_tool * r_correct, so a wrong answer gets nothing. alpha is the option
+`scale`, c the option `smoothing`. With m calls used and n the fewest calls among the correct rollouts of the group, the
+group form (OTC-GRPO) is
 
     r_tool = 1                          m = n = 0
              cos(m pi / (2 m + c))      n = 0 < m
@@ -22,11 +23,12 @@ from agentrl.graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """alpha: scale. c: smoothing, in calls. form: group compares with the fewest calls of the group, single does not.
+    """scale: the paper's alpha. smoothing: the paper's c, in calls. form: group compares with the fewest calls of the
+    group, single does not.
     correct, calls: names of the signals, which are summed over an episode."""
 
-    alpha: float = 1.0
-    c: float = Field(1.0, gt=0)
+    scale: float = 1.0
+    smoothing: float = Field(1.0, gt=0)
     form: Literal["group", "single"] = "group"
     correct: str = "env_reward"
     calls: str = "tool_calls"
@@ -61,8 +63,8 @@ def efficient(
         fewest: [E] fewest calls of a right answer known for the task; None takes this batch's.
     """
     m = np.asarray(calls, np.float64)
-    alone = np.cos(m * np.pi / (2 * m + config.c))  # [E]
-    right = config.alpha * np.asarray(correct, np.float64)  # [E]
+    alone = np.cos(m * np.pi / (2 * m + config.smoothing))  # [E]
+    right = config.scale * np.asarray(correct, np.float64)  # [E]
     if config.form == "single":
         return alone * right
     n = fewest_calls(correct, m, group) if fewest is None else np.asarray(fewest, np.float64)  # [E]

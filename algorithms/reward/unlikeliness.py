@@ -8,10 +8,10 @@ likely. GRPO alone makes likely answers still likelier, which lowers pass@k at l
 before the update (`old_logprob`), summed over the sampled tokens of the path, so this reward is computed after
 annotation. The rank is the number of copies that are strictly more likely: equally likely copies are paid alike.
 
-Compared with the released code (verl/trainer/ppo/ray_lean_trainer.py, `_compute_advantages`), which `form = "official"`
-takes: there the likelihood is the mean over the tokens, so that long answers are not unlikely for their length, and the
-factor is 1 - beta (G - 1 - rank_i) / G, so that the least likely copy loses nothing; beta = 0.25 (`rank_penalty`). It
-breaks ties by the order of the copies.
+Compared with the released code (verl/trainer/ppo/ray_lean_trainer.py, `_compute_advantages`), which `preset =
+"official"` takes: there the likelihood is the mean over the tokens, so that long answers are not unlikely for their
+length, and the factor is 1 - beta (G - 1 - rank_i) / G, so that the least likely copy loses nothing; beta = 0.25
+(`rank_penalty`). It breaks ties by the order of the copies.
 """
 
 from typing import Literal
@@ -30,12 +30,12 @@ class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     Attributes:
         beta: what the most likely copy loses, as a share of its reward.
-        form: of the paper, or of the released code (official).
+        preset: of the paper, or of the released code (official).
         correct: the signal R, summed over episodes.
     """
 
     beta: float = Field(0.25, ge=0, le=1)
-    form: Literal["paper", "official"] = "paper"
+    preset: Literal["paper", "official"] = "paper"
     correct: str = "env_reward"
 
 
@@ -51,10 +51,10 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
     per_step = np.bincount(token_rows(graph.tokens)[sampled], logprob[sampled], minlength=len(graph))  # [N]
     at = ends(graph)
     right, likely = totals(graph, signal(graph, config.correct), at), totals(graph, per_step, at)  # [E] each
-    if config.form == "official":
+    if config.preset == "official":
         tokens = np.bincount(token_rows(graph.tokens)[sampled], minlength=len(graph)).astype(float)  # [N]
         likely = likely / np.maximum(totals(graph, tokens, at), 1)
-    spared = int(config.form == "official")
+    spared = int(config.preset == "official")
     return on_ends(graph, unlikely(right, likely, at.group, at.weight > 0, config.beta, spared), at)
 
 

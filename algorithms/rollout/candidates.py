@@ -26,9 +26,9 @@ UNEVEN = True
 
 
 class Config(RolloutOptions, frozen=True):
-    """actions: K, candidates per state. choose: which candidate is executed."""
+    """candidates: K, candidates per state. choose: which candidate is executed."""
 
-    actions: int = Field(4, ge=2, le=1000)
+    candidates: int = Field(4, ge=2, le=1000)
     choose: Literal["best", "first"] = "best"
 
 
@@ -42,12 +42,12 @@ async def rollout(config: Config, batch: Expansion, copies: int) -> list[Episode
     done: dict[int, EpisodeRecord] = {}  # by number of chain, as what follows
     others: dict[int, list[EpisodeRecord]] = {}  # its candidates
     passed: dict[int, list[EpisodeRecord]] = {}  # what it was before its latest step
-    tried = await batch.begin(config.actions, groups=batch.spread(copies), turns=1, remember=True)
-    going = list(range(len(tried) // config.actions))
+    tried = await batch.begin(config.candidates, groups=batch.spread(copies), turns=1, remember=True)
+    going = list(range(len(tried) // config.candidates))
     while going:
         ahead: list[tuple[int, EpisodeRecord]] = []
         for place, chain in enumerate(going):
-            own = tried[place * config.actions : (place + 1) * config.actions]
+            own = tried[place * config.candidates : (place + 1) * config.candidates]
             best = choose(own, config)
             for record in own:
                 record.tree = own[0].tree
@@ -63,7 +63,7 @@ async def rollout(config: Config, batch: Expansion, copies: int) -> list[Episode
                 adopt([best], passed.get(chain, []))
                 done[chain] = best
         going = [chain for chain, _ in ahead]
-        at = [Branch(record, len(record.steps)) for _, record in ahead for _ in range(config.actions)]
+        at = [Branch(record, len(record.steps)) for _, record in ahead for _ in range(config.candidates)]
         tried = await batch.go_on(at, turns=1, remember=True)
     return [record for chain in sorted(done) for record in (done[chain], *others[chain])]
 

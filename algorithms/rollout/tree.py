@@ -26,9 +26,9 @@ FILLS = ("tree",)
 
 
 class Config(RolloutOptions, frozen=True):
-    """trees: M, roots per task (`batch.copies` is not used). nodes: N, nodes drawn per tree and round. rounds: L.
-    leaves: k, leaves kept per tree. The defaults are the published setting: six episodes a task for the cost of about
-    four chains."""
+    """trees: M, roots per task (`batch.copies` is not used). nodes: N, nodes drawn per tree and round. rounds: L,
+    rounds of growing. leaves: k, leaves kept per tree. The defaults are the published setting: six episodes per task
+    for the cost of about four chains."""
 
     trees: int = Field(2, ge=1, le=1000)
     nodes: int = Field(2, ge=1, le=1000)

@@ -3,8 +3,8 @@
 Formula: `weight = sqrt(v (1 - v)) + floor`, v the estimated success of the task's bin.
 
 Source: the prompt sampling weight of SPO, arXiv:2509.13232 (section on prioritised sampling); v is a Beta mean per
-difficulty bin, forgotten with rate `decay`. The bin of a task is the part of its key before the last `/`, so that
-endless lists work too; a list of keys without `/` is one bin, and then this is uniform sampling.
+difficulty bin, whose older counts shrink by `decay` per batch. The bin of a task is the part of its key before the last
+`/`, so that endless lists work too; a list of keys without `/` is one bin, and then this is uniform sampling.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,7 +3,7 @@
 Formula: a group is kept iff its scores vary.
 
 Source: dynamic sampling, DAPO, arXiv:2503.14476, Eq. 11. The batch keeps its size: surplus groups are not used, and
-after `max_tries` the batch is filled with groups that do not vary; both are counted in the metrics.
+after `max_rounds` the batch is filled with groups that do not vary; both are counted in the metrics.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from agentrl.types import Task
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """max_tries: rounds of rollouts before the batch is filled with groups that do not vary."""
+    """max_rounds: rounds of rollouts before the batch is filled with groups that do not vary."""
 
-    max_tries: int = Field(10, ge=1)
+    max_rounds: int = Field(10, ge=1)
 
 
 def make(config: Config, tasks: Sequence[Task], seed: int) -> uniform.Sampler:

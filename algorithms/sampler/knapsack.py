@@ -12,7 +12,7 @@ earlier batches and of this first wave, and the rest is spent by dynamic program
 The value was compared with the released code (verl/trainer/ppo/exploration_utils.py) and is the same.
 
 Departures: the paper's estimate is the success rate of the epoch before, which is 0 or 1 for many tasks and needs an
-extra rule for these; a posterior mean is never 0 or 1. `cost = "tokens"` counts a copy of a task by the tokens that
+extra rule for these; a posterior mean is never 0 or 1. `unit = "tokens"` counts a copy of a task by the tokens that
 the first wave's copies of it sampled, in steps of 1/8 of the mean task; the paper's copies cost 1. The released code
 counts the first further copy of a task with the value of all its copies, here it is worth what it adds; its rule for
 tasks that were never or always solved, which gives them what the others leave, is not needed here.
@@ -32,7 +32,7 @@ from agentrl.types import Task
 
 PAPER = "Knapsack RL, arXiv:2509.25849"
 UNEVEN = True
-STEPS = 8  # cost units of a copy of the mean task, with cost = "tokens"
+STEPS = 8  # cost units of a copy of the mean task, with unit = "tokens"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -40,15 +40,15 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         first: copies per task in the first wave; batch.copies are played if it is larger.
-        most: copies per task at most.
-        cost: of a copy: one (copies), or what the copies of the first wave sampled (tokens).
+        max_copies: most copies per task.
+        unit: what a copy costs: one (copies), or what the copies of the first wave sampled (tokens).
         decay: share of the old counts that a task keeps when it is played again; 1 never forgets.
         prior: alpha and beta of a task that was never played.
     """
 
     first: int = Field(2, ge=1)
-    most: int = Field(128, ge=1)
-    cost: Literal["copies", "tokens"] = "copies"
+    max_copies: int = Field(128, ge=1)
+    unit: Literal["copies", "tokens"] = "copies"
     decay: float = Field(0.9, ge=0, le=1)
     prior: tuple[float, float] = (1.0, 1.0)
 
@@ -56,8 +56,10 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         """Raises ValueError unless the prior is one of a Beta distribution, and `most` leaves room."""
         if not min(self.prior) > 0:
             raise ValueError(f"prior is {list(self.prior)}: both numbers of a Beta prior must be above 0")
-        if self.most < self.first:
-            raise ValueError(f"most is {self.most} and first is {self.first}: raise most, or lower first")
+        if self.max_copies < self.first:
+            raise ValueError(
+                f"max_copies is {self.max_copies} and first is {self.first}: raise max_copies, or lower first"
+            )
 
 
 class Sampler(uniform.Sampler):
@@ -79,14 +81,14 @@ class Sampler(uniform.Sampler):
         seen.observe(graph)
         p = np.array([seen.mean(draw.task.key) for draw in draws])  # [tasks]
         first, cost = self._config.first, self._costs(draws, graph)
-        most = min(self._config.most, first + left)
+        most = min(self._config.max_copies, first + left)
         value = worth(p[:, None], np.arange(first, most + 1))  # [tasks, copies]
-        extra = best_copies(value - value[:, :1], cost, left * (STEPS if self._config.cost == "tokens" else 1))
+        extra = best_copies(value - value[:, :1], cost, left * (STEPS if self._config.unit == "tokens" else 1))
         return within(extra, left)
 
     def _costs(self, draws: Sequence[Draw], graph: StepGraph) -> np.ndarray:
         """[tasks] int64, cost units of a copy."""
-        if self._config.cost == "copies" or graph.tokens is None:
+        if self._config.unit == "copies" or graph.tokens is None:
             return np.ones(len(draws), np.int64)
         tokens = np.bincount(token_rows(graph.tokens), graph.tokens.sampled, minlength=len(graph))  # [N]
         spent: dict[str, float] = {}

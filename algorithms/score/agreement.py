@@ -32,12 +32,12 @@ class Config(ScoreOptions, frozen=True):
         signal: name of the signal; the share of the majority is reported beside it as SIGNAL_share.
         tie: where several answers are equally frequent, pay none of them (none), or those that gave the first one in
             the order of the copies (first).
-        least: share of the copies that must agree, else no copy is paid.
+        min_share: share of the copies that must agree, else no copy is paid.
     """
 
     signal: str = "agreement"
     tie: Literal["none", "first"] = "none"
-    least: float = 0.0
+    min_share: float = 0.0
 
 
 def signals(config: Config) -> Sequence[str]:
@@ -54,7 +54,7 @@ class Agreement:
     async def score(self, chains: Sequence[Chain], desk: Desk) -> Sequence[Signals]:
         """See `Scorer`."""
         answers = [final_answer(chain.turns[-1].action) for chain in chains]
-        paid, share = majority(answers, tie=self.config.tie, least=self.config.least)
+        paid, share = majority(answers, tie=self.config.tie, min_share=self.config.min_share)
         return [{self.config.signal: one, f"{self.config.signal}_share": share} for one in paid]
 
 
@@ -63,12 +63,12 @@ def make(config: Config) -> Agreement:
     return Agreement(config)
 
 
-def majority(answers: Sequence[str], *, tie: str = "none", least: float = 0.0) -> tuple[list[float], float]:
+def majority(answers: Sequence[str], *, tie: str = "none", min_share: float = 0.0) -> tuple[list[float], float]:
     """(1 per answer that equals the majority's, share of the majority among all copies).
 
     Args:
         answers: of the copies of one task; an empty one is no answer, and never the majority.
-        tie, least: see `Config`.
+        tie, min_share: see `Config`.
     """
     counts = Counter(answer for answer in answers if answer)
     if not counts:
@@ -76,7 +76,7 @@ def majority(answers: Sequence[str], *, tie: str = "none", least: float = 0.0) -
     best = max(counts.values())
     winners = [answer for answer, count in counts.items() if count == best]
     share = best / len(answers)
-    if share < least or (tie == "none" and len(winners) > 1):
+    if share < min_share or (tie == "none" and len(winners) > 1):
         return [0.0] * len(answers), share
     return [float(answer == winners[0]) for answer in answers], share
 

@@ -11,7 +11,7 @@ Against answers that are written for the judge (arXiv:2507.08794 shows how littl
   so that it can close no quotation and begin no new message;
 - the verdict is read from the judge's last line alone, and only behind the same number: text that the judge repeats is
   never a verdict;
-- an answer without a verdict behind the number is asked for again with other noise, up to `tries` times, and then the
+- an answer without a verdict behind the number is asked for again with other noise, up to `retries` times, and then the
   chain ends as `env_error`. It is never given 0, and never the lowest grade.
 None of this keeps a weak model from being persuaded. `agentrl check RECIPE.toml --reward` measures how often it is.
 
@@ -56,9 +56,9 @@ class Config(ScoreOptions, frozen=True):
         opponents: how many of the copies after it each copy is compared with, in pairwise mode; 0 for all others.
         shows: the whole chain, or its last answer alone.
         reference: the entry of the task's `params` with the right answer, which the judge then sees; empty for none.
-        most_chars: longer texts lose their middle.
+        max_chars: longer texts lose their middle.
         max_tokens: most tokens per verdict.
-        tries: requests per verdict, if no verdict can be read from an answer.
+        retries: further requests for a verdict, if none can be read from an answer.
         share: share of the groups that are judged, for a second judge that is held out. The other groups have no
             signal.
         seed: seed of the number that agents cannot know.
@@ -75,9 +75,9 @@ class Config(ScoreOptions, frozen=True):
     opponents: int = Field(0, ge=0)
     shows: Literal["chain", "answer"] = "chain"
     reference: str = ""
-    most_chars: int = Field(12000, ge=100)
+    max_chars: int = Field(12000, ge=100)
     max_tokens: int = Field(512, ge=8)
-    tries: int = Field(3, ge=1)
+    retries: int = Field(2, ge=0)
     share: float = Field(1.0, gt=0, le=1)
     seed: int = 0
 
@@ -166,9 +166,9 @@ class Judge:
     def _shown(self, chain: Chain) -> str:
         """What the judge sees of a chain, as JSON text without a line break."""
         if self.config.shows == "answer":
-            turns = [{"answer": _short(chain.turns[-1].answer, self.config.most_chars)}]
+            turns = [{"answer": _short(chain.turns[-1].answer, self.config.max_chars)}]
         else:
-            most = max(50, self.config.most_chars // (2 * len(chain.turns)))
+            most = max(50, self.config.max_chars // (2 * len(chain.turns)))
             turns = [
                 {"observation": _short(turn.observation, most), "answer": _short(turn.answer, most)}
                 for turn in chain.turns
@@ -194,7 +194,7 @@ class Judge:
                 )
             data.append(("REFERENCE", json.dumps(known[self.config.reference], default=str)))
         if self.config.shows == "answer":
-            data.append(("TASK", json.dumps(_short(chain.turns[0].observation, self.config.most_chars))))
+            data.append(("TASK", json.dumps(_short(chain.turns[0].observation, self.config.max_chars))))
         data += works.items()
         shown = "\n".join(f"{mark} BEGIN {name}\n{text}\n{mark} END {name}" for name, text in data)
         return Message("system", rules), Message("user", shown)
@@ -206,7 +206,7 @@ class Judge:
             ScoreFault: no answer of the judge has one.
         """
         who = self._who(desk)
-        for attempt in range(self.config.tries):
+        for attempt in range(self.config.retries + 1):
             key = {"judge": who, "messages": [[m.role, m.content] for m in messages], "attempt": attempt}
             noise = (self.config.seed, attempt, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16))
 
@@ -216,9 +216,11 @@ class Judge:
             said = await desk.answer(key, ask)
             verdict = read_verdict(str(said), mark, known)
             if verdict is not None:
-                desk.count("judge_tries", attempt + 1.0)
+                desk.count("judge_requests", attempt + 1.0)
                 return verdict
-        raise ScoreFault(f"no verdict in {self.config.tries} answers of the judge, the last one {str(said)[-80:]!r}")
+        raise ScoreFault(
+            f"no verdict in {self.config.retries + 1} answers of the judge, the last one {str(said)[-80:]!r}"
+        )
 
     def _who(self, desk: Desk) -> dict[str, Any]:
         """What an answer depends on besides the messages, without secrets."""

@@ -1,11 +1,11 @@
 """How long answers are, by rules: too short, too long, repeating themselves, in the right share of the group's length.
 
-Formula: `long = -clip((tokens - at_most) / margin, 0, 1)`, `short` likewise, `repeats = -(share of repeated n-grams)`,
-`relative` as below.
+Formula: `long = -clip((tokens - max_length) / margin, 0, 1)`, `short` likewise,
+`repeats = -(share of repeated n-grams)`, `relative` as below.
 
 Source: four rules of four papers, each a signal of its own. `short` and `long` count how far the tokens of a chain lie
-outside [`at_least`, `at_most`], in units of `margin`, from 0 to -1: the soft form of DAPO, arXiv:2503.14476, Eq. 13, on
-both sides. `repeats` is minus the share of n-grams of words that an answer has said before (Yeo et al.,
+outside [`min_length`, `max_length`], in units of `margin`, from 0 to -1: the soft form of DAPO, arXiv:2503.14476,
+Eq. 13, on both sides. `repeats` is minus the share of n-grams of words that an answer has said before (Yeo et al.,
 arXiv:2502.03373, section 4.1 penalise them). `relative` compares the right chains of a group: Kimi k1.5,
 arXiv:2501.12599, section 2.3.3: lambda = 0.5 - (len - min) / (max - min), lambda itself if the chain is right, min(0,
 lambda) if it is wrong, 0 if all are equally long. The option `unit` counts sampled tokens, or words where
@@ -31,7 +31,8 @@ class Config(ScoreOptions, frozen=True):
     Attributes:
         rules: which of short, long, repeats and relative are computed.
         unit: what is counted: sampled tokens, or words of the answers.
-        at_least, at_most: bounds of a chain's length; `short` is negative below the first, `long` above the second.
+        min_length, max_length: bounds of a chain's length; `short` is negative below the first, `long` above the
+            second.
         margin: units outside the bounds at which the penalty reaches -1.
         ngram: number of words that are compared by `repeats`.
         prefix: beginning of the signals' names, such as length in length_short.
@@ -39,8 +40,8 @@ class Config(ScoreOptions, frozen=True):
 
     rules: tuple[Literal["short", "long", "repeats", "relative"], ...] = Field(("long", "repeats"), min_length=1)
     unit: Literal["tokens", "words"] = "words"
-    at_least: int = Field(1, ge=0)
-    at_most: int = Field(2000, ge=1)
+    min_length: int = Field(1, ge=0)
+    max_length: int = Field(2000, ge=1)
     margin: int = Field(200, ge=1)
     ngram: int = Field(4, ge=1)
     prefix: str = "length_"
@@ -63,8 +64,8 @@ class LengthRules:
         length = np.array([_length(chain, config.unit) for chain in chains], np.float64)  # [E]
         right = np.array([chain.success for chain in chains], bool)  # [E]
         found = {
-            "short": -np.clip((config.at_least - length) / config.margin, 0.0, 1.0),
-            "long": -np.clip((length - config.at_most) / config.margin, 0.0, 1.0),
+            "short": -np.clip((config.min_length - length) / config.margin, 0.0, 1.0),
+            "long": -np.clip((length - config.max_length) / config.margin, 0.0, 1.0),
             "repeats": np.array([-repeated([turn.answer for turn in chain.turns], config.ngram) for chain in chains]),
             "relative": relative(length, right),
         }  # each [E]

@@ -9,8 +9,9 @@ Source: StepSearch, arXiv:2505.15107, section 3.3. With gold documents d_1 ... d
     redundancy = share of the r_j that were returned before, by this search or an earlier one
     keys = 1/M sum over key terms k_i of max over queries q of F1(q, k_i)
 
-Compared with the released code (verl/utils/reward_score/qa_step.py and submodule.py) and mended after it: texts lose
-case, punctuation and articles; tf-idf counts words of two letters or more, with idf over the gold documents and the
+Compared with the released code (verl/utils/reward_score/qa_step.py and submodule.py) which settles these details:
+texts lose case, punctuation and articles; tf-idf counts words of two letters or more, with idf over the gold documents
+and the
 document that is compared with them, log((1 + n) / (1 + df)) + 1. The reward of a search step is gain - redundancy, and
 keys join the final reward with a weight, 0.618 in the released code: `weights = { search_gain = 1.0,
 search_redundancy = -1.0, search_keys = 0.618, env_reward = 1.0 }`.
@@ -46,13 +47,13 @@ class Config(ScoreOptions, frozen=True):
     Attributes:
         documents: the entry of the task's `params` with the texts of the gold documents.
         keys: the entry with the key terms, a list of texts; empty leaves the signal out.
-        tools: names of the tools that search, in tool environments.
+        search_tools: names of the tools that search, in tool environments.
         prefix: beginning of the signals' names, such as search in search_gain.
     """
 
     documents: str = Field("documents", min_length=1)
     keys: str = "keys"
-    tools: tuple[str, ...] = ("search",)
+    search_tools: tuple[str, ...] = ("search",)
     prefix: str = "search_"
 
 
@@ -81,7 +82,7 @@ class SearchSteps:
 
     def _one(self, chain: Chain) -> Signals:
         config, prefix = self.config, self.config.prefix
-        made = searches(chain, config.tools)
+        made = searches(chain, config.search_tools)
         gains, repeats = steps(_texts(chain, config.documents), [one.found for one in made])
         found: dict[str, float | Sequence[float]] = {}
         for name, values in (("gain", gains), ("redundancy", repeats)):

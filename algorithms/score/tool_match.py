@@ -14,7 +14,7 @@ does this file, among calls of one name. The released code matches greedily: `ma
 parameters have equal parameters (0 / 0 counts as 1), as in the released code. Values are compared as JSON values, so
 that 1 and 1.0 are equal, and true is not 1. A call that cannot be read counts as a call of an unknown tool: it lowers
 r_name, as a superfluous call does. What the formula does not see is a superfluous call of a tool that is gold, too;
-`calls` therefore reports how many calls there are beside the gold ones.
+the signal SIGNAL_extra therefore counts the calls beside the gold ones.
 """
 
 import json
@@ -37,16 +37,16 @@ class Config(ScoreOptions, frozen=True):
     Attributes:
         signal: name of the signal; calls beside the gold ones are reported as SIGNAL_extra.
         gold: the entry of the task's `params` that lists the gold calls, as `{"name": ..., "arguments": {...}}`.
-        scale: `paper`, from -3 to 3; or `unit`, from 0 to 1.
+        range: `paper`, from -3 to 3; or `unit`, from 0 to 1.
         matching: best (the paper's) or greedy (the released code's).
-        most: calls beyond this number are not compared, and count as superfluous.
+        max_calls: calls beyond this number are not compared, and count as superfluous.
     """
 
     signal: str = "tool_match"
     gold: str = Field("calls", min_length=1)
-    scale: Literal["paper", "unit"] = "paper"
+    range: Literal["paper", "unit"] = "paper"
     matching: Literal["best", "greedy"] = "best"
-    most: int = Field(64, ge=1)
+    max_calls: int = Field(64, ge=1)
 
 
 class GoldCall(NamedTuple):
@@ -77,8 +77,8 @@ class ToolMatch:
         config, found = self.config, []
         for chain in chains:
             gold, made = gold_calls(chain, config.gold), calls_of(chain)
-            share = match(made[: config.most], gold, matching=config.matching)
-            value = share if config.scale == "unit" else 6 * share - 3
+            share = match(made[: config.max_calls], gold, matching=config.matching)
+            value = share if config.range == "unit" else 6 * share - 3
             found.append({config.signal: value, f"{config.signal}_extra": float(max(0, len(made) - len(gold)))})
         return found
 

@@ -61,7 +61,7 @@ CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {
             "split": "train",
             "prompt": "compact",
             "max_turns": 2,
-            "searcher": {"topk": 1, "max_turns": 2},
+            "searcher": {"top_k": 1, "max_turns": 2},
         },
         "eval": {"env": {"split": "test"}},
         "limits": {"turns": 3, "turn_tokens": 24},
@@ -73,7 +73,7 @@ CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {
         "model": {"new": {"entity_pattern": ""}},
     },
     "contexts": {
-        "env": {"name": "notes", "pages": 3, "lines": 1, "terse": True, "split": "train"},
+        "env": {"name": "notes", "pages": 3, "lines": 1, "brief": True, "split": "train"},
         "eval": {"env": {"split": "test"}},
         "context": {"name": "memory", "chunk_tokens": 24, "memory_tokens": 6, "instruction": ""},
         "limits": {"turns": 8, "turn_tokens": 8},
@@ -84,7 +84,7 @@ CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {
     "rewards": merge(
         SOKOBAN,
         {
-            "sampler": {"name": "dynamic", "max_tries": 2},
+            "sampler": {"name": "dynamic", "max_rounds": 2},
             "credit": {"name": "gigpo", "gamma": 0.95},
             "update": {"kl_coef": 0.1, "kl_in": "reward", "kl_form": "abs", "epochs": 2},
             "run": {"tokens": 3000},

@@ -35,7 +35,7 @@ __all__ = [
     "tasks",
 ]
 
-# The native engine takes microseconds a step: episodes stay in the process.
+# The native engine takes microseconds per step: episodes stay in the process.
 HEAVY = False
 LANGUAGE_PROMPTS: Mapping[str, type[VerlAgent] | type[Instruct]] = {
     "verl_agent": VerlAgent,
@@ -52,7 +52,7 @@ commands: Mapping[str, Callable[[Sequence[str]], int]] = {"": about, "write": wr
 def make(config: Config) -> AlfworldEnv:
     """An instance; any number of them share compiled games."""
     return AlfworldEnv(
-        Opener(config.engine, config.trust),
+        Opener(config.game_engine, config.trust),
         state_key=config.state_key,
         max_steps=config.max_steps,
         success_reward=config.success_reward,
@@ -62,10 +62,10 @@ def make(config: Config) -> AlfworldEnv:
 
 
 def prompt(config: Config) -> VerlAgent | Compact:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     if config.prompt in LANGUAGE_PROMPTS:
         return LANGUAGE_PROMPTS[config.prompt](config.require_admissible)
-    return SMALL_PROMPTS[config.prompt](config.require_admissible, config.answers == "object_first")
+    return SMALL_PROMPTS[config.prompt](config.require_admissible, config.word_order == "object_first")
 
 
 def expert(env: Env, name: str, seed: int) -> Expert:

@@ -48,8 +48,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         task_types: the task types to play, of the six; empty plays all types that the level has.
         level: difficulty of generated games.
         seed: seed of generated games; another seed gives other games.
-        size: number of generated games; None for an endless list.
-        engine: `native`, `textworld` (the genuine engine, a thousand times slower), or `auto`: native, and with a
+        count: number of generated games; None for an endless list.
+        game_engine: `native`, `textworld` (the genuine engine, a thousand times slower), or `auto`: native, and with a
             warning textworld for games that the native engine does not play.
         trust: let textworld play game files whose domain and grammar are not the published ones. It evaluates Python
             expressions in a file's grammar, so that such a file runs code as the user. Set it only for files from
@@ -57,7 +57,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         state_key: what identifies a state: `facts`, `observation` or `feedback`; see `env.AlfworldEnv`.
         prompt: `verl_agent` (published), `instruct` (few tokens) or `instruct_listed` (with the admissible actions)
             for language models, `compact` for small models, `terse` for models that have never read English.
-        answers: order of the words in an answer of the prompts `compact` and `terse`. `verb_first`: as the game's
+        word_order: order of the words in an answer of the prompts `compact` and `terse`. `verb_first`: as the game's
             commands are; `object_first`: a `take` or `move` states first the object or place that it is about ("book 1
             from drawer 3 take", "desk 1 move book 1"), so that the mask of admissible actions says whether it is here.
             The game's commands and the stored actions stay the same.
@@ -76,12 +76,12 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     task_types: tuple[str, ...] = ()
     level: str = "small"
     seed: int = Field(default=0, ge=0)
-    size: int | None = Field(default=None, ge=1)
-    engine: EngineName = "auto"
+    count: int | None = Field(default=None, ge=1)
+    game_engine: EngineName = "auto"
     trust: bool = False
     state_key: StateKey = "facts"
     prompt: Literal["verl_agent", "instruct", "instruct_listed", "compact", "terse"] = "verl_agent"
-    answers: Literal["verb_first", "object_first"] = "verb_first"
+    word_order: Literal["verb_first", "object_first"] = "verb_first"
     require_admissible: bool = False
     max_steps: int | None = Field(default=50, ge=1)
     success_reward: float = 1.0
@@ -105,9 +105,9 @@ class Config(BaseModel, frozen=True, extra="forbid"):
                 )
         if self.source == "games" and not self.games:
             raise ValueError('source = "games" needs games = a game file, a folder or a manifest')
-        if self.answers == "object_first" and self.prompt == "verl_agent":
+        if self.word_order == "object_first" and self.prompt == "verl_agent":
             raise ValueError(
-                'answers = "object_first" needs prompt = "compact" or "terse": verl_agent asks for the command'
+                'word_order = "object_first" needs prompt = "compact" or "terse": verl_agent asks for the command'
             )
         unknown = [one for one in self.task_types if one not in TASK_TYPES]
         if unknown:
@@ -117,7 +117,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(frozen=True)
 class Opener:
-    """Opens a task's game with the engine asked for; see `Config.engine` and `Config.trust`."""
+    """Opens a task's game with the engine asked for; see `Config.game_engine` and `Config.trust`."""
 
     engine: EngineName = "auto"
     trust: bool = False
@@ -135,7 +135,7 @@ class Opener:
         except NotNative as error:
             if self.engine == "native":
                 raise ValueError(
-                    f"the native engine does not play {error}: set engine=textworld "
+                    f"the native engine does not play {error}: set game_engine=textworld "
                     "(pip install 'agentrl-stepgraph[textworld]')"
                 ) from None
             genuine = self._genuine(task)
@@ -200,7 +200,7 @@ def tasks(config: Config) -> Sequence[Task]:
         ValueError: the games cannot be found, or none are left.
     """
     if config.source == "generated":
-        size = config.size or ENDLESS
+        size = config.count or ENDLESS
         keys = generate.Keys(
             config.level, split_name(config.split), tasks=config.task_types, seed=config.seed, size=size
         )

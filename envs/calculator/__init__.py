@@ -66,7 +66,7 @@ def benchmark(config: Config) -> str:
     """Generated problems by their settings, or the file's name."""
     if config.rows:
         return config.rows
-    form = "brief, " * config.brief + "line by line, " * (config.told == "lines")
-    events = f"{config.fewest}-{config.events}" if config.fewest else str(config.events)
+    form = "brief, " * config.brief + "line by line, " * (config.show == "lines")
+    events = f"{config.min_events}-{config.events}" if config.min_events else str(config.events)
     told = f"calculator, {form}{events} events, {config.noise} noise, numbers to {config.largest}, {config.split}"
     return f"{told}, {config.display} digits" if config.display else told

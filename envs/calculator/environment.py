@@ -24,7 +24,7 @@ class Problems(Listed):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        chosen = notebook.hooks if config.told == "lines" else hooks
+        chosen = notebook.hooks if config.show == "lines" else hooks
         super().__init__(chosen.make(config), lists=config.prompt != "chat")  # type: ignore[arg-type]
 
 
@@ -97,10 +97,10 @@ _kept_words = functools.lru_cache(maxsize=CACHED_ACTIONS)(_in_words)
 
 
 def prompt(config: Config) -> Prompt:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     if config.prompt != "chat":
-        return Compact() if config.prompt == "compact" else Instruct(config.told == "lines")
-    return (notebook.hooks if config.told == "lines" else hooks).prompt(config)
+        return Compact() if config.prompt == "compact" else Instruct(config.show == "lines")
+    return (notebook.hooks if config.show == "lines" else hooks).prompt(config)
 
 
 def tasks(config: Config) -> RowTasks:
@@ -109,8 +109,10 @@ def tasks(config: Config) -> RowTasks:
     Raises:
         ValueError: a file without the columns, more events at least than at most, a part that files do not have.
     """
-    if config.fewest > config.events:
-        raise ValueError(f"fewest = {config.fewest} is more than events = {config.events}: lower it or raise events")
+    if config.min_events > config.events:
+        raise ValueError(
+            f"min_events = {config.min_events} is more than events = {config.events}: lower it or raise events"
+        )
     if not config.rows:
         return RowTasks(_Generated(config), "calculator", "all", config.test_share)
     if config.split == "valid":
@@ -131,7 +133,7 @@ class _Generated(Sequence[Mapping[str, Any]]):
     def __init__(self, config: Config) -> None:
         self._config = config
         self._parts: tuple[Part, ...] = PARTS if config.split == "all" else (config.split,)
-        self._events = range(config.fewest or config.events, config.events + 1)
+        self._events = range(config.min_events or config.events, config.events + 1)
 
     def __len__(self) -> int:
         return len(self._parts) * len(self._events) * self._config.count
@@ -145,7 +147,7 @@ class _Generated(Sequence[Mapping[str, Any]]):
         part, events = self._parts[rest // len(self._events)], self._events[rest % len(self._events)]
         config = self._config
         room = min(ROOM * config.largest, 10**config.display - 1 if config.display else ROOM * config.largest)
-        return row(part, config.first + number, events, config.largest, config.noise, room, config.brief)
+        return row(part, config.seed + number, events, config.largest, config.noise, room, config.brief)
 
 
 @functools.lru_cache(maxsize=50_000)

@@ -20,10 +20,10 @@ ASK = " Answer with the number alone."
 
 
 class Config(ToolConfig, frozen=True):
-    """events: most events of a story; more events are harder. fewest: fewest events of a story; 0: every story has
+    """events: most events of a story; more events are harder. min_events: fewest events of a story; 0: every story has
     `events`. noise: sentences whose numbers do not matter. largest: largest number in a story. count: stories of each
-    number of events in each part. first: seed of the first story. split: train, valid, test (which share no story's
-    numbers and no order of events) or all. brief: stories in few words, with one wording per event. told: the whole
+    number of events in each part. seed: seed of the first story. split: train, valid, test (which share no story's
+    numbers and no order of events) or all. brief: stories in few words, with one wording per event. show: the whole
     story at once, or line by line, with a second tool that reads the next line. prompt: chat (tool calls), compact (few
     words; the listed actions are the operations on two numbers seen so far whose result the display can show, and each
     number as the answer), or instruct (compact with a system message, for language models). display: digits the
@@ -32,16 +32,16 @@ class Config(ToolConfig, frozen=True):
     """
 
     events: int = Field(2, ge=1, le=8)
-    fewest: int = Field(0, ge=0, le=8)
+    min_events: int = Field(0, ge=0, le=8)
     noise: int = Field(0, ge=0, le=4)
     largest: int = Field(50, ge=20, le=1_000_000)
     count: int = Field(1000, ge=1)
-    first: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0)
     split: Literal["all", "train", "valid", "test"] = "all"  # type: ignore[assignment]
     prompt: Literal["chat", "instruct", "compact"] = "chat"  # type: ignore[assignment]
     display: int = Field(0, ge=0, le=12)
     brief: bool = False
-    told: Literal["whole", "lines"] = "whole"
+    show: Literal["whole", "lines"] = "whole"
 
 
 @functools.cache

@@ -80,7 +80,7 @@ class Instruct(Compact):
 
 
 def prompt(config: Config) -> Prompt:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     short = {"compact": Compact, "instruct": Instruct}
     return short[config.prompt]() if config.prompt in short else hooks.prompt(config)
 

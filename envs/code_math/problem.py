@@ -60,7 +60,7 @@ class Config(ToolConfig, frozen=True):
     def _convention_decides(cls, values: Any) -> Any:
         """ToRL writes calls as fenced code."""
         if isinstance(values, Mapping) and values.get("convention") == "torl":
-            return {"calls": "fenced", **values}
+            return {"call_format": "fenced", **values}
         return values
 
 

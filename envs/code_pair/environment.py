@@ -161,7 +161,7 @@ def _rows(config: Config) -> _Rows:
 
 def agents(config: Config) -> Mapping[str, Mapping[str, Any]]:
     """The tester, with the same sandbox and prompt."""
-    own = config.model_dump(include={"prompt", "sandbox", "timeout_s", "calls"})
+    own = config.model_dump(include={"prompt", "sandbox", "timeout_s", "call_format"})
     return {TESTER: {"env": {"name": "code_test", **own}, "expert": "expert", "limits": {"turns": 8}}}
 
 

@@ -1,7 +1,7 @@
 """Repositories with failing tests, edited with file tools and a shell in a sandbox; hidden tests decide.
 
-SWE-bench's form (arXiv:2310.06770) at small scale. Generated: mistakes in pure-Python modules of the standard library,
-whose originals the sandbox hides; or made of a user's git repositories (`agentrl envs code_repo prepare`). The result
+SWE-bench's form (arXiv:2310.06770) at small scale. Mistakes are put into pure-Python modules of the standard library,
+whose originals the sandbox hides, or into a user's git repositories (`agentrl envs code_repo prepare`). The result
 of an episode is a patch; its similarity to the gold patch is a signal (SWE-RL, arXiv:2502.18449).
 
 | piece | module |
@@ -58,5 +58,5 @@ def facts(config: Config) -> Mapping[str, str]:
 
 
 def make(config: Config) -> CodeRepo:
-    """An instance; ValueError if no sandbox holds on this machine."""
+    """An instance; ValueError if no sandbox works on this machine."""
     return CodeRepo(config)

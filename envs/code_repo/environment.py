@@ -37,7 +37,7 @@ class CodeRepo(Listed):
     the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds on this machine."""
+        """Raises ValueError if no sandbox works on this machine."""
         told = {"sandbox": runner_of(config).backend}
         super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
 
@@ -67,8 +67,8 @@ class CodeRepo(Listed):
 
 
 def choices(repository: Repository) -> list[str]:
-    """What the compact form offers: to hand in, the tests, every definition, and every single change of the definition
-    that was viewed last."""
+    """The actions of the compact form: to hand in, to run the tests, to view a definition, and to make one of the
+    single changes of the definition that was viewed last."""
     found = [tool_action.call("submit"), tool_action.call("run_tests")]
     for path in repository._code():
         names = definitions(repository._files[path])
@@ -86,7 +86,7 @@ def _edit(path: str, source: str, change: Mutation) -> str:
 
 
 class Compact(Bare):
-    """Few words: a change is told as the lines it makes, and only the first and the present observation are shown."""
+    """Few words: a change is written as its new lines, and only the first and the present observation are shown."""
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
         """The files and failures, the last turns and what is seen now."""
@@ -116,13 +116,13 @@ class Compact(Bare):
 
 
 def prompt(config: Config) -> Prompt:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     return Compact() if config.prompt == "compact" else hooks.prompt(config)
 
 
 class Player:
-    """Applies the gold patch through the tools, runs the tests and hands in: knows the answer. Any offered action with
-    probability `slips`; a patch that a slip has made impossible is left, and what is there is handed in."""
+    """Applies the gold patch through the tools, runs the tests and hands in: it knows the answer. With probability
+    `slips` it takes any offered action instead. If a slip has made the patch impossible, it hands in what is there."""
 
     def __init__(self, env: CodeRepo, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips = env, seed, slips
@@ -171,7 +171,7 @@ class Player:
         return [view, _edit(path, source, change)] if name else []
 
     def _seen_again(self, action: str) -> str:
-        """The view after which a change is offered again, if a slip has looked elsewhere."""
+        """The view that makes a change be offered again, after a slip has viewed another definition."""
         turn = tool_action.read(action)
         arguments: Mapping[str, Any] = getattr(turn.items[0], "arguments", {}) if turn.items else {}
         path, old = str(arguments.get("path", "")), str(arguments.get("old", ""))

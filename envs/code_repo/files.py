@@ -10,14 +10,14 @@ from difflib import SequenceMatcher
 Files = Mapping[str, str]
 TEST_FOLDERS = ("test", "tests", "testing")
 TEST_NAME = re.compile(r"test_[^/]*|[^/]*_test\.py|tests?\.py")
-# Files by which a test runner, or Python itself at its start, can be told to do something else.
+# Files that change what a test runner does, or Python itself at its start.
 RUNNERS = (
     *("conftest.py", "sitecustomize.py", "usercustomize.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"),
     *("setup.py", "pyproject.toml", "noxfile.py", "Makefile", "makefile", "GNUmakefile", ".coveragerc"),
     *("pytest.py", "unittest.py"),
 )
 RUNNER_FOLDERS = ("pytest", "_pytest", "unittest", "pluggy")
-PATCH_LINES = 4_000  # of a file's two versions that are compared line by line; longer ones are replaced as a whole
+PATCH_LINES = 4_000  # most lines of both versions together that are compared; a longer file is replaced as a whole
 PATCH_CHARS = 200_000  # longest patch that is kept
 
 

@@ -1,7 +1,7 @@
 """Who decides: calls with known values, compared here; or a user's own tests, which must pass and be able to fail.
 
 A user's tests run in one process with the agent's code, so what that process says may be forged: an exit code by
-`os._exit(0)`, a patched test runner, a `conftest.py`. Two things stand against it. Tests, their settings and files that
+`os._exit(0)`, a patched test runner, a `conftest.py`. Two measures prevent this. Tests, their settings and files that
 Python or a test runner reads at its start are put back as they were. And after the tests have passed they run again
 with one more test that must fail, of each form the tests have: code that makes it pass too has forged the first result.
 
@@ -66,7 +66,7 @@ def passes(runner: CodeRunner, files: Files, command: str, timeout_s: float) -> 
 
 
 def trapped(runner: CodeRunner, files: Files, tests: Files, form: str, command: str, timeout_s: float) -> bool:
-    """Does the command fail when a file of these tests, drawn by lot, has one more test of a form, which must fail?"""
+    """Does the command fail when one more test, which must fail, is put into one of these files, drawn at random?"""
     having = [path for path in sorted(tests) if path.endswith(".py") and form in forms({path: tests[path]})]
     path = secrets.choice(having or [path for path in sorted(tests) if path.endswith(".py")])
     return not passes(runner, {**files, path: with_trap(files[path], form)}, command, timeout_s)

@@ -1,4 +1,4 @@
-"""Mistakes in modules: those of expressions (`code_repair.mutate`), and those of statements: a condition turned round,
+"""Mistakes in modules: those of expressions (`code_repair.mutate`), and those of statements: a condition negated,
 `break` for `continue`, a statement left out, a value not returned, two arguments in the wrong order.
 
 `mistakes.json` lists, per module, those that make a task: the original passes every call, the mutant fails a visible
@@ -73,7 +73,7 @@ def _text(source: str, span: tuple[int, int]) -> str:
 
 
 def undoing(source: str, mutation: Mutation) -> Mutation | None:
-    """The mistake of the broken program that takes a mutation back, in meaning; None if there is none."""
+    """The mutation of the broken program that undoes its mistake, in meaning; None if there is none."""
     return next(
         same_meaning(apply(source, mutation), mutation.start, mutation.start + len(mutation.text), source), None
     )

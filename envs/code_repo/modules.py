@@ -17,7 +17,7 @@ from pathlib import Path
 from agentrl.envs.code_repair import judge
 from agentrl.tool import CodeRunner, without_infra_error
 
-PACKAGE = "kit"  # of the repository; a module's own name would be that of the original
+PACKAGE = "kit"  # name of the repository's package: a module under its own name would hide the original
 VISIBLE_EVERY = 3  # every third call becomes a visible test
 ORIGINS = {  # where in the standard library a module comes from, if its name is another one there
     "parseaddr": "email._parseaddr",
@@ -29,7 +29,7 @@ ORIGINS = {  # where in the standard library a module comes from, if its name is
 }
 COLLECTED = (3, 11)  # the Python whose modules these are
 TIMEOUT_S = 5.0
-ODD = ("raised NameError", "raised SyntaxError")  # of a call that is written wrongly
+ODD = ("raised NameError", "raised SyntaxError")  # the values of calls that are written wrongly
 RUNNER = '''"""Runs the tests: python -m tests"""
 
 import importlib
@@ -147,7 +147,7 @@ def modules() -> dict[str, Module]:
 
 
 def values(runner: CodeRunner, module: str, source: str, expressions: tuple[str, ...]) -> list[object]:
-    """What calls give with this source, in a fresh sandbox; [] if the code hangs or ends the process."""
+    """The values of calls with this source, in a fresh sandbox; [] if the code hangs or ends the process."""
     pairs = [[f"{PACKAGE}.{module}", expression] for expression in expressions]
     session = runner.session({f"{PACKAGE}/__init__.py": "", f"{PACKAGE}/{module}.py": source}, stateful=False)
     try:

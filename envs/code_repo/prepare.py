@@ -136,7 +136,7 @@ def rows_of(
         tried += 1
         broken = apply(given.files[path], mutation)
         ended = shell.run(runner, {**given.files, path: broken}, command, timeout_s, keep=False).code
-        if ended in (0, None, 124):  # nothing is noticed, or the mutant hangs
+        if ended in (0, None, 124):  # no test notices the mistake, or the mutant hangs
             continue
         right = given.files[path][mutation.start : mutation.end]
         fix = unique_edit(broken, mutation.start, mutation.start + len(mutation.text), right)
@@ -190,6 +190,6 @@ def shown(source: str, path: str, number: int) -> str:
         test = tests[index]
         first = min([test.lineno, *(one.lineno for one in test.decorator_list)])
         indent = " " * test.col_offset
-        # `pass` keeps a class whose tests are all hidden a class.
+        # A class whose tests are all hidden needs `pass` as its body.
         lines[first - 1 : test.end_lineno] = [f"{indent}pass"] if indent else []
     return "\n".join(lines)

@@ -16,7 +16,7 @@ from agentrl.envs.code_repo.files import file_patches, patch, protected, similar
 from agentrl.tool import CodeRunner, ToolError, shared_runner
 from agentrl.tool_env import ToolConfig
 
-VIEW_LINES = 200  # shown at once
+VIEW_LINES = 200  # most lines of a file that are shown at once
 HITS = 50  # lines that a search shows
 SHOWN = 4_000  # characters of files that a message shows
 

@@ -80,7 +80,7 @@ def tasks(config: Config) -> RowTasks:
 
 
 def prompt(config: Config) -> Prompt:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     return Compact() if config.prompt == "compact" else hooks.prompt(config)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from agentrl.envs.desk.people import Case, Part, Person, draw_people, identity, instruction
 
 PEOPLE, BOOKINGS = 5, 3
-FREE_DAYS, ROOM_DAYS = 14, 3  # of the policy
+FREE_DAYS, ROOM_DAYS = 14, 3  # in days, as the policy has them
 ROOMS = ("single", "double", "suite")
 HOTELS = ("Astoria", "Bristol", "Carlton", "Excelsior", "Metropole", "Savoy")
 KINDS = ("cancel", "cancel", "room", "room", "breakfast", "ask price", "ask days")
@@ -122,6 +122,6 @@ def _request(
             "breakfast": ("add_breakfast", {"booking_id": booking_id}),
         }
         return request, calls[kind], ""
-    # What is refused ends with a question: else an agent that does nothing at all would be right.
+    # A request that must be refused ends with a question; without it, an agent that does nothing would be right.
     output = str(booking["price"])
     return {**request, "asks": "Then tell me the price of my booking.", "output": output}, None, output

@@ -1,4 +1,4 @@
-"""Bookings of hotel rooms. The tools carry out whatever they are called for: the policy alone says what is allowed."""
+"""Bookings of hotel rooms. The tools carry out every call: the policy alone says what is allowed."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -186,4 +186,4 @@ class Bookings(Counter):
 hooks = environment(
     Bookings, rows=[], config=Config, system=POLICY, snapshots=True, waits=False, module=__name__, name="desk"
 )
-make = hooks.make  # bound here, where a pickled instance looks for it
+make = hooks.make  # bound in this module, where unpickling looks for the class

@@ -37,24 +37,25 @@ TELL = "It is {value}. Is there anything else?"
 
 class Config(ToolConfig, frozen=True):
     """domain: retail (orders and returns, tau-bench's tables and tools) or bookings (of rooms; its tools check nothing,
-    the policy alone does). requests: of one customer, at most. count: generated tasks of each part. first: seed of the
-    first. split: train, valid or test, which share no customer, or all. prompt: chat (tool calls; words without a call
-    go to the customer), instruct (one line per turn, for language models), or compact (few words for small models; of
-    generated tasks only). Generated tasks list their actions under instruct and compact: usual phrases, and calls with
-    what was seen. user: script (built in, without chance) or agent (the agent `user`, which plays `desk_user`: give it
-    a model in [agents.user]). policy: reported (as in tau-bench: the database and what must be told decide; whether the
-    customer was identified and agreed before each change is the signal `obeyed`) or enforced (only then it is solved).
-    data: tau-bench's folder `tau_bench/envs/retail` instead of generated tasks.
+    so that the agent itself must obey the rules). requests: most requests of one customer. count: generated tasks of
+    each part. seed: seed of the first task. split: train, valid or test, which share no customer, or all. prompt: chat
+    (tool calls; words without a call go to the customer), instruct (one line per turn, for language models), or compact
+    (few words for small models; of generated tasks only). Generated tasks list their actions under instruct and
+    compact: usual phrases, and calls with what was seen. user: script (built in, without chance) or agent (the agent
+    `user`, which plays `desk_user`: give it a model in [agents.user]). rules: reported (as in tau-bench: the database
+    and what must be told decide; whether the customer was identified and agreed before each change is the signal
+    `obeyed`) or enforced (a task is solved only then). data: tau-bench's folder `tau_bench/envs/retail` instead of
+    generated tasks.
     """
 
     domain: Literal["retail", "bookings"] = "retail"
     requests: int = Field(2, ge=1, le=3)
     count: int = Field(1000, ge=1, le=100_000)
-    first: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0)
     split: Literal["all", "train", "valid", "test"] = "all"  # type: ignore[assignment]
     prompt: Literal["chat", "instruct", "compact"] = "chat"  # type: ignore[assignment]
     user: Literal["script", "agent"] = "script"
-    policy: Literal["reported", "enforced"] = "reported"
+    rules: Literal["reported", "enforced"] = "reported"
     data: str = ""
 
 
@@ -111,7 +112,7 @@ class Counter:
 
     @property
     def _asking(self) -> bool:
-        """Does a reply of the agent `user` stand out?"""
+        """Is a reply of the agent `user` awaited?"""
         return not self._by_script and bool(self._said) and self._said[-1][1] == ""
 
     def _end(self) -> str:
@@ -128,7 +129,7 @@ class Counter:
         return found
 
     def _changes(self, owner: str) -> None:
-        """A change of one customer's records is about to be made: was it allowed to?"""
+        """Note whether a change of a customer's records, which is about to be made, was allowed."""
         self._obeyed = self._obeyed and self._agreed and self._identified == owner
         self._agreed = False
 
@@ -138,7 +139,7 @@ class Counter:
         state = float(self._data == self._wanted())
         words = [content for content, _ in self._said]
         told = float(all(any(self._tells(content, output) for content in words) for output in self._case.outputs))
-        solved = state and told and self._ended and (self._obeyed or self._config.policy == "reported")
+        solved = state and told and self._ended and (self._obeyed or self._config.rules == "reported")
         return {"solved": float(bool(solved)), "state": state, "told": told, "obeyed": float(self._obeyed)}
 
     def _tells(self, content: str, output: str) -> bool:
@@ -161,7 +162,8 @@ class Counter:
         return other._data
 
     def state_key(self) -> str:
-        """The database, what was seen and agreed, and the customer's mood: whatever led there."""
+        """The state key: the database, what was seen and agreed, and the customer's mood, however the conversation led
+        there."""
         records = json.dumps(self._data, sort_keys=True)
         facts = [self._mood, sorted(self._seen), self._identified, self._agreed, self._obeyed, self._ended]
         heard = [] if self._by_script else self._said

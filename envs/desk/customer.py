@@ -1,4 +1,4 @@
-"""The simulated user: what a customer wants, knows and says. A script: the same words get the same reply.
+"""The simulated user: what a customer wants, knows and says. It is a script: the same words get the same reply.
 
 A customer answers what is asked, confirms when asked to, repeats what was not answered, states one request after the
 other, and ends the conversation with the mark of tau-bench.
@@ -29,7 +29,7 @@ CLOSING = ("anything else", "something else", "sorry", "policy", "cannot", "can'
 
 
 class Mood(NamedTuple):
-    """Where a customer stands: the request, how often it was repeated, and whether the conversation is over."""
+    """The customer's progress: the request, how often it was repeated, and whether the conversation is over."""
 
     request: int = 0
     repeated: int = 0
@@ -55,7 +55,7 @@ def reply(goal: Mapping[str, Any], mood: Mood, content: str) -> Said:
     Args:
         goal: `facts` (what the customer knows, by the names of `ASKED`) and `requests`: each with `say`, `facts` of its
             own, and, if something must be told, `output` and the question `asks`.
-        mood: where the customer stands.
+        mood: the customer's progress.
         content: the agent's words.
     """
     if mood.over:
@@ -84,7 +84,7 @@ def _tell(name: str, facts: Mapping[str, Any]) -> str:
 
 
 def holds(content: str, output: str) -> bool:
-    """Does a text say this, as words of their own? Commas in numbers do not count."""
+    """Does a text contain this output as separate words? Commas in numbers are ignored."""
     if not output:
         return False
     return re.search(rf"(?<![\w.]){re.escape(output.lower())}(?!\.?\w)", content.lower().replace(",", "")) is not None

@@ -51,7 +51,7 @@ class Desk(Listed):
         return result._replace(info={**result.info, "errands": (errand,)})
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:
-        """What the customer says; one who was lost says nothing."""
+        """What the customer says; a customer whose episode failed says nothing."""
         assert self._waiting is not None, "nobody was asked"
         result, self._waiting = self._waiting, None
         lost = replies[0].status == Status.ENV_ERROR or not replies[0].text.strip()
@@ -79,7 +79,8 @@ class Desk(Listed):
         return self._worded(super().restore(snapshot))
 
     def _worded(self, observation: Observation) -> Observation:
-        """The prompts in words write results themselves, so that a word is the same token everywhere."""
+        """The prompts `instruct` and `compact` write results themselves, so that a word is the same token
+        everywhere."""
         return observation if self.config.prompt == "chat" else replace(observation, messages=())
 
 
@@ -92,7 +93,7 @@ def _told(observation: Observation, words: str, state_key: str) -> Observation:
 
 
 def prompt(config: Config) -> Prompt:
-    """How it speaks to a model; the policy stands in the system message."""
+    """The prompt; its system message holds the policy."""
     written = taubench.policy(config.data) if config.data else DOMAINS[config.domain].POLICY
     if config.prompt == "compact":
         return Compact()
@@ -137,11 +138,11 @@ class _Generated(Sequence[Mapping[str, Any]]):
         if not -len(self) <= i < len(self):
             raise IndexError(i)
         part, number = divmod(i % len(self), self._config.count)
-        return row(self._config.domain, self._config.requests, self._parts[part], self._config.first + number)
+        return row(self._config.domain, self._config.requests, self._parts[part], self._config.seed + number)
 
 
 def row(domain: str, requests: int, part: Part, number: int) -> dict[str, Any]:
-    """The columns of one generated task, which is written when it is opened."""
+    """The columns of one generated task. The task itself is written when it is opened."""
     made = {"domain": domain, "requests": requests, "part": part, "number": number}
     return {"key": f"gen/{domain}-{requests}/{part}/{number}", "seed": number, "made": made}
 
@@ -178,7 +179,7 @@ def kind(task: Task) -> str:
 
 def benchmark(config: Config) -> str:
     """Generated tasks by their settings, or tau-bench's."""
-    rule = "" if config.policy == "reported" else ", policy enforced"
+    rule = "" if config.rules == "reported" else ", policy enforced"
     if config.data:
         return f"tau-bench retail, {config.split}, user {config.user}{rule}"
     return f"desk-gen {config.domain}, up to {config.requests} requests, {config.split}, user {config.user}{rule}"

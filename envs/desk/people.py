@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 Part = Literal["train", "valid", "test"]
 PARTS: tuple[Part, ...] = ("train", "valid", "test")
-SHARES: tuple[Part, ...] = ("train", "train", "train", "valid", "test")  # of all pairs of names, in fifths
+SHARES: tuple[Part, ...] = ("train", "train", "train", "valid", "test")  # share of all pairs of names, in fifths
 FIRST = (
     *("ada", "ben", "cora", "dan", "eva", "finn", "gus", "hana", "ivo", "jana", "karl", "lena", "max", "nora", "otto"),
     *("pia", "quin", "rosa", "sven", "tara", "ugo", "vera", "wim", "yuri", "zoe"),
@@ -40,7 +40,7 @@ class Case(NamedTuple):
     published: bool = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Case":
-        """Itself: nothing in it is ever changed, and the tables of tau-bench are large."""
+        """Returns itself: nothing changes a case, and the tables of tau-bench are too large to copy."""
         return self
 
 
@@ -73,7 +73,7 @@ def part_of(first: str, last: str) -> Part:
 
 
 def draw_people(rng: random.Random, part: Part, count: int) -> list[Person]:
-    """Different customers of a part; no two have one first name, nor one last name."""
+    """Different customers of a part; no two share a first name or a last name."""
     people: list[Person] = []
     while len(people) < count:
         person = Person(rng.choice(FIRST), rng.choice(LAST), rng.choice(ZIPS))

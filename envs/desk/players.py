@@ -3,9 +3,10 @@
 expert: identifies the customer, asks for what it needs, reads the records, obeys the policy, has changes confirmed. It
     understands the scripted customer of generated tasks and knows nothing but what it was told and has read.
 careless:0.3: the imperfect demonstrator: at each step, with that probability, any listed action (or, where none is
-    listed, the phrase of a refusal) instead. All it does is meant to be cloned, failures included.
-oracle: knows the right calls and what must be told, of tau-bench's tasks too; expert and careless play these so.
-random: each listed action as likely.
+    listed, the phrase of a refusal) instead. Everything that it does is cloned, failures included.
+oracle: knows the right calls and what must be told, in tau-bench's tasks too. There expert and careless play as the
+oracle does.
+random: each listed action with the same probability.
 """
 
 import random
@@ -26,11 +27,7 @@ HELLO = "Hello. How can I help you?"
 
 
 def make_expert(env: Env, name: str, seed: int) -> "Player":
-    """The player of that name.
-
-    Raises:
-        ValueError: no such player, or a probability that is none.
-    """
+    """The player of that name. Raises: ValueError: no such player, or a number that is no probability."""
     share = random_share(name, "desk", EXPERTS)
     assert isinstance(env, Desk)
     return Player(env, seed, share, knows=name == "oracle")
@@ -113,7 +110,7 @@ class Player:
         needed = "delivered" if "return" in wish else "pending"
         change = {"order_id": order_id}
         if order["status"] != needed:
-            # Changed by us a moment ago, or never possible.
+            # This player changed it a moment ago, or the change was never possible.
             return say(DONE if self._just_changed(counter) else REFUSE)
         if "cancel" in wish:
             if ASKS["reason"] not in heard:
@@ -177,14 +174,15 @@ class Player:
         return any(one.name == name and dict(one.arguments) == arguments and one.ok for one in self._env.inner.log)
 
     def _just_changed(self, counter: Counter) -> bool:
-        """Was the last call a change that worked, and nothing said since?"""
+        """Did the last call change something, and was nothing said since then?"""
         last = tool_action.read(self._env.inner.actions[-1]).items if self._env.inner.actions else ()
         named = getattr(last[0], "name", "") if last else ""
         return named in counter.WRITES and self._env.inner.log[-1].ok
 
 
 def _find_by_email(counter: Counter) -> str:
-    """The call that finds the customer of a generated task; empty for tau-bench's, whose right calls hold it."""
+    """The call that finds the customer of a generated task; empty for tau-bench's tasks, where it is among the right
+    calls."""
     if counter._case.published:
         return ""
     table = "users" if "users" in counter._data else "guests"

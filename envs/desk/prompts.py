@@ -90,7 +90,7 @@ class Compact:
         return (_kept_brief if len(action) <= CACHED_CHARS else brief)(action)
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The listed action that is written so."""
+        """The listed action that this answer names."""
         wanted = text.strip()
         for action in observation.actions:
             if self.answer(action) == wanted:

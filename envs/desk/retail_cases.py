@@ -7,7 +7,7 @@ from typing import Any
 
 from agentrl.envs.desk.people import Case, Part, Person, draw_people, identity, instruction
 
-PEOPLE, ORDERS = 5, 3  # of a database, and of each customer
+PEOPLE, ORDERS = 5, 3  # numbers of customers per database, and of orders per customer
 PRODUCTS = ("lamp", "chair", "kettle", "tent", "jacket", "camera", "guitar", "vase", "clock", "rug")
 COLORS = ("red", "blue", "green", "black", "white")
 STATUSES = ("pending", "processed", "delivered")
@@ -175,6 +175,6 @@ def _request(
             ),
         }[verb]
         return request, call, ""
-    # What is refused ends with a question: else an agent that does nothing at all would be right.
+    # A request that must be refused ends with a question; without it, an agent that does nothing would be right.
     output = str(paid["amount"])
     return {**request, "asks": "Then tell me the amount of my order.", "output": output}, None, output

@@ -41,7 +41,7 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under."""
+    """The name under which results are reported."""
     return f"gymnasium {config.id}"
 
 

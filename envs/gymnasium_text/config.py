@@ -12,8 +12,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         id: the name that gymnasium.make takes.
-        kwargs: its options, such as env.kwargs.is_slippery=false.
-        actions: names of the actions of a Discrete space, in order; empty: the environment's own, else numbers.
+        options: its arguments, such as env.options.is_slippery=false.
+        action_names: names of the actions of a Discrete space, in order; empty: the environment's own, else numbers.
         task: the instruction; None is the beginning of the environment's documentation.
         count: tasks per split; the two splits have different seeds.
         split: train and test have different seeds.
@@ -22,8 +22,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """
 
     id: str = "FrozenLake-v1"
-    kwargs: dict[str, Any] = Field(default_factory=dict)
-    actions: tuple[str, ...] = ()
+    options: dict[str, Any] = Field(default_factory=dict)
+    action_names: tuple[str, ...] = ()
     task: str | None = None
     count: int = Field(1000, ge=1, le=HELD_OUT)
     split: Literal["train", "test"] = "train"

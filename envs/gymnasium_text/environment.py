@@ -29,7 +29,7 @@ def _open(config: Config) -> Any:
     """The Gymnasium environment; every mistake a ValueError of one sentence."""
     if config.id.startswith("agentrl/"):
         raise ValueError(f"env.id = {config.id!r} is an environment of ours: name it directly, see agentrl envs")
-    options = dict(config.kwargs)
+    options = dict(config.options)
     if config.max_steps is not None:
         options["max_episode_steps"] = config.max_steps
     package, colon, name = config.id.rpartition(":")
@@ -131,10 +131,12 @@ class GymnasiumText:
         if not isinstance(space, spaces.Discrete):
             raise ValueError(f"env.id = {config.id!r} acts in {space}: supported are Text and Discrete action spaces")
         own = getattr(self._env.unwrapped, "get_action_meanings", None)
-        names = config.actions or (tuple(map(str, own())) if own else ())
+        names = config.action_names or (tuple(map(str, own())) if own else ())
         names = names or tuple(str(i) for i in range(int(space.start), int(space.start + space.n)))
         if len(names) != space.n or len(set(names)) != len(names):
-            raise ValueError(f"env.actions names {len(names)} actions, {config.id} has {space.n}: give each one name")
+            raise ValueError(
+                f"env.action_names has {len(names)} names, {config.id} has {space.n} actions: give each a name"
+            )
         return names
 
     def _choice(self, action: str) -> Any:

@@ -17,7 +17,7 @@ from agentrl.tool import load_format
 from agentrl.tool_env import ToolWords
 from agentrl.types import Task
 
-WAITS = True  # for the process that plays
+WAITS = True  # a step waits for the process that plays
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "all"})
 
 
@@ -30,14 +30,14 @@ class Config(Options, frozen=True):
         split: all samples, which evaluations play by default; or train and test: a sample's id decides, one in five
             is a test sample.
         solved: reward from which an episode counts as success.
-        form: the format in which a model writes tool calls.
+        call_format: the format in which a model writes tool calls.
     """
 
     task: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
     split: Literal["train", "test", "all"] = "train"
     solved: float = 1.0
-    form: str = "hermes"
+    call_format: str = "hermes"
 
 
 def make(config: Config) -> ForeignEnv:
@@ -48,7 +48,7 @@ def make(config: Config) -> ForeignEnv:
 def _program(config: Config) -> ForeignProgram:
     if not config.task:
         raise ValueError("env.task is empty: name a task of inspect_ai, such as env.task=my_tasks.py@arithmetic")
-    return program(__file__, config, config.model_dump(exclude={"python", "form"}))
+    return program(__file__, config, config.model_dump(exclude={"python", "call_format"}))
 
 
 @functools.lru_cache(maxsize=64)
@@ -77,16 +77,16 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under."""
+    """The name under which results are reported."""
     return f"inspect_ai {config.task}"
 
 
 def facts(config: Config) -> dict[str, str]:
-    """The versions that played."""
+    """The versions of the packages that played."""
     return _program(config).versions()
 
 
 def prompt(config: Config) -> Prompt:
     """The messages of the task's solvers, with its tools if the first sample has any."""
     schemas = _tools(_program(config))
-    return ToolWords(load_format(config.form, schemas), schemas) if schemas else Bare()
+    return ToolWords(load_format(config.call_format, schemas), schemas) if schemas else Bare()

@@ -15,7 +15,7 @@ from agentrl.env import Env, ForeignEnv, ForeignProgram, Move, Prompt, random_sh
 from agentrl.envs._foreign import Answer, Options, TaggedAnswer, program
 from agentrl.types import Observation, Task
 
-WAITS = True  # for the process that plays
+WAITS = True  # a step waits for the process that plays
 EXPERTS = ("expert", "careless", "random")
 MEASURES = ("score",)
 FOR_MODELS = {"prompt": "chat"}
@@ -81,17 +81,17 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under."""
+    """The name under which results are reported."""
     return f"reasoning_gym {'+'.join(config.datasets)}"
 
 
 def facts(config: Config) -> dict[str, str]:
-    """The versions that played."""
+    """The versions of the packages that played."""
     return _program(config).versions()
 
 
 def prompt(config: Config) -> Prompt:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     return TaggedAnswer() if config.prompt == "chat" else Answer()
 
 

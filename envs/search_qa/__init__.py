@@ -56,7 +56,7 @@ def make(config: Config) -> SearchQA:
 
 
 def prompt(config: Config) -> Prompt:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     return choose(config)
 
 

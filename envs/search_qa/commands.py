@@ -28,7 +28,8 @@ def about(words: Sequence[str]) -> int:
         made, asked = world(name, 0), questions(name, 0)
         counts = ", ".join(f"{split} {len(asked[split])}" for split in SPLITS)
         print(
-            f"  {name:7} {len(made.passages):5} passages, {level.hops[0]} to {level.hops[1]} facts a question, {counts}"
+            f"  {name:7} {len(made.passages):5} passages, {level.hops[0]} to {level.hops[1]} facts per question, "
+            f"{counts}"
         )
     print("questions of your own: data=FILE.parquet or FILE.jsonl, and a retriever:")
     print("  retriever={name='search', bm25={corpus='FILE.jsonl'}}  (agentrl serve retriever serves one to others)")

@@ -20,11 +20,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         world_seed: seed of the world's names and facts.
         data: a Parquet or JSONL file of questions (FlashRAG, Search-R1), or a folder with one file per split.
         split: train, valid or test. In a world, no person or place is in two splits.
-        hops: numbers of facts of the questions to keep; empty for all. limit: keep the first `limit` questions; -1 for
+        hops: numbers of facts of the questions to keep; empty for all. count: keep the first `count` questions; -1 for
             all.
         retriever: a search tool of the catalogue and its options, such as {name = "search", backend = "http"}; empty
             for the world's own index.
-        topk: passages per search.
+        top_k: passages per search.
         max_turns: most searches and invalid answers; one last answer follows, in which no search is carried out.
         prompt: search_r1 (the published words; results go on in the running answer), instruct (language models, in few
             words), or compact (small models).
@@ -35,7 +35,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
             right answer was in the results.
         structure_score, final_score, retrieval_score: scores of em_format, see
             `agentrl.envs.search_qa.scores.em_format`.
-        state: what counts as the same state: knowledge (the question and the passages seen), or the last text.
+        state_key: what counts as the same state: knowledge (the question and the passages seen), or the last text.
         queries: what the listed searches ask for: names, or names with and without the noun of a fact (worlds only).
     """
 
@@ -44,9 +44,9 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     data: str = ""
     split: str = "train"
     hops: tuple[int, ...] = ()
-    limit: int = Field(-1, ge=-1)
+    count: int = Field(-1, ge=-1)
     retriever: dict[str, Any] = Field(default_factory=dict)
-    topk: int = Field(3, ge=1)
+    top_k: int = Field(3, ge=1)
     max_turns: int = Field(4, ge=1)
     prompt: Literal["search_r1", "instruct", "compact"] = "search_r1"
     results: Literal["auto"] | Form = "auto"
@@ -54,7 +54,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     structure_score: float = 0.2
     final_score: float = 0.1
     retrieval_score: float = 0.1
-    state: Literal["knowledge", "text"] = "knowledge"
+    state_key: Literal["knowledge", "text"] = "knowledge"
     queries: Literal["names", "relations"] = "names"
 
     @field_validator("reward")

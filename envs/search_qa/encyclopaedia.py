@@ -60,7 +60,7 @@ class Level:
         people, cities, countries, works, events: how many, all splits together. Events are distractors: nobody asks
             about them.
         words: how many beginnings and endings of people's names are in use (of other names in proportion).
-        hops: facts a question joins, least and most.
+        hops: fewest and most facts that a question joins.
         relations: nouns of the facts there are; empty for all.
         aliases: share of people and cities with a second name, by which others call them.
         rich: facts are said in several ways, and people have two passages.

@@ -131,7 +131,7 @@ class SearchQA:
         self._state = None
 
     def _search(self, state: State, query: str) -> None:
-        passages = retriever(self.config).search([query], self.config.topk)[0]
+        passages = retriever(self.config).search([query], self.config.top_k)[0]
         known = {passage.id for passage in state.seen}
         new = {p.id: p._replace(score=None) for p in passages if p.id not in known}  # scores are no knowledge
         written = write_passages(passages, self.config.form)
@@ -155,7 +155,7 @@ class SearchQA:
 
     def _key(self) -> str:
         state = self.state
-        if self.config.state == "text":
+        if self.config.state_key == "text":
             return state.text
         seen = ",".join(sorted(passage.id for passage in state.seen))
         return f"{state.task.params['question']}\n{seen}" + ("\nover" if state.over else "")

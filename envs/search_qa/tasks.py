@@ -22,7 +22,7 @@ class Tasks(Sequence[Task]):
         self._config = config
         self._found: Sequence[Question | Row] = _all(config)
         chosen = [i for i, one in enumerate(self._found) if not config.hops or _hops(one) in config.hops]
-        self._numbers = chosen if config.limit < 0 else chosen[: config.limit]
+        self._numbers = chosen if config.count < 0 else chosen[: config.count]
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -69,11 +69,11 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under: questions, retriever, passages a search, turns."""
+    """The name under which results are reported: questions, retriever, passages per search, turns."""
     by = str(config.retriever.get("name", "")) or "its own index"
     by += f" {config.retriever['backend']}" if "backend" in config.retriever else ""
     of = f"search-gen {config.level}-{config.world_seed}, {config.split}" if config.level else config.data
-    return f"{of} split of {len(Tasks(config))} questions, {by}, {config.topk} passages, {config.max_turns} turns"
+    return f"{of} split of {len(Tasks(config))} questions, {by}, {config.top_k} passages, {config.max_turns} turns"
 
 
 def entities(config: Config) -> list[str]:

@@ -34,11 +34,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
             (rows x columns, boxes, fewest to most pushes).
         split: train, valid or test; no layout is in two splits, also not turned or mirrored.
         seed: seed of generated levels; another seed gives other levels.
-        size: number of generated levels; None for an endless list.
-        levels: a file of levels in the usual notation, or a folder of .txt files, instead of generated levels.
+        count: number of generated levels; None for an endless list.
+        data: a file of levels in the usual notation, or a folder of .txt files, instead of generated levels.
         max_steps: moves until an episode is truncated; None: no limit.
         reward: `dense` as published (-0.1 per move, +1 or -1 per box, +10 at the end), or `terminal` (1 when solved).
-        actions: `all`: the four moves are admissible; `legal`: only moves that change something.
+        moves: `all`: the four moves are admissible; `legal`: only moves that change something.
         moves_per_turn: most moves per answer.
         end_when_lost: end an episode as soon as a box can never reach a target.
         border: draw the walls around the room; without the walls a small model reads half as many tokens.
@@ -48,11 +48,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     level: str = "easy"
     split: Literal["train", "valid", "test"] = "train"
     seed: int = Field(0, ge=0)
-    size: int | None = Field(None, ge=1)
-    levels: str = ""
+    count: int | None = Field(None, ge=1)
+    data: str = ""
     max_steps: int | None = Field(30, ge=1)
     reward: Reward = "dense"
-    actions: Literal["all", "legal"] = "all"
+    moves: Literal["all", "legal"] = "all"
     moves_per_turn: int = Field(1, ge=1)
     end_when_lost: bool = False
     border: bool = True
@@ -65,7 +65,7 @@ def make(config: Config) -> SokobanEnv:
         open_level,
         max_steps=config.max_steps,
         reward=config.reward,
-        masked=config.actions == "legal",
+        masked=config.moves == "legal",
         moves_per_turn=config.moves_per_turn,
         end_when_lost=config.end_when_lost,
         border=config.border,
@@ -78,9 +78,9 @@ def tasks(config: Config) -> Sequence[Task]:
     Raises:
         ValueError: no such level, file or folder, or a broken level in it.
     """
-    if not config.levels:
-        return Keys(shape_of(config.level), config.split, config.seed, config.size or ENDLESS)
-    path = Path(config.levels)
+    if not config.data:
+        return Keys(shape_of(config.level), config.split, config.seed, config.count or ENDLESS)
+    path = Path(config.data)
     files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
     if not files:
         raise ValueError(f"{path} holds no .txt file of Sokoban levels")
@@ -109,10 +109,10 @@ def find(config: Config, key: str) -> Task:
     """The task of a key."""
     if key.startswith(f"{BENCHMARK}/"):
         return task_of(key)
-    for task in tasks(config) if config.levels else ():
+    for task in tasks(config) if config.data else ():
         if task.key == key:
             return task
-    raise ValueError(f"no Sokoban level {key!r}" + ("" if config.levels else ": set levels= to its file"))
+    raise ValueError(f"no Sokoban level {key!r}" + ("" if config.data else ": set data= to its file"))
 
 
 def kind(task: Task) -> str:
@@ -122,11 +122,11 @@ def kind(task: Task) -> str:
 
 def benchmark(config: Config) -> str:
     """`sokoban-gen` for generated levels, `sokoban-custom` for files."""
-    return "sokoban-custom" if config.levels else BENCHMARK
+    return "sokoban-custom" if config.data else BENCHMARK
 
 
 def prompt(config: Config) -> VerlAgent | Compact:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     if config.prompt == "compact":
         return Compact()
     return (VerlAgent if config.prompt == "verl_agent" else Instruct)(config.moves_per_turn)

@@ -28,21 +28,23 @@ FENCED = re.compile(r"```(?:sql|sqlite)?\s*\n?(.*?)```", re.S | re.I)
 
 class Config(ToolConfig, frozen=True):
     """level: kinds of generated questions: easy (counts, aggregates, lists), medium (groups, having, nested, order),
-    hard (joins) or all. tables: of a generated database. count: generated questions of each part. first: seed of the
-    first. split: train, valid or test, whose databases have no table in common, or all. prompt: chat (tool calls),
-    instruct (one line per turn, for language models), or compact (few words for small models; of generated questions
-    only). Generated questions list their actions under instruct and compact: the level's queries over the tables whose
-    schema was read and the values of the question, and as answers the queries that were run. data: a JSON file of
-    questions of BIRD or Spider, or a folder with their train and dev files, instead of generated ones. databases: the
-    folder of their databases; empty looks beside the file. evidence: tell BIRD's evidence. compare: rows (as multisets,
-    in order where the right query orders, columns in any order) or bird (as sets, as BIRD itself does). shown: rows of
-    a result that are told. steps, seconds, memory_mb: what one query may take.
+    hard (joins) or all. tables: number of tables of a generated database. count: generated questions of each part.
+    seed: seed of the first question. split: train, valid or test, whose databases have no table in common, or all.
+    prompt: chat (tool calls), instruct (one line per turn, for language models), or compact (few words for small
+    models; of generated questions only). Generated questions list their actions under instruct and compact: the level's
+    queries over the tables whose schema was read and the values of the question, and as answers the queries that were
+    run. data: a JSON file of questions of BIRD or Spider, or a folder with their train and dev files, instead of
+    generated ones. databases: the folder of their databases; empty looks beside the file. evidence: show BIRD's
+    evidence with the question. compare: rows (as multisets, in order where the right query orders, columns in any
+    order) or bird (as sets, as BIRD itself does). max_rows: most rows of a result that the agent sees.
+    max_instructions: most instructions of SQLite's machine per query. timeout_s: seconds per query. memory_mb: memory
+    per query.
     """
 
     level: Literal["easy", "medium", "hard", "all"] = "medium"
     tables: int = Field(2, ge=1, le=3)
     count: int = Field(1000, ge=1, le=100_000)
-    first: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0)
     split: Literal["all", "train", "valid", "test"] = "all"  # type: ignore[assignment]
     prompt: Literal["chat", "instruct", "compact"] = "chat"  # type: ignore[assignment]
     no_call: Literal["answer", "nudge"] = "nudge"
@@ -50,15 +52,15 @@ class Config(ToolConfig, frozen=True):
     databases: str = ""
     evidence: bool = True
     compare: Literal["rows", "bird"] = "rows"
-    shown: int = Field(20, ge=1, le=1000)
-    steps: int = Field(5_000_000, ge=1000)
-    seconds: float = Field(10.0, gt=0, le=600)
+    max_rows: int = Field(20, ge=1, le=1000)
+    max_instructions: int = Field(5_000_000, ge=1000)
+    timeout_s: float = Field(10.0, gt=0, le=600)
     memory_mb: int = Field(128, ge=8, le=8192)
 
     @property
     def limits(self) -> Limits:
         """What one query may take."""
-        return Limits(steps=self.steps, seconds=self.seconds, memory=self.memory_mb << 20)
+        return Limits(steps=self.max_instructions, seconds=self.timeout_s, memory=self.memory_mb << 20)
 
 
 def problem_of(made: Mapping[str, Any]) -> Problem:
@@ -132,7 +134,7 @@ class Database:
         found = run_query(self._sources[0], sql, self._config.limits)
         if found.error:
             raise ToolError(found.error)
-        return brief_rows(found) if self._brief else table_of(found, self._config.shown)
+        return brief_rows(found) if self._brief else table_of(found, self._config.max_rows)
 
     def answer(self, sql: str) -> str:
         """Give the query whose result answers the question. This ends the task.

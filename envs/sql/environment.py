@@ -50,7 +50,7 @@ class Questions(Listed):
 
 
 def prompt(config: Config) -> Prompt:
-    """How it speaks to a model."""
+    """The prompt: how the environment speaks to a model."""
     if config.prompt == "compact":
         return Compact()
     return Instruct() if config.prompt == "instruct" else hooks.prompt(config)
@@ -95,7 +95,7 @@ class _Generated(Sequence[Mapping[str, Any]]):
             raise IndexError(i)
         part, number = divmod(i % len(self), self._config.count)
         config = self._config
-        return row(config.level, config.tables, self._parts[part], config.first + number)
+        return row(config.level, config.tables, self._parts[part], config.seed + number)
 
 
 def row(level: str, tables: int, part: Part, number: int) -> dict[str, Any]:

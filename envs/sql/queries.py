@@ -151,7 +151,7 @@ def candidates(schema: Schema, values: Sequence[str | int], kinds: Sequence[str]
 
 
 def _single(kind: str, table: Table, values: Sequence[str | int]) -> Iterator[Query]:
-    """Queries of one table. Columns that are listed name rows or have no number twice, so that none repeats a value."""
+    """Queries of one table. Listed columns name rows or hold different numbers, so that no column repeats a value."""
     plain = {"t": table.name, "t_": table.one, "ts": table.many}
     where = [("", "", ""), *((f" WHERE {c.sql}", c.words, c.column) for c in conditions(table, values))]
     for w, w_, column in where:
@@ -223,7 +223,7 @@ def _write(kind: str, blanks: dict[str, str]) -> Query:
 
 
 def near_misses(query: Query, schema: Schema, values: Sequence[str | int]) -> list[str]:
-    """SQL that is wrong by a little: what the question does not ask, and usual mistakes in writing it."""
+    """Slightly wrong SQL: answers to other questions, and usual mistakes."""
     other = [one.sql for one in candidates(schema, values, tuple(KINDS)) if one.sql != query.sql]
     sql = query.sql
     edits = [re.sub(r" ([<>]) (?!\()", r" \1= ", sql)]  # rows exactly at an average are too rare to tell

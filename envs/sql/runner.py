@@ -1,8 +1,8 @@
 """The process that runs queries: reads one JSON request per line, writes one JSON reply per line.
 
 It is started as a file of its own and imports the standard library alone. A query can read and nothing else: databases
-are opened read-only, an authorizer refuses every other action, and steps, memory, sizes and rows are limited. Whoever
-sends the query limits its seconds, by killing this process.
+are opened read-only, an authorizer refuses every other action, and steps, memory, sizes and rows are limited. The
+sender of the query limits its seconds, by killing this process.
 """
 
 import json
@@ -35,11 +35,11 @@ REFUSED = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", 
 
 
 class Refused(Exception):
-    """A query that a limit of ours ended; its text is the reply."""
+    """A query that one of our limits ended; the text of the exception is the reply."""
 
 
 def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    """SQLite's question whether a statement may do something: reading and most functions are allowed."""
+    """Answer SQLite's question whether a statement may do something: it may read and call most functions."""
     if action in READS or (action == sqlite3.SQLITE_FUNCTION and str(second).lower() not in REFUSED):
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
@@ -83,7 +83,7 @@ def run(connection: sqlite3.Connection, request: dict[str, Any]) -> dict[str, An
         return {"columns": [column[0] for column in cursor.description], "rows": fetched(cursor, int(request["rows"]))}
     except sqlite3.OperationalError as error:
         if str(error) == "interrupted":
-            raise Refused(f"the query was stopped after {steps:,} steps: write a smaller one") from None
+            raise Refused(f"the query was stopped after {steps:,} instructions: write a smaller one") from None
         raise
     finally:
         connection.set_progress_handler(None, 0)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from agentrl.envs.sql.themes import ENTITIES, VALUES, Part, choose
 
 MOST_NUMBER = 99
-ROWS = (9, 14)  # of a table that belongs to no other, at least and at most
+ROWS = (9, 14)  # fewest and most rows of a table that belongs to no other table
 CHILD_ROWS = (12, 18)
-SHOWN_VALUES = 4  # different words of a column
+SHOWN_VALUES = 4  # most different words of a column
 
 
 class Table(NamedTuple):
@@ -91,7 +91,7 @@ def draw_schema(rng: random.Random, part: Part, tables: int) -> Schema:
 
 
 def draw_rows(rng: random.Random, schema: Schema) -> dict[str, list[tuple[object, ...]]]:
-    """Rows of every table. About a fifth of the rows that may have others belonging to them have none."""
+    """Rows of every table. About a fifth of the rows to which others may belong have none."""
     rows: dict[str, list[tuple[object, ...]]] = {}
     for table in schema:
         count = rng.randint(*(CHILD_ROWS if table.parent else ROWS))

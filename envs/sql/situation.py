@@ -1,4 +1,4 @@
-"""In what situation of a question a decision was made, for `agentrl diagnose`."""
+"""The situation in which a decision was made, for `agentrl diagnose`."""
 
 from agentrl.envs.sql.prompts import in_words
 from agentrl.types import Observation

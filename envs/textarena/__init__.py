@@ -16,7 +16,7 @@ from agentrl.envs._foreign import Options, program
 from agentrl.envs.textarena.environment import OPPONENT, Seat, TextArena
 from agentrl.types import Task
 
-WAITS = True  # for the process that plays
+WAITS = True  # a step waits for the process that plays
 HELD_OUT = 1 << 30  # first seed of the test split
 
 
@@ -24,12 +24,12 @@ class Config(Options, frozen=True):
     """Which game.
 
     Attributes:
-        game: id of the package, such as TicTacToe-v0.
-        players: of the game; 0 tries two, then one.
-        seat: main is Player 0 (first), Player 1 (second), or one and the other from task to task (both).
-        count: tasks of a split.
+        game: the package's id of a game, such as TicTacToe-v0.
+        players: number of players of the game; 0 tries two, then one.
+        seat: the policy is Player 0 (first), Player 1 (second), or takes turns from task to task (both).
+        count: number of tasks of a split.
         split: train and test have different seeds.
-        called: what a called player plays, one turn of a game; set by the environment for its opponent.
+        called: an episode is one turn of a called opponent; the environment sets it, a recipe leaves it out.
     """
 
     game: str = "TicTacToe-v0"
@@ -83,12 +83,12 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under."""
+    """The name under which results are reported."""
     return f"textarena {config.game}"
 
 
 def facts(config: Config) -> dict[str, str]:
-    """The versions that played."""
+    """The versions of the packages that played."""
     return {} if config.called else _program(config).versions()
 
 

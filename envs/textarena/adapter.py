@@ -41,7 +41,7 @@ def _near(name: str, known: Any) -> str:
 def _begin(game: str, players: int, seed: int) -> Any:
     import textarena
 
-    env = textarena.make(f"{game}-raw")  # without wrappers: the messages that are new
+    env = textarena.make(f"{game}-raw")  # raw: without wrappers, an observation holds only new messages
     env.reset(num_players=players, seed=seed)
     return env
 

@@ -22,11 +22,11 @@ class TextArena(ForeignEnv):
         return self._result(self.ask("step", action))
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:
-        """The other player's move. Without one, because that player is lost, the game ends undecided."""
+        """The other player's move. If there is none, because that player's episode failed, the game ends undecided."""
         (reply,) = replies
         self.record(reply)
         if reply.status == Status.ENV_ERROR or reply.status == Status.DEPTH_LIMIT:
-            told = Observation(text="The other player is lost; the game ends undecided.")
+            told = Observation(text="The other player cannot go on; the game ends undecided.")
             return self.concluded(StepResult(told, 0.0, False, True, {"signals": {"won": 0.0, "opponent_lost": 1.0}}))
         return self.concluded(self._result(self.ask("reply", reply.text)))
 

@@ -1,6 +1,6 @@
 """Environments of the package verifiers (0.4), with their rubrics as signals (docs/foreign.md).
 
-`taskset` names an installed taskset, or a module in the folder one works in; `options` are its own. A request to the
+`taskset` names an installed taskset, or a module in the working folder; `options` are its own. A request to the
 model is a turn. The reward is the weighted sum of verifiers' rewards; each reward and metric is a signal. `python` is
 the Python that has the package.
 """
@@ -17,7 +17,7 @@ from agentrl.tool import load_format
 from agentrl.tool_env import ToolWords
 from agentrl.types import Task
 
-WAITS = True  # for the process that plays
+WAITS = True  # a step waits for the process that plays
 
 
 class Config(Options, frozen=True):
@@ -25,21 +25,22 @@ class Config(Options, frozen=True):
 
     Attributes:
         taskset: name of an installed taskset package, or of a module in the working folder.
-        id: of an environment to pair the taskset with; empty: the taskset's own.
-        options: of the taskset's configuration, such as env.options.difficulty=2.
-        limit: tasks that are read from the taskset, which may have no end.
-        split: a task's key decides: one in five is a test task; all: no split, for tasksets that have their own.
+        id: name of an environment to play the taskset in; empty: the taskset's own.
+        options: options of the taskset's configuration, such as env.options.difficulty=2.
+        count: most tasks that are read from the taskset, which may have no end.
+        split: train or test, where a task's key decides and one task in five is a test task; all: no split, for
+            tasksets that have their own.
         solved: reward from which an episode counts as success.
-        form: the format in which a model writes tool calls.
+        call_format: the format in which a model writes tool calls.
     """
 
     taskset: str = ""
     id: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
-    limit: int = Field(1000, ge=1)
+    count: int = Field(1000, ge=1)
     split: Literal["train", "test", "all"] = "train"
     solved: float = 1.0
-    form: str = "hermes"
+    call_format: str = "hermes"
 
 
 def make(config: Config) -> ForeignEnv:
@@ -50,7 +51,7 @@ def make(config: Config) -> ForeignEnv:
 def _program(config: Config) -> ForeignProgram:
     if not config.taskset:
         raise ValueError("env.taskset is empty: name an installed taskset of verifiers, such as env.taskset=my-tasks")
-    return program(__file__, config, config.model_dump(exclude={"python", "form"}))
+    return program(__file__, config, config.model_dump(exclude={"python", "call_format"}))
 
 
 @functools.lru_cache(maxsize=64)
@@ -79,16 +80,16 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under."""
+    """The name under which results are reported."""
     return f"verifiers {config.taskset}"
 
 
 def facts(config: Config) -> dict[str, str]:
-    """The versions that played."""
+    """The versions of the packages that played."""
     return _program(config).versions()
 
 
 def prompt(config: Config) -> Prompt:
     """The messages of the environment, with its tools if the first task has any."""
     schemas = _tools(_program(config))
-    return ToolWords(load_format(config.form, schemas), schemas) if schemas else Bare()
+    return ToolWords(load_format(config.call_format, schemas), schemas) if schemas else Bare()

@@ -55,7 +55,7 @@ def load(options: dict[str, Any]) -> dict[str, Any]:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"env.options of {options['taskset']}: {place}: {first['msg']}") from None
-    tasks = list(itertools.islice(environment.taskset, options["limit"]))
+    tasks = list(itertools.islice(environment.taskset, options["count"]))
     return {"environment": environment, "tasks": tasks, **options}
 
 

@@ -83,7 +83,7 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """The name results are reported under."""
+    """The name under which results are reported."""
     from agentrl.envs.webshop.panel import benchmark as describe
 
     return describe(config)

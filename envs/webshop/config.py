@@ -19,7 +19,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "reward": "success",
             "success_reward": 10.0,
             "prompt": "verl_agent",
-            "state": "text",
+            "state_key": "text",
         },
         "gem": {"max_steps": 15, "reward": "score", "prompt": "gem", "end_on_invalid": True},
     }
@@ -42,8 +42,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
             searches.
         observation: form of the pages (brief: a short form for small models). show_attributes: offer the attribute
             page.
-        state: what counts as the same state: page and selected options, or the text itself.
-        queries: search actions listed on the index page, made from the instruction's words.
+        state_key: what counts as the same state: page and selected options, or the text itself.
+        listed_queries: search actions listed on the index page, made from the instruction's words.
         prompt: form of the prompt: the published forms, `instruct` (language models, in few words; `instruct_listed`
             with the actions), or `compact` (small models).
         reward: the score, or `success_reward` for a full score and 0 otherwise.
@@ -70,8 +70,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     session_seed: int = 0
     observation: Literal["text", "text_rich", "html", "url", "brief"] = "text"
     show_attributes: bool = False
-    state: Literal["page", "text"] = "page"
-    queries: int = Field(4, ge=0)
+    state_key: Literal["page", "text"] = "page"
+    listed_queries: int = Field(4, ge=0)
     prompt: Literal["plain", "compact", "instruct", "instruct_listed", "verl_agent", "gem"] = "plain"
     reward: Literal["score", "success"] = "score"
     success_reward: float = 10.0

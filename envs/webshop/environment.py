@@ -97,14 +97,14 @@ class WebShop:
         if self.config.observation == "brief":
             return Observation(
                 text=brief(session),
-                state_key=state_key(session) if self.config.state == "page" else "",
+                state_key=state_key(session) if self.config.state_key == "page" else "",
                 actions=self._searches() + brief_actions(session),
                 task=brief_task(session),
             )
         clicks = tuple(f"click[{name}]" for name in session.clickables() if name != "search")
         return Observation(
             text=session.observe(),
-            state_key=state_key(session) if self.config.state == "page" else "",
+            state_key=state_key(session) if self.config.state_key == "page" else "",
             actions=self._searches() + clicks,
             task=session.goal.instruction,
         )
@@ -113,7 +113,7 @@ class WebShop:
         session = self.session
         if not session.has_search_bar:
             return ()
-        return tuple(f"search[{q}]" for q in suggested_queries(session.goal.instruction, self.config.queries))
+        return tuple(f"search[{q}]" for q in suggested_queries(session.goal.instruction, self.config.listed_queries))
 
     def snapshot(self) -> Snapshot:
         """The episode's state; later steps do not change it."""

@@ -19,7 +19,7 @@ from agentrl.envs.webshop.search import Refused, Search
 
 DEFAULT_SIZE = 1000  # products of the generated catalogue
 _PER_SESSION = (
-    "preset", "split", "levels", "session_seed", "observation", "state", "queries", "prompt", "reward",
+    "preset", "split", "levels", "session_seed", "observation", "state_key", "listed_queries", "prompt", "reward",
     "success_reward", "max_steps", "end_on_invalid",
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ def write(folder: Path, won: str, env: str = "toy", split: str = "test") -> None
     shown = {"benchmark": env, "panel": env, "outcomes": outcomes, "success_rate": won.count("1") / 4}
     for mode in learning.MODES:
         (folder / "evaluations" / f"end-{mode}.json").write_text(json.dumps(shown))
-    row = {"stage": "train", "generated_tokens": 60, "calls": 6, "episodes": 2}
+    row = {"stage": "train", "generated_tokens": 60, "actions": 6, "episodes": 2}
     (folder / "metrics.jsonl").write_text(f"{json.dumps(row)}\n" * 2)
     (folder / "timings.jsonl").write_text(json.dumps({"stage": "train", "update_cpu_s": 1.5}))
 
@@ -64,7 +64,7 @@ def test_the_best_configuration_is_taken_by_both_and_finished_runs_are_found_aga
     assert result["greedy"]["a"]["by_seed"] == {0: 1.0, 1: 0.5}
     assert result["greedy"]["differences"]["a - b"]["by_seed"] == {0: 0.75, 1: 0.25}
     assert result["spent"]["b-1"] == {
-        "iterations": 2, "generated_tokens": 120, "calls": 12, "episodes": 4, "cpu_s": 1.5,
+        "iterations": 2, "generated_tokens": 120, "actions": 12, "episodes": 4, "cpu_s": 1.5,
     }  # fmt: skip
     assert "mean +50.0%" in comparison.table({**result, "tuning": tuned})
 

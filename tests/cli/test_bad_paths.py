@@ -268,7 +268,7 @@ DAMAGES: tuple[tuple[str, dict[str, Any], tuple[tuple[str, ...], ...]], ...] = (
             for key, value in (
                 ("step", "1"), ("step", -1), ("step", 1.5), ("step", None), ("step", 10**30), ("step", True),
                 ("stage", "nope"), ("stage", 3), ("evaluated", 3), ("evaluated", [1]), ("metric_lines", -1),
-                ("metric_lines", 10**6), ("tokens", {}), ("calls", "x"), ("format", 99), ("format", "2"),
+                ("metric_lines", 10**6), ("tokens", {}), ("actions", "x"), ("format", 99), ("format", "2"),
                 ("format", []),
             )
         },

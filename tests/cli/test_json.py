@@ -74,7 +74,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def objects(text: str) -> list[dict[str, Any]]:
-    """The objects that were printed: one, a list, or one a line."""
+    """The objects that were printed: one, a list, or one per line."""
     try:
         whole = json.loads(text)
     except ValueError:

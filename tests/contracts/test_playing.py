@@ -32,7 +32,7 @@ class Unsure(Random):
 
 
 # Options that keep the batch small, and still let the method do what it is for.
-FEW = {"candidates": {"actions": 2}, "vine": {"probes": 2}}
+FEW = {"candidates": {"candidates": 2}, "vine": {"probes": 2}}
 
 
 def grown(name: str, copies: int = 3):
@@ -228,7 +228,7 @@ def test_a_sampler_that_keeps_judges_whole_groups_and_gives_up(name):
     chosen = entry("sampler", name)
     if chosen.hooks.keep is None:
         return
-    assert chosen.config.max_tries >= 1
+    assert chosen.config.max_rounds >= 1
     graph = outcome(WON)
     kept = chosen.hooks.keep(chosen.config, graph)
     assert kept.shape == (len(graph),) and kept.dtype == bool and 0 < kept.sum() < len(graph)

@@ -43,7 +43,7 @@ def test_a_score_returns_the_signals_it_names_and_the_same_again(name):
         stage = ScoreStage(entries, ScoringConfig(), "agent")
         stage.begin(0)
         found.append(asyncio.run(stage.score(graph, tasks)))
-        assert not stage.metrics().get("score_calls")
+        assert not stage.metrics().get("score_answers")
     assert not found[0].faults and set(found[0].columns) == {f"signal/{one}" for one in stage.names}
     for column, values in found[0].columns.items():
         np.testing.assert_array_equal(values, found[1].columns[column])

@@ -85,7 +85,7 @@ class Server:
         return f"http://127.0.0.1:{self.http.server_port}/v1"
 
     def policy(self, **options: Any) -> OpenAIPolicy:
-        defaults = {"model": "m", "base_url": self.url, "backoff_s": 0.01, "max_retries": 3, "timeout_s": 5.0}
+        defaults = {"model": "m", "base_url": self.url, "backoff_s": 0.01, "retries": 3, "timeout_s": 5.0}
         return OpenAIPolicy(Endpoint(**{**defaults, **options}))
 
 
@@ -224,7 +224,7 @@ def lost(url_and_stop: tuple[str, Any], **options: Any) -> str:
     """The sentence of a lost endpoint after one try of at most half a second."""
     url, stop = url_and_stop
     with pytest.raises(EndpointLost) as caught:
-        ask(OpenAIPolicy(Endpoint(**{"model": "m", "base_url": url, "max_retries": 0, "timeout_s": 0.5, **options})))
+        ask(OpenAIPolicy(Endpoint(**{"model": "m", "base_url": url, "retries": 0, "timeout_s": 0.5, **options})))
     stop()
     return str(caught.value)
 
@@ -363,12 +363,12 @@ def test_episodes_lost_with_the_endpoint_are_reported_never_scored(serve):
     """Episodes of walk/0 take one turn; the server dies for good after two answers."""
     server = serve(OK, OK, refusal(500))
     on = entry(count=6, goal=1)
-    by = player(on, make_pool(on, "inline"), policy=server.policy(max_retries=0, concurrency=1))
+    by = player(on, make_pool(on, "inline"), policy=server.policy(retries=0, concurrency=1))
     report = asyncio.run(evaluate(by, on, tasks_of(on), {}))
     assert [o.ending for o in report.outcomes].count("env_error") == 4
     assert report.summary()["episodes"] == 2 and report.summary()["success_rate"] == 1.0
     assert report.summary()["usage"]["prompt_tokens"] == 20
-    strict = player(on, make_pool(on, "inline"), policy=server.policy(max_retries=0), limits=Limits(fault_share=0.5))
+    strict = player(on, make_pool(on, "inline"), policy=server.policy(retries=0), limits=Limits(fault_share=0.5))
     with pytest.raises(TooManyFaults, match=r"on task walk/.*openai:m gave no answer"):
         play_all(strict, tasks_of(on))
     with pytest.raises(TooManyFaults, match=r"lost to the environment or to the policy's endpoint, .*gave no answer"):
@@ -379,7 +379,7 @@ def test_episodes_lost_with_the_endpoint_are_reported_never_scored(serve):
 def test_an_episode_is_tried_again_after_a_lost_answer(serve):
     server = serve(OK, refusal(500), OK)
     on = entry(count=1, goal=2)
-    by = player(on, make_pool(on, "inline"), policy=server.policy(max_retries=0), limits=Limits(retries=1))
+    by = player(on, make_pool(on, "inline"), policy=server.policy(retries=0), limits=Limits(retries=1))
     (record,) = play_all(by, tasks_of(on))
     assert (record.ending, record.attempts, len(record.steps)) == (Status.DONE, 2, 2)
     # one answer before the loss and two after it, each of 10 prompt and 2 completion tokens: all three are paid for

@@ -117,12 +117,12 @@ def test_costs_by_hand():
 @pytest.mark.parametrize("seed", range(10))
 def test_a_cost_curve_rises_to_the_success_rate(seed):
     rng = np.random.default_rng(seed)
-    got = [Sample(task="x", success=bool(rng.random() < 0.4), calls=int(rng.integers(1, 9))) for _ in range(30)]
-    curve = cost_curve(got, "calls")
+    got = [Sample(task="x", success=bool(rng.random() < 0.4), actions=int(rng.integers(1, 9))) for _ in range(30)]
+    curve = cost_curve(got, "actions")
     rates = [at["success"] for at in curve]
     assert rates == sorted(rates) and rates[-1] == pytest.approx(sum(one.success for one in got) / 30)
     for at in curve:  # slow loop
-        assert at["success"] == pytest.approx(sum(one.success and one.calls <= at["budget"] for one in got) / 30)
+        assert at["success"] == pytest.approx(sum(one.success and one.actions <= at["budget"] for one in got) / 30)
 
 
 def test_the_minimum_detectable_effect_is_what_a_simulation_finds():
@@ -183,7 +183,7 @@ def test_samples_of_a_run(tmp_path, capsys):
             success=True,
             answer="stop it",
             tokens=0,
-            calls=2,
+            actions=2,
             price=pytest.approx(math.nan, nan_ok=True),
         )
     ]
@@ -205,7 +205,7 @@ def test_samples_of_a_report(tmp_path, capsys):
     assert main(["samples", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["at_k"]["1"]["pass"] == pytest.approx(rate) and set(found["at_k"]) == {"1", "2", "4"}
-    assert 0 < rate < 1 and found["at_k"]["4"]["majority"] >= 0 and found["costs"]["calls"][-1]["success"] == rate
+    assert 0 < rate < 1 and found["at_k"]["4"]["majority"] >= 0 and found["costs"]["actions"][-1]["success"] == rate
 
 
 def test_words_that_do_not_fit(tmp_path, capsys):

@@ -149,7 +149,7 @@ def test_entropies_and_seconds_are_stored_when_asked_and_change_nothing_else(toy
     from agentrl.graph import token_rows
     from agentrl.report import run_data
 
-    run = train_toy(tmp_path, "run.iterations=1", "log.entropies=true", "log.seconds=true", "eval.modes=['sampled']")
+    run = train_toy(tmp_path, "run.iterations=1", "log.entropies=true", "log.durations=true", "eval.modes=['sampled']")
     plain, told = (read_graph(folder / "graphs" / "000000.safetensors") for folder in (toy, run))
     assert set(told.columns) - set(plain.columns) == {"entropy", "answer_s", "env_s"}
     for name, column in plain.columns.items():

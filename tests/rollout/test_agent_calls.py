@@ -65,7 +65,7 @@ def test_an_errand_is_a_chain_of_its_own_and_its_reply_the_callers_next_observat
     (walk,) = record.called
     assert (walk.agent, walk.ending, walk.score) == ("walker", Status.DONE, 1.0)
     assert walk.caller is record.steps[0]
-    assert record.calls == 3  # the boss's two actions and the walker's one
+    assert record.actions == 3  # the boss's two actions and the walker's one
 
 
 def test_called_chains_share_rollout_and_group_and_name_the_step_that_called_them():

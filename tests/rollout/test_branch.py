@@ -42,7 +42,7 @@ def test_a_branch_sees_what_its_chain_saw_and_shares_its_steps(where):
         assert all(a is b for a, b in zip(record.steps[:turn], chain.steps[:turn], strict=True))
         assert record.steps[turn].observation == chain.steps[turn].observation
         assert record.steps[turn] is not chain.steps[turn] and record.replayed == 0
-        assert (record.tree, record.group) == (chain.tree, chain.group) and record.calls == 6 - turn
+        assert (record.tree, record.group) == (chain.tree, chain.group) and record.actions == 6 - turn
 
 
 def test_without_snapshots_the_recorded_actions_are_played_again(monkeypatch):

@@ -58,8 +58,8 @@ def test_a_sampler_sees_whole_paths_and_nothing_that_was_lost_or_not_played():
 class Costly:
     """As much of an Expansion as a budget looks at."""
 
-    def __init__(self, groups, tokens, calls):
-        self.groups, self.tokens, self.calls, self.played = range(groups), tokens, calls, []
+    def __init__(self, groups, tokens, actions):
+        self.groups, self.tokens, self.actions, self.played = range(groups), tokens, actions, []
 
 
 def test_how_many_groups_fit_by_hand():
@@ -67,8 +67,8 @@ def test_how_many_groups_fit_by_hand():
     assert spent.room(Budget(), 16) == 16
     assert spent.room(Budget(tokens=1000), 16) == 4  # a quarter first, to see what groups cost
     spent.add(Costly(4, 400, 40))
-    assert spent.room(Budget(tokens=1000), 12) == 6  # 100 tokens a group, 600 left
-    assert spent.room(Budget(tokens=1000, calls=65), 12) == 2  # 10 calls a group, 25 left
+    assert spent.room(Budget(tokens=1000), 12) == 6  # 100 tokens per group, 600 left
+    assert spent.room(Budget(tokens=1000, actions=65), 12) == 2  # 10 actions per group, 25 left
     assert spent.room(Budget(tokens=1000), 5) == 5
     assert spent.room(Budget(tokens=300), 12) == 0
 
@@ -85,19 +85,19 @@ def gather(rollout, *, tasks=12, budget=None, sampler="uniform", seed=3, **optio
 
 
 @pytest.mark.parametrize("rollout", [{"name": "chain"}, {"name": "tree"}])
-def test_chains_and_trees_keep_to_the_same_budget_of_calls(rollout):
-    got = gather(rollout, budget=Budget(calls=100))
-    # Chains of 4 steps: 16 calls a group of 4 chains, 48 in the first wave of 3 groups, room for 3 more: 96. A tree
-    # group costs between 8 + 4 and 8 + 16 calls.
-    assert 100 - 24 <= got.metrics["calls"] <= 100 + 24
-    assert got.metrics["calls"] == len(got.graph)
+def test_chains_and_trees_keep_to_the_same_budget_of_actions(rollout):
+    got = gather(rollout, budget=Budget(actions=100))
+    # Chains of 4 steps: 16 actions per group of 4 chains, 48 in the first wave of 3 groups, room for 3 more: 96. A tree
+    # group costs between 8 + 4 and 8 + 16 actions.
+    assert 100 - 24 <= got.metrics["actions"] <= 100 + 24
+    assert got.metrics["actions"] == len(got.graph)
     if rollout["name"] == "chain":
-        assert (got.metrics["calls"], got.metrics["groups_played"]) == (96, 6)
+        assert (got.metrics["actions"], got.metrics["groups_played"]) == (96, 6)
     assert sorted(set(got.graph.group)) == list(range(got.metrics["groups_played"]))
 
 
 def test_waves_draw_what_one_wave_would():
-    whole, waves = gather({"name": "tree"}, tasks=6), gather({"name": "tree"}, tasks=6, budget=Budget(calls=10**6))
+    whole, waves = gather({"name": "tree"}, tasks=6), gather({"name": "tree"}, tasks=6, budget=Budget(actions=10**6))
     for name, column in whole.graph.columns.items():
         np.testing.assert_array_equal(column, waves.graph.columns[name])
 
@@ -105,7 +105,7 @@ def test_waves_draw_what_one_wave_would():
 def test_dynamic_sampling_counts_what_it_throws_away():
     got = gather({"name": "tree"}, tasks=2, sampler="dynamic")  # nobody is ever rewarded: all is drawn ten times
     assert (got.metrics["groups_played"], got.metrics["groups_dropped"], got.metrics["groups_filled"]) == (20, 18, 2)
-    assert got.metrics["calls"] > 8 * len(got.graph) and got.metrics["episodes"] == 12
+    assert got.metrics["actions"] > 8 * len(got.graph) and got.metrics["episodes"] == 12
 
 
 def test_a_signal_that_a_batch_is_without_counts_nothing_if_an_earlier_one_had_it():

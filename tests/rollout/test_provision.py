@@ -112,7 +112,7 @@ def test_the_groups_that_finish_first_are_taken_and_the_others_are_cancelled(mak
     assert (metrics["groups_played"], metrics["groups_left"], metrics["groups_stale"]) == (2, 2, 0)
     # The two that were left went on while the events of the second group's end passed through the loop.
     assert 2 <= metrics["left_steps"] <= 12
-    assert metrics["calls"] == 6 + 4 * metrics["left_steps"]
+    assert metrics["actions"] == 6 + 4 * metrics["left_steps"]
     assert bench.provision.flying == 0 and not bench.policy.open_sessions
     bench.sampler.goals += [1, 1, 1, 1]
     assert goals(bench.batch(1)) == [1, 1, 1, 1]  # what was cancelled does not come back
@@ -129,8 +129,8 @@ def test_groups_that_are_kept_go_on_under_the_next_weights(make):
         assert own[0] == 0 and own[-1] == 1 and (np.diff(own) >= 0).all()
     assert first.metrics["cancelled_tokens"] == 0 and bench.provision.flying == 2
     # Each action is counted in the batch in which it was carried out, and none twice.
-    flying = sum(flight.counted.calls for flight in bench.provision._flights.values())
-    assert first.metrics["calls"] + second.metrics["calls"] == 6 + 122 + flying
+    flying = sum(flight.counted.actions for flight in bench.provision._flights.values())
+    assert first.metrics["actions"] + second.metrics["actions"] == 6 + 122 + flying
 
 
 def test_groups_beyond_the_bound_are_dropped_and_drawn_again_once(make):
@@ -182,7 +182,7 @@ def test_provision_1_takes_every_group_as_the_plain_batch_does(make):
 def test_filtered_groups_are_replaced_and_then_filled_up(make):
     bench = make([3] * 100, sampler="dynamic", provision=1.5)
     done = bench.batch(0)  # all copies score 1: no group varies, so every batch is tried and the last one is filled up
-    begun = bench.begin + (bench.entry.config.max_tries - 1) * 2
+    begun = bench.begin + (bench.entry.config.max_rounds - 1) * 2
     assert done.metrics["groups_played"] == bench.sampler.drawn == begun
     assert (done.metrics["groups_filled"], done.metrics["episodes"]) == (2, 4)
 

@@ -159,7 +159,7 @@ def test_dynamic_batches_keep_their_size_and_are_counted():
 
 
 def test_a_batch_that_never_varies_is_filled_after_the_last_try():
-    batch, _ = gather("dynamic", tasks_of(entry(goal=9)), wanted=3, policy=right(), max_tries=4)
+    batch, _ = gather("dynamic", tasks_of(entry(goal=9)), wanted=3, policy=right(), max_rounds=4)
     metrics = batch.metrics
     assert len(batch.records) == 12
     assert (metrics["groups_played"], metrics["groups_dropped"], metrics["groups_filled"]) == (12, 9, 3)

@@ -191,7 +191,7 @@ def test_without_determinism_newer_weights_come_in_the_middle_of_a_batch(tmp_pat
         ({"rollout": {"name": "chain", "provision": 3.0}}, "rollout.provision = 3.0"),
         ({"rollout": {"name": "chain", "leftover": "keep"}}, "raise rollout.provision"),
         ({"run": {"staleness": 1}, "rollout": KEPT["rollout"]}, "raise run.staleness to 2 or more, or lower run.ahead"),
-        ({"rollout": {"name": "chain", "provision": 1.5}, "batch": {"tokens": 100}}, "batch.tokens and batch.calls"),
+        ({"rollout": {"name": "chain", "provision": 1.5}, "batch": {"tokens": 100}}, "batch.tokens and batch.actions"),
         ({"rollout": {"name": "chain", "provision": 1.5}, "pool": {"kind": "threads"}}, "set run.deterministic=false"),
         ({"rollout": {"name": "chain", "provison": 1.5}}, "did you mean provision?"),
         ({**AHEAD, "guide": {"name": "interleave"}}, "run.staleness = 1 does not go together with [guide]"),

@@ -100,7 +100,7 @@ def test_a_judge_that_fails_fools_nobody_and_is_told(capsys, tmp_path):
         return answer("No." if fails(str(data_of(body)["WORK"])) else f"Reasons.\n{mark_of(body)} 1")
 
     server = of(reply)
-    judge = {"name": "judge", "model": server.word, "tries": 1}
+    judge = {"name": "judge", "model": server.word, "retries": 0}
     recipe = tmp_path / "r.toml"
     recipe.write_text(tomli_w.dumps({**SEARCH, "score": judge, "reward": paid(quality=1.0)}))
     words = ["check", str(recipe), "--reward", "--tasks", "1"]

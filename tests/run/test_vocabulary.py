@@ -20,11 +20,11 @@ from agentrl.tool_env import environment
 STORIES = {  # as in the recipe calculator-cpu
     "name": "calculator",
     "split": "train",
-    "fewest": 1,
+    "min_events": 1,
     "largest": 20,
     "noise": 1,
     "brief": True,
-    "told": "lines",
+    "show": "lines",
     "display": 2,
     "prompt": "compact",
 }

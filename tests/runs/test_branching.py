@@ -65,7 +65,7 @@ def test_trees_train_and_the_same_seed_gives_the_same_bytes(recipe, whole):
     for number, row in enumerate(rows(whole)):
         graph = read_graph(whole / "graphs" / f"{number:06d}.safetensors")
         assert row["episodes"] == 2 * 6 == len(np.unique(graph.episode)) and len(np.unique(graph.tree)) == 4
-        assert forked(graph) and row["calls"] == len(graph) and row["replayed_calls"] == 0
+        assert forked(graph) and row["actions"] == len(graph) and row["replayed_actions"] == 0
         assert row["generated_tokens"] == graph.tokens.sampled.sum()
         assert row["tokens"] == row["generated_tokens"] < row["packed_tokens"]  # nothing was pruned; prompts are packed
         assert row["decision_tokens"] == decisions(graph.tokens)[graph.tokens.sampled].sum()  # each once
@@ -79,7 +79,7 @@ def test_worker_processes_branch_as_this_process_does(recipe, whole):
 def test_replay_branches_as_snapshots_do(recipe, whole, monkeypatch):
     monkeypatch.setattr(Slot, "snapshot", lambda self: None)  # an environment that has none
     cut = run(recipe, "b")
-    assert sum(row["replayed_calls"] for row in rows(cut)) > 0
+    assert sum(row["replayed_actions"] for row in rows(cut)) > 0
     for number in range(2):
         name = f"graphs/{number:06d}.safetensors"
         assert (whole / name).read_bytes() == (cut / name).read_bytes()
@@ -117,8 +117,8 @@ def test_a_run_killed_in_the_middle_of_an_expansion_goes_on_as_if_it_had_not_bee
     [
         (("rollout={name='entropy_branch'}",), {PLAYED}),
         (("rollout={name='vine', probes=2}", "credit={name='vine_ppo'}"), {PLAYED, PROBE}),
-        (("rollout={name='candidates', actions=2}", "credit={name='tl_grpo'}"), {PLAYED, CANDIDATE}),
-        (("rollout.rounds=2", "rollout.leaves=5", "sampler={name='dynamic', max_tries=2}"), {PLAYED}),
+        (("rollout={name='candidates', candidates=2}", "credit={name='tl_grpo'}"), {PLAYED, CANDIDATE}),
+        (("rollout.rounds=2", "rollout.leaves=5", "sampler={name='dynamic', max_rounds=2}"), {PLAYED}),
         (("context={name='last_k', k=2}",), {PLAYED}),
         (("loss={name='gspo'}", "update.sequence='episode'", "update.aggregation='seq-mean-token-mean'"), {PLAYED}),
     ],
@@ -129,16 +129,16 @@ def test_every_rollout_trains(recipe, options, kinds):
     assert set(np.unique(graph.kind)) == kinds
     (row,) = rows(folder)
     assert row["optimizer_steps"] >= 1 and np.isfinite(row["loss"])
-    assert row["calls"] >= len(graph) and row["env_error_share"] == 0
+    assert row["actions"] >= len(graph) and row["env_error_share"] == 0
 
 
 def test_a_run_ends_when_its_budget_is_spent_and_goes_on_with_a_larger_one(recipe):
     whole = run(recipe, "whole", "run.iterations=4")
-    spent = np.cumsum([row["calls"] for row in rows(whole)])
-    folder = run(recipe, "cut", "run.iterations=4", f"run.calls={spent[1]}")
-    assert [row["calls"] for row in rows(folder)] == [row["calls"] for row in rows(whole)][:2]
+    spent = np.cumsum([row["actions"] for row in rows(whole)])
+    folder = run(recipe, "cut", "run.iterations=4", f"run.actions={spent[1]}")
+    assert [row["actions"] for row in rows(folder)] == [row["actions"] for row in rows(whole)][:2]
     assert [row["step"] for row in rows(folder, "eval") if row["name"] == "end"] == [2]
-    run(recipe, "cut", "run.iterations=4", f"run.calls={spent[1]}", "--resume")
+    run(recipe, "cut", "run.iterations=4", f"run.actions={spent[1]}", "--resume")
     assert [row["step"] for row in rows(folder, "eval") if row["name"] == "end"] == [2]  # nothing was added
     run(recipe, "cut", "run.iterations=4", "--resume")
     assert rows(folder)[2:] == rows(whole)[2:]

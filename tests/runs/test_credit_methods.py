@@ -21,7 +21,7 @@ RECIPE = recipe(
     batch={"tasks": 3, "copies": 4},
 )
 TOKENS = ("critic.model=head", "critic.at=token")
-TREE, CANDIDATES = ("rollout={name='tree'}",), ("rollout={name='candidates', actions=2}",)
+TREE, CANDIDATES = ("rollout={name='tree'}",), ("rollout={name='candidates', candidates=2}",)
 LACKS = {  # what a method needs beyond plain chains, and the column that it names without
     "turn_ppo": (("critic.model=head",), "value"),
     "token_gae": (TOKENS, "token_value"),
@@ -30,10 +30,10 @@ LACKS = {  # what a method needs beyond plain chains, and the column that it nam
     "vine_ppo": (("rollout={name='vine', probes=2}",), "value"),
     "tree_grpo": (TREE, "tree"),
     "segment_tree": (TREE, "tree"),
-    "hiper": (("critic.model=own", "critic.high=true", "context={name='plan', starts='^right'}"), "value"),
+    "hiper": (("critic.model=own", "critic.two_levels=true", "context={name='plan', starts='^right'}"), "value"),
     "info_gain": (
         (
-            "env={name='search_qa', world='tiny', prompt='compact', topk=1, max_turns=2}",
+            "env={name='search_qa', world='tiny', prompt='compact', top_k=1, max_turns=2}",
             "eval.env={split='test'}",
             "warmup.expert=careless:0.5",
             "model.new.entity_pattern=",
@@ -82,7 +82,8 @@ def test_one_agent_alone_is_told(tmp_path, capsys):
 def test_two_levels_need_answers_that_name_sub_goals(tmp_path, capsys):
     assert run(tmp_path, "hiper", "critic.model=own") == 2
     assert (
-        "needs the column 'value_high': set critic.model=head or own, and critic.high=true" in capsys.readouterr().err
+        "needs the column 'value_high': set critic.model=head or own, and critic.two_levels=true"
+        in capsys.readouterr().err
     )
-    assert run(tmp_path, "hiper", "critic.model=own", "critic.high=true") == 2
+    assert run(tmp_path, "hiper", "critic.model=own", "critic.two_levels=true") == 2
     assert "needs the column 'segment_start': set context.name=plan" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from tests.toys.opinions import Opinions
 OPINIONS = "tests.toys.opinions"
 QUIET = Progress(quiet=True)
 SCORES: dict[str, Any] = {
-    "score": [{"name": "length_rules", "rules": ["short"], "at_least": 9}, {"name": OPINIONS}],
+    "score": [{"name": "length_rules", "rules": ["short"], "min_length": 9}, {"name": OPINIONS}],
     "reward": [
         {"name": "weighted_sum", "weights": {"env_reward": 1.0, "opinion": 0.01}},
         {"name": "unlikeliness", "beta": 0.5},
@@ -75,7 +75,7 @@ def test_a_stored_run_is_scored_again(run, capsys, tmp_path):
     (row,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert row["changed"] == 0 and row["episodes"] == 6 and row["reward"]["stored"] == row["reward"]["now"]
     assert Opinions.asked == before
-    other = ["replay", str(run), "--score", "--graphs", "1", "score.0.at_least=1000", "score.0.margin=1000"]
+    other = ["replay", str(run), "--score", "--graphs", "1", "score.0.min_length=1000", "score.0.margin=1000"]
     assert main([*other, "reward.0.weights.length_short=1.0", "--out", str(tmp_path / "other")]) == 0
     out = capsys.readouterr().out
     assert "6 changed" in out and "signal length_short" in out
@@ -94,28 +94,28 @@ def test_words_of_replay_that_do_not_fit(run, capsys, tmp_path):
 
 def test_a_limit_ends_the_run_and_a_higher_one_goes_on(tmp_path, capsys):
     recipe = tmp_path / "poor.toml"
-    recipe.write_text(tomli_w.dumps(tables(tmp_path, "poor", scoring={"calls": 1})))
+    recipe.write_text(tomli_w.dumps(tables(tmp_path, "poor", scoring={"answers": 1})))
     assert main(["train", str(recipe)]) == 2
-    assert "scoring.calls = 1 is reached: raise it and go on with --resume" in capsys.readouterr().err
+    assert "scoring.answers = 1 is reached: raise it and go on with --resume" in capsys.readouterr().err
     assert len((tmp_path / "poor" / "scores.jsonl").read_text().splitlines()) == 1
-    assert main(["train", str(recipe), "--resume", "scoring.calls=1000", "run.iterations=1"]) == 0
+    assert main(["train", str(recipe), "--resume", "scoring.answers=1000", "run.iterations=1"]) == 0
 
 
 def test_a_held_out_judge_stops_the_run(tmp_path, capsys):
     recipe = tmp_path / "gamed.toml"
-    second = {"signal": "opinion", "held_out": "length_short", "limit": 1.5, "window": 2}
+    second = {"signal": "opinion", "held_out": "length_short", "threshold": 1.5, "window": 2}
     recipe.write_text(tomli_w.dumps(tables(tmp_path, "gamed", scoring={"second": second})))
     assert main(["train", str(recipe)]) == 2
     assert "held-out judge 'length_short' differs from 'opinion'" in capsys.readouterr().err
     rows = [row for row in lines(tmp_path / "gamed") if row["stage"] == "train"]
     assert len(rows) == 2 and all(row["judges_apart"] > 1.5 for row in rows)
-    assert main(["train", str(recipe), "--resume", "scoring.second.limit=1000"]) == 0
+    assert main(["train", str(recipe), "--resume", "scoring.second.threshold=1000"]) == 0
     assert len([row for row in lines(tmp_path / "gamed") if row["stage"] == "train"]) == 3
 
 
 def test_an_agent_of_the_recipe_may_judge(tmp_path):
     """The model of the run is asked; a model of one layer gives no verdict, and that is a failure, never a 0."""
-    options = {"score": {"name": "judge", "judge": "agent", "max_tokens": 8, "tries": 2}, "reward": {}}
+    options = {"score": {"name": "judge", "judge": "agent", "max_tokens": 8, "retries": 1}, "reward": {}}
     model = {"model": {"new": {**TABLES["model"]["new"], "max_positions": 4096}}}
     engine = {"engine": {"actions": "listed", "max_context": 4096}}
     given = {**tables(tmp_path, "judged"), **options, **model, **engine}
@@ -139,7 +139,7 @@ def test_secrets_of_a_judge_are_not_stored(tmp_path):
         ({"score": [{"name": "length_ruls"}]}, "unknown score 'length_ruls': did you mean length_rules?"),
         ({"score": [{"name": OPINIONS, "agent": "agnt"}]}, "score.0.agent = 'agnt': the recipe has no such agent"),
         ({"score": [{"name": OPINIONS}, {"name": OPINIONS}]}, "both return the signal 'opinion'"),
-        ({"scoring": {"calls": 0}}, "scoring.calls = 0: input should be greater than or equal to 1"),
+        ({"scoring": {"answers": 0}}, "scoring.answers = 0: input should be greater than or equal to 1"),
         ({"scoring": {"second": {"signal": "a", "held_out": "b"}}}, "no score returns this signal"),
         (
             {"scoring": {"second": {"signal": "length_short", "held_out": "opinion"}}},

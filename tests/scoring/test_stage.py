@@ -67,11 +67,11 @@ def test_an_answer_is_paid_once_and_kept_on_disk(tmp_path):
     assert found.columns["signal/opinion"][2] == found.columns["signal/opinion"][4] == 6
     assert Opinions.asked == before + 3  # not 4
     assert first.metrics() == {
-        "score_failed_share": 0, "score_calls": 3, "score_tokens": 30, "score_price": 1.5, "score_surprise": 0.25,
+        "score_failed_share": 0, "score_answers": 3, "score_tokens": 30, "score_price": 1.5, "score_surprise": 0.25,
         "score_said": 2.5,
     }  # fmt: skip
     scored(first, twice, iteration=1)
-    assert Opinions.asked == before + 3 and "score_calls" not in first.metrics()
+    assert Opinions.asked == before + 3 and "score_answers" not in first.metrics()
     # Another process that begins this iteration again, after a kill, reports the same costs and pays nothing.
     again = stage({"name": OPINIONS}, file=file)
     _, same = scored(again, twice)
@@ -108,7 +108,8 @@ def test_secrets_stay_out_of_the_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("limit", "left"), [({"calls": 2}, 2), ({"tokens": 15, "concurrency": 1}, 2), ({"price": 0.5, "concurrency": 1}, 1)]
+    ("limit", "left"),
+    [({"answers": 2}, 2), ({"tokens": 15, "concurrency": 1}, 2), ({"price": 0.5, "concurrency": 1}, 1)],
 )
 def test_a_budget_stops_the_run_and_a_higher_one_goes_on(tmp_path, limit, left):
     file, before = tmp_path / "scores.jsonl", Opinions.asked
@@ -121,8 +122,8 @@ def test_a_budget_stops_the_run_and_a_higher_one_goes_on(tmp_path, limit, left):
 
 
 def test_a_budget_that_ends_may_leave_chains_out():
-    graph, found = scored(stage({"name": OPINIONS}, calls=2, at_limit="env_error"), two_groups())
-    assert found.faults == {3: f"score {OPINIONS}: scoring.calls = 2 is reached"}
+    graph, found = scored(stage({"name": OPINIONS}, answers=2, at_limit="env_error"), two_groups())
+    assert found.faults == {3: f"score {OPINIONS}: scoring.answers = 2 is reached"}
     assert found.on(graph).failed().tolist() == [False, False, False, True]
 
 

@@ -71,7 +71,7 @@ def both(answer: str, target: str) -> float:
             "Closes.close has the argument 'door', but close\\(\\) belongs to the environment .* rename it",
         ),
         ({"owner": sums.Sums, "tools": [add]}, "two tools are named 'add'"),
-        ({"owner": sums.Sums, "kalls": "fenced"}, "no option 'kalls': did you mean calls"),
+        ({"owner": sums.Sums, "call_fromat": "fenced"}, "no option 'call_fromat': did you mean call_format"),
     ],
 )
 def test_wrong_classes_are_refused_when_the_module_is_imported(options, sentence):
@@ -89,7 +89,7 @@ def test_wrong_classes_are_refused_when_the_module_is_imported(options, sentence
         ({"tools": ["no_such_tool"], "reward": both}, "prompt", "unknown tool 'no_such_tool'"),
         ({"tools": [add], "reward": both, "rows": [{"prompt": "", "answer": "", "target": ""}]}, "tasks", "rename the"),
         ({"tools": [add], "reward": both, "rows": [{"text": "", "target": ""}]}, "tasks", "no column 'prompt'"),
-        ({"tools": [add, double], "calls": "fenced"}, "prompt", "fenced needs exactly one tool"),
+        ({"tools": [add, double], "call_format": "fenced"}, "prompt", "fenced needs exactly one tool"),
     ],
 )
 def test_wrong_rows_and_tools_are_refused_before_the_first_episode(options, hook, sentence):
@@ -100,7 +100,7 @@ def test_wrong_rows_and_tools_are_refused_before_the_first_episode(options, hook
 
 def test_an_unknown_format_is_refused_by_the_configuration():
     with pytest.raises(ValueError, match="unknown call format 'hermse': did you mean hermes"):
-        sums.Config(calls="hermse")
+        sums.Config(call_format="hermse")
 
 
 class Broken(sums.Sums):

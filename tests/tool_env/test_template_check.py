@@ -26,7 +26,7 @@ def test_a_template_that_fits_has_nothing_to_be_said():
 
 def test_a_format_the_template_does_not_teach_is_named_with_the_one_it_does():
     said = template_fit(Chat(tokenizer(QWEN)), words("xml_parameters"))
-    assert "does not teach calls=xml_parameters" in said and "env.calls=hermes" in said
+    assert "does not teach call_format=xml_parameters" in said and "env.call_format=hermes" in said
 
 
 def test_a_template_without_a_role_for_tools_says_where_answers_go():

@@ -1,4 +1,4 @@
-"""An agent that has others do its work: it reads a plan, one word a turn, and calls whom the word says.
+"""An agent that has others do its work: it reads a plan, one word per turn, and calls whom the word says.
 
 Actions: `walk` calls agent `walker` on a corridor, `both` calls it twice, `boss` calls agent `boss` (which may
 call again), `broken` calls agent `faulty`, `done` ends. What comes back is told in words; `done` earns what the last

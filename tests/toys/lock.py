@@ -1,11 +1,14 @@
 """A lock of several dials: each shows a letter, and one of four turns is right for it. The lock says at the end alone.
 
 Which turn is right for a letter is the same in every lock, so it can be learnt. A wrong turn is not noticed before the
-last dial: chance opens a lock of n dials in one of 4^n episodes.
+last dial: chance opens a lock of n dials in one of 4^n episodes. With `wrong` a wrong turn leaves the lock at its dial
+(`stay`) or turns it back to the dial before (`back`), and the episode ends when the lock opens: long episodes in which
+states come again and again.
 """
 
 import random
 from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -20,11 +23,12 @@ MARKOV = True
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """count: tasks. first: number of the first. dials: fewest and most dials of a lock."""
+    """count: tasks. first: number of the first. dials: fewest and most of a lock. wrong: what a wrong turn does."""
 
     count: int = 4
     first: int = 0
     dials: tuple[int, int] = Field((3, 3))
+    wrong: Literal["hidden", "stay", "back"] = "hidden"
 
 
 class Lock:
@@ -45,8 +49,12 @@ class Lock:
         )
 
     def step(self, action: str) -> StepResult:
-        self.right &= self.place < len(self.letters) and action == RIGHT[self.letters[self.place]]
-        self.place += 1
+        right = self.place < len(self.letters) and action == RIGHT[self.letters[self.place]]
+        if right or self.config.wrong == "hidden":
+            self.right &= right
+            self.place += 1
+        elif self.config.wrong == "back":
+            self.place = max(self.place - 1, 0)
         ended = self.place >= len(self.letters)
         won = ended and self.right
         return StepResult(self.observe(), float(won), ended, False, {"success": won})

@@ -1,4 +1,4 @@
-"""The law of packing: loss and gradient are those of the plain forward pass, one row a step or a path at a
+"""The law of packing: loss and gradient are those of the plain forward pass, one step or one path at a
 time."""
 
 from types import SimpleNamespace

@@ -20,7 +20,7 @@ CASES = [
     *((name, {}) for name in catalogue.names("loss")),
     *EPISODE.items(),
     ("gspo", {"form": "token"}),
-    ("turn_ppo", {"mean": True}),
+    ("turn_ppo", {"geometric": True}),
 ]
 
 

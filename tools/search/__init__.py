@@ -25,7 +25,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         backend: bm25 (extra `search`), http (extra `search`) or faiss (extra `faiss`).
         bm25, http, faiss: options of each.
-        topk: passages per call.
+        top_k: passages per call.
         form: how passages are written; see `agentrl.tool.retrieval.write_passages`.
     """
 
@@ -33,7 +33,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     bm25: Bm25Config = Bm25Config()
     http: HttpConfig = HttpConfig()
     faiss: DenseConfig = DenseConfig()
-    topk: int = Field(3, ge=1)
+    top_k: int = Field(3, ge=1)
     form: Form = "search_r1"
 
 
@@ -51,7 +51,7 @@ class Search:
         Args:
             query: What to look for, in a few words.
         """
-        return write_passages(self.search([query], self.config.topk)[0], self.config.form) or "nothing found"
+        return write_passages(self.search([query], self.config.top_k)[0], self.config.form) or "nothing found"
 
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
         """See `agentrl.tool.retrieval.Retriever`."""

@@ -69,7 +69,7 @@ class ProgramEpisode:
         self.record.steps.extend(self.recorder.steps)
         for step in self.recorder.steps:
             self.record.spend(step.generation)
-        self.record.calls += len(self.recorder.steps)
+        self.record.actions += len(self.recorder.steps)
         if self.recorder.fault is not None:
             raise self.recorder.fault
         if not self.recorder.steps:

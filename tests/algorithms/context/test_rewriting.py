@@ -21,7 +21,7 @@ from agentrl.trainer.policy_update import unfinished
 from agentrl.types import Observation, Status
 from tests.toys import runs
 
-TERSE = {"terse": True, "pages": 6, "lines": 6}
+TERSE = {"brief": True, "pages": 6, "lines": 6}
 SHORT = {"instruction": "sum up", "heading": "so far"}
 
 
@@ -197,8 +197,8 @@ def test_unfinished_rollouts_are_told_apart():
 
 
 def test_most_summaries_and_then_the_context_ends_it():
-    on = resolve("envs", {"name": "notes", "terse": True, "pages": 12, "lines": 6})
-    context = {"name": "summary", "max_tokens": 70, "most": 1, **SHORT}
+    on = resolve("envs", {"name": "notes", "brief": True, "pages": 12, "lines": 6})
+    context = {"name": "summary", "max_tokens": 70, "max_summaries": 1, **SHORT}
     assert all(r.ending == Status.TOKEN_LIMIT for r in played(on, context, expert(100)))
 
 
@@ -252,7 +252,7 @@ def test_the_answer_is_the_last_key_told():
 def test_a_run_clones_and_trains_with_a_memory(tmp_path):
     sections = runs.recipe(
         runs.TOY,
-        env={"name": "notes", "show": "whole", "terse": True, "pages": 3, "lines": 4},
+        env={"name": "notes", "show": "whole", "brief": True, "pages": 3, "lines": 4},
         eval={"tasks": 4, "env": {"split": "test"}},
         model={"new": {**runs.MODEL, "max_positions": 256}},
         engine={"max_context": 256},

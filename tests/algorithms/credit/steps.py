@@ -41,7 +41,7 @@ def advantage(method: str, rows: Sequence[Row], **options: Any) -> np.ndarray:
 
 
 def chain(group: str, episode: str, rewards: Sequence[float], **columns: Sequence[Any]) -> list[Row]:
-    """One episode; each extra column gives one value a row, None leaves it out."""
+    """One episode; each extra column gives one value per row, None leaves it out."""
     rows = [{"group": group, "episode": episode, "turn": t, "reward": float(r)} for t, r in enumerate(rewards)]
     for name, values in columns.items():
         for row, value in zip(rows, values, strict=True):

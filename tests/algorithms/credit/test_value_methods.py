@@ -84,7 +84,7 @@ def test_info_gain_by_hand():
     np.testing.assert_allclose(out["turn_reward"], [0.25, 1, 0])
     n = normal([0.25, 1, 0], eps=0)
     np.testing.assert_allclose(out["advantage"], [n[0] + 0.5 * n[1], n[1], n[2]])
-    # released form without tokens, one a turn: turn 0 holds 0.25 and 0, mean 0.125; turn 1 holds 1 and, b being over, 0
+    # released form without tokens, one per turn: turn 0 has 0.25 and 0, mean 0.125; turn 1 has 1 and, b being over, 0
     released = credit_of("info_gain", rows, preset="official")["advantage"]
     np.testing.assert_allclose(released, [0.125, 0.5, -0.125])
 
@@ -105,7 +105,7 @@ def test_info_gain_as_released_by_hand():
     out = credit_of("info_gain", released_rows(3), preset="official")
     assert out["token_advantage"] == [[0.125, 0.125], [0.5], [-0.125, -0.125]]
     # against the returns at the first token, 0.25 and 0: mean 0.125, sample std 0.25 / sqrt(2)
-    out = credit_of("info_gain", released_rows(3), normalize="start", eps=0)
+    out = credit_of("info_gain", released_rows(3), normalise="start", eps=0)
     half = 0.5**0.5
     np.testing.assert_allclose(out["token_advantage"][0], [half, half])
     np.testing.assert_allclose(out["token_advantage"][1], [0.875 / 0.25 * 2**0.5])
@@ -116,15 +116,15 @@ def test_info_gain_as_released_by_hand():
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("normalize", ["position", "start"])
-def test_info_gain_as_released_equals_padded_responses(normalize, seed):
-    """The padded arithmetic of the released code: a row an episode, a column a position, 0 where nothing is."""
+@pytest.mark.parametrize("normalise", ["position", "start"])
+def test_info_gain_as_released_equals_padded_responses(normalise, seed):
+    """The padded arithmetic of the released code: a row per episode, a column per position, 0 where nothing is."""
     rng = np.random.default_rng(seed)
     rows = [row | {"n_tokens": int(rng.integers(1, 4))} for row in forest(seed)]
     for row in rows:
         row.pop("token_value")
         row["observation_tokens"] = int(rng.integers(0, 3))
-    out = credit_of("info_gain", rows, normalize=normalize, gamma=0.9)
+    out = credit_of("info_gain", rows, normalise=normalise, gamma=0.9)
     for group in by(rows, "group").values():
         own = by([rows[i] for i in group], "episode").values()
         reward, mask = np.zeros((2, len(own), 60))
@@ -140,7 +140,7 @@ def test_info_gain_as_released_equals_padded_responses(normalize, seed):
         togo, carry = np.zeros_like(reward), np.zeros(len(own))
         for t in reversed(range(60)):
             carry = togo[:, t] = (reward[:, t] + 0.9 * carry) * mask[:, t]
-        if normalize == "position":
+        if normalise == "position":
             want = togo - togo.mean(0)
         else:
             want = (togo - togo[:, 0].mean()) / (togo[:, 0].std(ddof=1) + 1e-6)

@@ -96,14 +96,16 @@ def test_one_signal_is_grpo(std):
 
 def test_tool_efficiency_by_hand():
     module = load("tool_efficiency")
-    config = module.Config(c=2)
+    config = module.Config(smoothing=2)
     # fewest right: 2 calls. m = 2: f = 2, sin(pi/2) = 1; m = 6: f = 24/8 = 3, sin(3 pi/4); wrong: 0
     out = module.efficient(np.array([1, 1, 0]), np.array([2, 6, 1]), np.zeros(3), config)
     np.testing.assert_allclose(out, [1, math.sin(3 * math.pi / 4), 0], atol=1e-12)
     # fewest right: none: m = 0 gets 1, m = 2: cos(2 pi / (4 + 2)) = 0.5
     out = module.efficient(np.array([1, 1]), np.array([0, 2]), np.zeros(2), config)
     np.testing.assert_allclose(out, [1, 0.5], atol=1e-12)
-    single = module.efficient(np.array([1]), np.array([2]), np.zeros(1), module.Config(c=2, form="single", alpha=3))
+    single = module.efficient(
+        np.array([1]), np.array([2]), np.zeros(1), module.Config(smoothing=2, form="single", scale=3)
+    )
     np.testing.assert_allclose(single, [1.5])
 
 

@@ -37,7 +37,7 @@ def test_the_released_form_by_hand():
     graph = played()
     # Means over the tokens: (-1 - 1) / 2 = -1, (-1 - 2 - 3) / 3 = -2 and -1: ranks 0, 2 and 0.
     # Copy 0: 1 - (3 - 1 - 0) / 12 = 5/6. Copy 1, the least likely: 1 - (3 - 1 - 2) / 12 = 1.
-    official = resolve_rewards({"name": "unlikeliness", "form": "official"})
+    official = resolve_rewards({"name": "unlikeliness", "preset": "official"})
     after = graph.with_token_columns(old_logprob=graph.tokens.logprobs)
     np.testing.assert_allclose(rewards_after_annotation(after, official).reward, [0, 5 / 6, 1, 0])
 

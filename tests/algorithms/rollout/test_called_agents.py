@@ -19,7 +19,7 @@ from tests.rollout.test_agent_calls import BOSS, crew
     [
         {"name": "tree", "trees": 4, "nodes": 3, "leaves": 2},
         {"name": "tree", "trees": 2, "nodes": 2, "leaves": 3},
-        {"name": "candidates", "actions": 3},
+        {"name": "candidates", "candidates": 3},
     ],
 )
 def test_each_walk_has_its_walker(options):

@@ -40,7 +40,7 @@ def test_copies_of_copies_by_hand():
     for child, parent in ((1, 0), (2, 0), (3, 1), (4, 0), (5, 1)):
         same = records[child].inherited
         assert all(a is b for a, b in zip(records[child].steps[:same], records[parent].steps[:same], strict=True))
-    assert batch.calls == len(build_graph(records)) == 4 + 3 + 2 + 2 + 1 + 1
+    assert batch.actions == len(build_graph(records)) == 4 + 3 + 2 + 2 + 1 + 1
     assert {r.tree for r in records} == {0}
 
 
@@ -48,7 +48,7 @@ def test_without_copies_a_fresh_chain_follows_each_that_ended():
     # threshold 0: u <= 0 has no chance. 2 of 5 are begun at once, then one at a time when nothing is going on.
     records, batch = grown([0.0], 5, threshold=0.0)
     assert [(r.inherited, r.tree) for r in records] == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4)]
-    assert batch.calls == 5 * 4
+    assert batch.actions == 5 * 4
 
 
 def test_a_rise_of_entropy_by_hand():

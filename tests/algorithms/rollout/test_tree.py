@@ -26,8 +26,8 @@ def test_the_published_setting_gives_six_leaves_and_stores_each_step_once():
     graph = build_graph(records)
     on = paths(graph)
     assert on.leaf.max() + 1 == 12 and (np.bincount(on.leaf) == 6).all()
-    assert batch.calls == len(graph) == 12 * 6 - sum(r.inherited for r in records)
-    assert batch.calls == sum(r.calls for r in records) and len(batch.played) == 12
+    assert batch.actions == len(graph) == 12 * 6 - sum(r.inherited for r in records)
+    assert batch.actions == sum(r.actions for r in records) and len(batch.played) == 12
     assert len(np.unique(graph.tree)) == 4 and len(np.unique(graph.rollout)) == 12
     row = {(int(e), int(t)): n for n, (e, t) in enumerate(zip(graph.episode, graph.turn, strict=True))}
     for number, record in enumerate(records):
@@ -42,7 +42,7 @@ def test_a_tree_has_one_leaf_more_than_it_was_expanded(nodes, rounds):
     whole = 1 + nodes * rounds
     records, batch = grown(tasks=walks(1, goal=9), nodes=nodes, rounds=rounds, leaves=whole, trees=3)
     assert Counter(r.tree for r in records) == {0: whole, 1: whole, 2: whole}
-    assert len(build_graph(records)) == batch.calls
+    assert len(build_graph(records)) == batch.actions
 
 
 def test_nodes_are_drawn_uniformly_from_the_root_and_all_that_are_no_leaves():
@@ -73,7 +73,7 @@ def test_pruning_keeps_whole_paths_and_drops_what_leads_nowhere():
     graph = build_graph(records)
     on = paths(graph)
     assert len(records) == 60 and (np.bincount(on.leaf) == 6).all() and on.leaf.max() + 1 == 60
-    assert len(graph) < batch.calls  # what was pruned was paid for
+    assert len(graph) < batch.actions  # what was pruned was paid for
     assert sorted(r.ending for r in records) == [Status.TURN_LIMIT] * 60
     assert any(r.inherited and graph.parent[graph.episode == n][0] < 0 for n, r in enumerate(records))  # trunk dropped
 

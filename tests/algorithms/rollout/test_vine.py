@@ -27,7 +27,7 @@ def test_each_state_is_probed_and_probes_are_no_part_of_credit():
     probes = [r for r in records if r.kind == PROBE]
     assert len(chains) == 2 and len(probes) == 3 * sum(len(r.steps) for r in chains)
     graph = build_graph(records)
-    assert len(graph) == batch.calls == sum(len(r.own) for r in records)
+    assert len(graph) == batch.actions == sum(len(r.own) for r in records)
     played = graph.kind == PLAYED
     assert np.isnan(graph.column("value")[~played]).all() and not np.isnan(graph.column("value")[played]).any()
     assert played[: played.sum()].all()  # played rows first

@@ -195,8 +195,8 @@ def test_bad_draws_and_options_are_told():
         Draw(task=TASKS[0], temperature=0.0)
     with pytest.raises(ValueError, match="prior"):
         sampler("posterior", prior=[0, 1])
-    with pytest.raises(ValueError, match="raise most, or lower first"):
-        sampler("knapsack", first=4, most=3)
+    with pytest.raises(ValueError, match="raise max_copies, or lower first"):
+        sampler("knapsack", first=4, max_copies=3)
     with pytest.raises(ValueError, match="above 0"):
         sampler("explore_solved", temperatures=[1.0, -1.0])
 

@@ -32,7 +32,7 @@ def served():
 
 
 def table(judged_by, **options):
-    endpoint = {"max_retries": 0, "price_in": 1.0, "price_out": 2.0}
+    endpoint = {"retries": 0, "price_in": 1.0, "price_out": 2.0}
     return {"name": "judge", "model": judged_by.word, "endpoint": endpoint, **options}
 
 
@@ -167,7 +167,7 @@ def test_an_answer_without_a_verdict_is_asked_for_again(served):
     assert len({body["seed"] for body in by.bodies}) == 3
     # 3 answers of 100 and 10 tokens, at 1 and 2 USD per million
     measured = run.metrics()
-    assert (measured["score_calls"], measured["score_tokens"], measured["score_judge_tries"]) == (3, 330, 3)
+    assert (measured["score_answers"], measured["score_tokens"], measured["score_judge_requests"]) == (3, 330, 3)
     assert measured["score_price"] == pytest.approx(3 * 120e-6)
 
 

@@ -27,8 +27,8 @@ def test_lengths_by_hand():
         chain(turn("a b"), turn("c d e"), success=True),
         chain(turn("a b a b a b a b c")),
     ]
-    table = {"name": "length_rules", "rules": ["short", "long", "repeats", "relative"], "at_least": 4, "at_most": 6,
-             "margin": 2, "ngram": 2}  # fmt: skip
+    table = {"name": "length_rules", "rules": ["short", "long", "repeats", "relative"], "min_length": 4,
+             "max_length": 6, "margin": 2, "ngram": 2}  # fmt: skip
     found = signals_of(table, *chains)
     assert [one["length_short"] for one in found] == [-0.5, 0, 0]
     assert [one["length_long"] for one in found] == [0, 0, -1]
@@ -73,7 +73,7 @@ def test_agreement_by_hand():
     found = signals_of({"name": "agreement"}, *(chain(turn("thoughts", action=one)) for one in said))
     assert [one["agreement"] for one in found] == [1, 1, 0, 0]
     assert {one["agreement_share"] for one in found} == {0.5}
-    least = signals_of({"name": "agreement", "least": 0.6}, *(chain(turn(one)) for one in said))
+    least = signals_of({"name": "agreement", "min_share": 0.6}, *(chain(turn(one)) for one in said))
     assert [one["agreement"] for one in least] == [0, 0, 0, 0]
 
 
@@ -129,7 +129,7 @@ def test_tool_match_by_hand():
     assert whole["tool_match"] == 3  # the order of calls and parameters does not matter
     (none,) = signals_of({"name": "tool_match"}, chain(turn("", action=tool_action.answer("7")), calls=GOLD))
     assert none["tool_match"] == -3
-    (unit,) = signals_of({"name": "tool_match", "scale": "unit"}, chain(*right, right[0], calls=GOLD))
+    (unit,) = signals_of({"name": "tool_match", "range": "unit"}, chain(*right, right[0], calls=GOLD))
     assert unit == {"tool_match": 1, "tool_match_extra": 1}
     assert match(gold(("f", {"x": True})), gold(("f", {"x": 1}))) == pytest.approx((1 + 1) / 3)
 

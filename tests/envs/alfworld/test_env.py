@@ -133,7 +133,7 @@ def test_tasks_are_endless_lazy_and_typed():
     assert len(tasks) > 1 << 30
     assert alfworld.kind(tasks[1 << 35]) == tasks[1 << 35].key.split("/")[3]
     assert [task.key for task in tasks[2:4]] == [tasks[2].key, tasks[3].key]
-    assert len(alfworld.tasks(alfworld.Config(size=5))) == 5
+    assert len(alfworld.tasks(alfworld.Config(count=5))) == 5
 
 
 def test_the_older_put_is_understood_only_when_asked_for(open_kitchen):
@@ -152,8 +152,8 @@ def test_use_before_reset_says_what_to_do():
 def test_native_insisted_on_refuses_unknown_rules(tmp_path):
     data = kitchen()
     data["grammar"] = data["grammar"].replace("You pick up", "You grab")
-    config = alfworld.Config(games=str(save(tmp_path / "a" / "b", data)), engine="native")
-    with pytest.raises(ValueError, match=r"native engine does not play .*set engine=textworld \(pip install"):
+    config = alfworld.Config(games=str(save(tmp_path / "a" / "b", data)), game_engine="native")
+    with pytest.raises(ValueError, match=r"native engine does not play .*set game_engine=textworld \(pip install"):
         alfworld.make(config).reset(alfworld.tasks(config)[0])
 
 
@@ -168,7 +168,7 @@ def test_a_missing_textworld_names_the_extra(open_kitchen, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     monkeypatch.setattr("agentrl.envs.alfworld.textworld_backend._IDLE", [])
     with pytest.raises(ValueError, match=r"pip install 'agentrl-stepgraph\[textworld\]'"):
-        open_kitchen(engine="textworld")
+        open_kitchen(game_engine="textworld")
 
 
 def test_experts_play_through_the_hook(open_kitchen):

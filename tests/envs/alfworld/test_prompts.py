@@ -65,7 +65,7 @@ def test_the_window_shows_answers_as_the_model_writes_them():
 
 
 def test_every_admissible_action_of_all_task_types_survives_object_first():
-    config = alfworld.Config(level="medium", prompt="terse", answers="object_first")
+    config = alfworld.Config(level="medium", prompt="terse", word_order="object_first")
     env, prompt = alfworld.make(config), alfworld.prompt(config)
     seen = set()
     for task in alfworld.tasks(config)[:12]:
@@ -85,7 +85,7 @@ def test_every_admissible_action_of_all_task_types_survives_object_first():
 
 def test_object_first_is_refused_for_the_prompt_that_asks_for_the_games_command():
     with pytest.raises(ValueError, match='needs prompt = "compact" or "terse"'):
-        alfworld.Config(answers="object_first")
+        alfworld.Config(word_order="object_first")
 
 
 @pytest.mark.parametrize(

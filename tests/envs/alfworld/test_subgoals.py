@@ -192,8 +192,8 @@ def test_a_goal_of_another_shape_says_what_to_do(tmp_path):
 @pytest.mark.skipif(find_spec("textworld") is None, reason="needs textworld[pddl]")
 @pytest.mark.parametrize("goal", [HOT_APPLE, TWO_APPLES, LOOK_AT_MUG])
 def test_the_genuine_engine_pays_the_same(tmp_path, goal):
-    native, task = opened(tmp_path, goal, engine="native")
-    genuine, _ = opened(tmp_path, goal, engine="textworld")
+    native, task = opened(tmp_path, goal, game_engine="native")
+    genuine, _ = opened(tmp_path, goal, game_engine="textworld")
     assert genuine.reset(task) == native.reset(task)
     player = alfworld.expert(native, "oracle", 0)
     player.reset(task)

@@ -109,7 +109,7 @@ def test_a_game_file_runs_no_code_unless_it_is_trusted(tmp_path, engine, grammar
 
 @pytest.mark.filterwarnings("ignore:played by the much slower")
 def test_a_trusted_game_file_does_run_code(tmp_path):
-    config = alfworld.Config(games=str(harmful(tmp_path)), engine="textworld", trust=True)
+    config = alfworld.Config(games=str(harmful(tmp_path)), game_engine="textworld", trust=True)
     env, (task,) = alfworld.make(config), alfworld.tasks(config)
     env.reset(task)
     env.step("go to countertop 1")

@@ -82,7 +82,7 @@ def test_work_out_by_hand():
 def test_the_parts_are_splits_of_tasks():
     keys = {part: {t.key for t in calculator.tasks(Config(split=part, count=20))} for part in (*PARTS, "all")}
     assert keys["train"] | keys["valid"] | keys["test"] == keys["all"] and len(keys["all"]) == 60
-    both = calculator.tasks(Config(events=3, fewest=2, count=5, split="test"))
+    both = calculator.tasks(Config(events=3, min_events=2, count=5, split="test"))
     assert [calculator.kind(t) for t in both] == ["2 events"] * 5 + ["3 events"] * 5
 
 
@@ -144,7 +144,7 @@ def test_words_and_actions_of_the_compact_form_are_each_other():
     assert not prompt.parse("add 1 2", None).valid and not prompt.parse("calc", None).valid
 
 
-@pytest.mark.parametrize("form", [{}, {"told": "lines"}, COMPACT, {**COMPACT, "told": "lines", "brief": True}])
+@pytest.mark.parametrize("form", [{}, {"show": "lines"}, COMPACT, {**COMPACT, "show": "lines", "brief": True}])
 def test_the_environment_keeps_its_promises(form):
     assert check_env(resolve("envs", {"name": "calculator", **form}), tasks=2, steps=6) == []
 
@@ -172,9 +172,9 @@ def test_players():
     assert share("expert", chat) == share("stepwise", chat) == share("expert", compact) == 1.0
     assert 0.1 < share("careless:0.5", compact) < 0.8 and share("random", compact) <= 0.05
     assert 0.1 < share("hasty:0.3", chat) < 0.8 and share("hasty:0", chat) == 1.0
-    lines = Config(**{**COMPACT, "told": "lines", "brief": True})
+    lines = Config(**{**COMPACT, "show": "lines", "brief": True})
     assert share("expert", lines, turns=12) == 1.0 and 0.1 < share("hasty:0.3", lines, turns=12) < 0.8
-    assert share("expert", Config(told="lines"), turns=12) == 1.0
+    assert share("expert", Config(show="lines"), turns=12) == 1.0
     assert share("careless", compact) == share("careless:0.4", compact)
 
 
@@ -185,8 +185,8 @@ def test_a_player_there_is_not_is_told(name):
 
 
 def test_bad_options_are_one_sentence(tmp_path):
-    with pytest.raises(ValueError, match="fewest = 4 is more than events = 2"):
-        calculator.tasks(Config(fewest=4))
+    with pytest.raises(ValueError, match="min_events = 4 is more than events = 2"):
+        calculator.tasks(Config(min_events=4))
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps({"story": "1 + 1?", "target": 2}) + "\n")
     config = Config(rows=str(rows))

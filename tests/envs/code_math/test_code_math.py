@@ -162,7 +162,7 @@ def test_a_copy_of_a_stateful_episode_goes_on_alike():
 
 def test_torl_words():
     config = Config(convention="torl")
-    assert config.calls == "fenced" and Config(convention="torl", calls="hermes").calls == "hermes"
+    assert config.call_format == "fenced" and Config(convention="torl", call_format="hermes").call_format == "hermes"
     _, texts = play(config, [run("print('a' * 200 + 'b' * 200)"), run("1/0"), run("pass")])
     assert texts[1] == "```output\n" + "a" * 128 + "..." + "b" * 128 + "\n```"
     assert texts[2] == "```output\nZeroDivisionError: division by zero\n```"

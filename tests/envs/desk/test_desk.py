@@ -97,10 +97,10 @@ def episode(config: Config, number: int, name: str = "expert", seed: int = 0):
     return found, result
 
 
-@pytest.mark.parametrize("policy", ["reported", "enforced"])
+@pytest.mark.parametrize("rules", ["reported", "enforced"])
 @pytest.mark.parametrize("domain", DOMAINS)
-def test_expert_and_oracle_solve_every_task(domain, policy):
-    config = Config(domain=domain, split="test", policy=policy, requests=3, prompt="compact")
+def test_expert_and_oracle_solve_every_task(domain, rules):
+    config = Config(domain=domain, split="test", rules=rules, requests=3, prompt="compact")
     for number in range(15):
         found, result = episode(config, number)
         assert result.info["success"] and result.info["signals"]["obeyed"] == 1.0
@@ -211,8 +211,8 @@ def test_a_change_without_leave_is_seen():
     number = next(i for i, t in enumerate(tasks(config)) if kind(t) == "cancel")
     case = case_of(tasks(config)[number].params["made"])
     ((name, arguments),) = case.actions
-    for policy, solved in (("reported", 1.0), ("enforced", 0.0)):
-        env = make(config.model_copy(update={"policy": policy}))
+    for rules, solved in (("reported", 1.0), ("enforced", 0.0)):
+        env = make(config.model_copy(update={"rules": rules}))
         env.reset(tasks(config)[number])
         env.step(tool_action.call(name, **arguments))
         result = env.step(say(DONE))

@@ -128,7 +128,7 @@ def test_published_tasks_keep_the_promises_of_an_environment(tmp_path, prompt):
 
 
 def test_players_of_published_tasks_know_the_right_calls(tmp_path):
-    config = Config(data=str(retail(tmp_path)), split="test", policy="enforced")
+    config = Config(data=str(retail(tmp_path)), split="test", rules="enforced")
     for task in tasks(config):
         env = make(config)
         player = expert(env, "oracle", 0)

@@ -63,7 +63,7 @@ def test_numbers_show_everything_and_words_may_not(env_id, markov):
 
 @pytest.fixture
 def frozen():
-    on = entry(kwargs={"is_slippery": False}, actions=("left", "down", "right", "up"))
+    on = entry(options={"is_slippery": False}, action_names=("left", "down", "right", "up"))
     env = on.hooks.make(on.config)
     return env, env.reset(tasks_of(on)[0])
 
@@ -111,7 +111,7 @@ def test_words_in_and_out():
 
 
 def test_a_mask_leaves_impossible_actions_out():
-    on = entry(id="Taxi-v4", actions=("south", "north", "east", "west", "pickup", "dropoff"))
+    on = entry(id="Taxi-v4", action_names=("south", "north", "east", "west", "pickup", "dropoff"))
     env = on.hooks.make(on.config)
     listed = [env.reset(task).actions for task in tasks_of(on)[:20]]
     assert any(len(actions) < 6 for actions in listed) and all(actions for actions in listed)
@@ -148,8 +148,8 @@ def test_observations_of_parts():
         ({"id": "test/Image-v0"}, r"observes Box\(0, 255, \(64, 64, 3\), uint8\).*supported are Text, Discrete"),
         ({"id": "test/Graph-v0"}, r"observes Graph\(.*supported are"),
         ({"id": "agentrl/ALFWorld-v0"}, r"environment of ours: name it directly"),
-        ({"actions": ("a", "b")}, r"names 2 actions, FrozenLake-v1 has 4"),
-        ({"kwargs": {"x": 1}}, r"cannot be made with .*unexpected keyword argument 'x'"),
+        ({"action_names": ("a", "b")}, r"has 2 names, FrozenLake-v1 has 4 actions"),
+        ({"options": {"x": 1}}, r"cannot be made with .*unexpected keyword argument 'x'"),
         ({"id": "nowhere:X-v0"}, r"env.id = 'nowhere:X-v0' cannot be made with .*No module named 'nowhere'"),
     ],
 )

@@ -136,7 +136,7 @@ def test_questions_of_a_file_are_played_with_a_retriever_of_the_catalogue(tmp_pa
         ({"split": "dev"}, "split = 'dev': a world has the splits train, valid, test"),
         ({"reward": {"em": 0}}, "nothing is rewarded"),
         ({"reward": {"bleu": 1}}, "em"),
-        ({"topk": 0}, "topk"),
+        ({"top_k": 0}, "top_k"),
         ({"wrold": "tiny"}, "did you mean world"),
     ],
 )

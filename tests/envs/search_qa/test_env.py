@@ -129,7 +129,7 @@ def test_the_same_knowledge_is_the_same_state():
     env.reset(task)
     start = env.observation().state_key
     assert env.step("nonsense").observation.state_key == start  # nothing was learned
-    other = search_qa.make(search_qa.Config(world="tiny", state="text"))
+    other = search_qa.make(search_qa.Config(world="tiny", state_key="text"))
     other.reset(task)
     assert other.step("nonsense").observation.state_key == INVALID
 
@@ -230,7 +230,7 @@ def test_the_compact_words():
         "<answer>Port Alden</answer>", True, Status.OK
     )
     assert words.parse("find Ada", Observation(text="")).status == Status.PARSE_ERROR
-    env, task = tiny(prompt="compact", topk=2)
+    env, task = tiny(prompt="compact", top_k=2)
     env.reset(task)
     head = task.params["path"][0]
     seen = env.step(f"<search>{head}</search>").observation

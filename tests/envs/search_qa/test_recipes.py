@@ -21,7 +21,7 @@ def test_the_published_setting_resolves_without_data_or_retriever(capsys):
     assert "Qwen/Qwen2.5-3B" in capsys.readouterr().out
     settings = Settings.load(RECIPES / "search-r1-3b.toml")
     env, tables = settings.env.config, settings.tables
-    assert (env.topk, env.max_turns, tables.limits.turns, tables.limits.turn_tokens) == (3, 2, 3, 500)
+    assert (env.top_k, env.max_turns, tables.limits.turns, tables.limits.turn_tokens) == (3, 2, 3, 500)
     assert settings.context.config.observation_tokens == 500 and not tables.sampling.stop  # the environment's own
     # three answers and two results of 500 tokens, and a prompt of up to 1,500, fit the window
     assert settings.engine.config.max_context >= 1500 + 3 * 500 + 2 * 500

@@ -136,7 +136,7 @@ def small():
 
 def test_an_engine_chooses_among_actions_inside_the_running_turn(small):
     """Listed actions without an end token: the engine stops at the tag, and the next turn goes on from there."""
-    entry = on(max_turns=2, topk=1)
+    entry = on(max_turns=2, top_k=1)
     prompt, words = prompt_of(entry), Chat(small.tokenizer)
     sampling = stopping(Sampling(), prompt)
     assert sampling.stop == ("</search>", "</answer>")
@@ -158,7 +158,7 @@ def test_an_engine_chooses_among_actions_inside_the_running_turn(small):
 
 
 def test_a_demonstrator_speaks_the_same_tokens(small):
-    entry, words = on(topk=1), Chat(small.tokenizer)
+    entry, words = on(top_k=1), Chat(small.tokenizer)
     actor = ExpertActor("expert", prompt_of(entry), words)
     (record,) = asyncio.run(play(player(entry, actor, admissible=True), [tasks_of(entry)[0]]))
     assert record.success

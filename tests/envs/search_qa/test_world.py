@@ -141,7 +141,7 @@ def test_tasks_are_found_by_key_in_every_split():
 
 
 def test_questions_can_be_chosen_by_length():
-    listed = tasks(Config(world="small", hops=(3,), limit=5))
+    listed = tasks(Config(world="small", hops=(3,), count=5))
     assert len(listed) == 5 and all(len(task.params["chain"]) == 3 for task in listed)
 
 

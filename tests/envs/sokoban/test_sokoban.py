@@ -35,9 +35,9 @@ def level_of(text: str, folder: Path) -> Level:
 
 
 def test_rewards_by_hand(tmp_path):
-    env = make(Config(levels=str(tmp_path / "level.txt"), prompt="compact"))
+    env = make(Config(data=str(tmp_path / "level.txt"), prompt="compact"))
     level_of(CORRIDOR, tmp_path)
-    (task,) = tasks(Config(levels=str(tmp_path / "level.txt")))
+    (task,) = tasks(Config(data=str(tmp_path / "level.txt")))
     first = env.reset(task)
     assert first.text == "# # # # # #\n# P X _ O #\n# # # # # #"
     # against the wall: -0.1; a push: -0.1; a push onto the last target: -0.1 + 1 + 10.
@@ -56,8 +56,8 @@ def test_a_box_pushed_off_its_target_costs_one(tmp_path):
 
 def test_what_is_no_move_changes_nothing_and_is_told(tmp_path):
     level_of(TWO, tmp_path)
-    (task,) = tasks(Config(levels=str(tmp_path / "level.txt")))
-    env = make(Config(levels=str(tmp_path / "level.txt")))
+    (task,) = tasks(Config(data=str(tmp_path / "level.txt")))
+    env = make(Config(data=str(tmp_path / "level.txt")))
     before = env.reset(task)
     result = env.step("jump")
     assert result.observation == before and result.reward == pytest.approx(-0.1)
@@ -66,7 +66,7 @@ def test_what_is_no_move_changes_nothing_and_is_told(tmp_path):
 
 def test_several_moves_a_turn_end_at_the_solution(tmp_path):
     level_of(CORRIDOR, tmp_path)
-    config = Config(levels=str(tmp_path / "level.txt"), moves_per_turn=5)
+    config = Config(data=str(tmp_path / "level.txt"), moves_per_turn=5)
     env = make(config)
     env.reset(tasks(config)[0])
     result = env.step("right, right, left, left")
@@ -111,7 +111,7 @@ def fewest_pushes(room: Room, start: State) -> int | None:
 @pytest.mark.parametrize("level", ["easy", "medium", "hard"])
 def test_the_solver_is_optimal_and_levels_are_as_graded(level):
     shape = shape_of(level)
-    for task in tasks(Config(level=level, size=12)):
+    for task in tasks(Config(level=level, count=12)):
         room, start = open_level(task)
         moves = solve(room, start)
         assert moves is not None and len(moves) == shortest(room, start)
@@ -126,7 +126,7 @@ def test_the_solver_is_optimal_and_levels_are_as_graded(level):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_solver_finds_none_where_there_is_none(seed):
-    for task in tasks(Config(level="hard", size=8, seed=seed)):
+    for task in tasks(Config(level="hard", count=8, seed=seed)):
         room, state = open_level(task)
         for action in ("up", "left", "down", "right", "up", "up", "left", "left") * 2:
             state = apply(room, state, action).state
@@ -153,7 +153,7 @@ def turned(level: Level) -> Level:
 
 def test_splits_share_no_layout_not_even_turned():
     for split in SPLITS:
-        for task in tasks(Config(level="easy", size=30, split=split)):
+        for task in tasks(Config(level="easy", count=30, split=split)):
             level = open_level(task)
             assert split_of(level) == split
             assert split_of(turned(level)) == split
@@ -172,7 +172,7 @@ def test_the_expert_wins_and_the_random_player_seldom_does():
 
     def share(name: str) -> float:
         wins = 0
-        for task in tasks(Config(level="hard", size=25)):
+        for task in tasks(Config(level="hard", count=25)):
             env = make(Config(level="hard", max_steps=40))
             observation, player = env.reset(task), expert(env, name, 0)
             player.reset(task)
@@ -191,7 +191,7 @@ def test_the_expert_wins_and_the_random_player_seldom_does():
 
 @pytest.mark.parametrize("actions", ["all", "legal"])
 def test_it_keeps_the_promises_of_an_environment(actions):
-    options = {"name": "sokoban", "level": "hard", "actions": actions, "prompt": "compact"}
+    options = {"name": "sokoban", "level": "hard", "moves": actions, "prompt": "compact"}
     assert check_env(resolve("envs", options), tasks=2, steps=25) == []
 
 
@@ -228,7 +228,7 @@ def test_broken_files_are_named(tmp_path, text, said):
 def test_boxoban_files_are_read(tmp_path):
     path = tmp_path / "000.txt"
     path.write_text(f"; 0\n{CORRIDOR}\n; 1\n{TWO}")
-    config = Config(levels=str(tmp_path))
+    config = Config(data=str(tmp_path))
     listed = tasks(config)
     assert [task.key for task in listed] == ["000.txt#0", "000.txt#1"]
     assert find(config, "000.txt#1") == listed[1]

@@ -91,7 +91,7 @@ def test_state_keys_tell_pages_and_selected_options_apart(shopper, raw):
     assert key("click[features]", "click[< prev]") == clicked
     assert key("search[red rug]", "click[b0red]") == item
     assert key("search[rug]") == results and key("click[next >]") != results
-    text = webshop.make(config.model_copy(update={"state": "text"}))
+    text = webshop.make(config.model_copy(update={"state_key": "text"}))
     assert text.reset(webshop.tasks(config)[0]).state_key == ""
 
 

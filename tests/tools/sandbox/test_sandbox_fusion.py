@@ -95,11 +95,11 @@ def test_state_is_replayed_or_refused(url):
 @pytest.mark.fault
 def test_a_lost_server_is_nobodys_fault(url):
     assert opened(url).run("# BREAK").infra_error == "no disk"
-    assert opened("http://127.0.0.1:9", tries=1).run("1").infra_error
+    assert opened("http://127.0.0.1:9", retries=0).run("1").infra_error
     Handler.failures = 1
     assert opened(url).run("print(1)").stdout == "1\n"
     Handler.failures = 9
-    assert "504" in opened(url, tries=2).run("print(1)").infra_error
+    assert "504" in opened(url, retries=1).run("print(1)").infra_error
     Handler.failures = 0
 
 
@@ -153,7 +153,7 @@ def test_an_answer_that_is_none_is_nobodys_fault(answer):
 
     with socketserver.TCPServer(("127.0.0.1", 0), Raw) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        result = opened(f"http://127.0.0.1:{server.server_address[1]}", tries=1).run("print(1)", 1.0)
+        result = opened(f"http://127.0.0.1:{server.server_address[1]}", retries=0).run("print(1)", 1.0)
         server.shutdown()
     assert result.infra_error and not result.ok and len(asked) == 1
 

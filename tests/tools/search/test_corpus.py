@@ -159,7 +159,7 @@ def test_an_unknown_option_of_a_backend_names_the_nearest():
 
 
 def test_the_tool_is_a_retriever_and_a_catalogue_entry(corpus):
-    entry = resolve("tools", {"name": "search", "bm25": {"corpus": str(corpus)}, "topk": 1})
+    entry = resolve("tools", {"name": "search", "bm25": {"corpus": str(corpus)}, "top_k": 1})
     tool = entry.hooks.make(entry.config)
     assert isinstance(tool, Retriever) and tool.name == "search"
     assert tool("fjord") == 'Doc 1(Title: "Oslo") Oslo lies on a fjord\n' and tool("zebra") == "nothing found"

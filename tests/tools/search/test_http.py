@@ -206,7 +206,7 @@ def test_what_is_no_address_is_refused(url):
 
 def test_the_tool_answers_a_model_in_words():
     with server() as url:
-        tool = search.make(search.Config(backend="http", http=HttpConfig(urls=(url,)), topk=2))
+        tool = search.make(search.Config(backend="http", http=HttpConfig(urls=(url,)), top_k=2))
         assert tool("tea") == 'Doc 1(Title: "tea 0") about tea\nDoc 2(Title: "tea 1") about tea\n'
 
 

@@ -74,7 +74,7 @@ def test_every_way_of_asking(url, asked, lengths, scores):
         (b'{"queries": [1]}', 400, "names no queries"),
         (b'{"query": "a", "topk": "b"}', 400, "topk = 'b'"),
         (b'{"query": "a", "topk": -1}', 400, "topk = -1"),
-        (b'{"query": "a", "topk": 1000000000}', 413, "the limit is 1000 (--max-topk)"),
+        (b'{"query": "a", "topk": 1000000000}', 413, "the limit is 1000 (--max-top-k)"),
         (json.dumps({"queries": ["q"] * 6}).encode(), 413, "6 queries in one request, the limit is 5"),
     ],
 )
@@ -96,7 +96,7 @@ def test_health_and_other_paths(url):
         (["retriever", "--corpus", "/nowhere.jsonl"], "no such file"),
         (["retriever", "backend=bm26"], "search.backend = 'bm26'"),
         (["retriever", "--port", "-4"], "--port -4 is no port"),
-        (["retriever", "--topk", "20", "--max-topk", "10"], "--topk 20 is more than --max-topk 10"),
+        (["retriever", "--top-k", "20", "--max-top-k", "10"], "--top-k 20 is more than --max-top-k 10"),
         (["retrieve"], "unknown service 'retrieve': did you mean retriever"),
         ([], "unknown service"),
     ],
