@@ -103,7 +103,7 @@ def test_every_key_has_a_meaning():
     ("words", "told"),
     [
         ([], "[warmup]"),
-        (["optim.lr"], "0.002 for a model made from scratch, 1e-06 for a pretrained model"),
+        (["optim.lr"], "0.001 for a model made from scratch, 1e-06 for a pretrained model"),
         (["warmup"], "warmup.expert: text"),
         (["model.lora.r"], "rank"),
         (["credit.gigpo.gamma"], "discount per step"),
