@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from agentrl.engines.vllm_client import Refused, Server, Unreachable
-from agentrl.engines.vllm_process import LOCAL
+from agentrl.engines.vllm_process import LOCAL, free_port
 from agentrl.model import whole_state
 
 HINT = "or set engine.transfer=folder"
@@ -219,9 +219,7 @@ def _own_address(url: str) -> tuple[str, int]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))  # sends nothing; it chooses the interface
         own = str(probe.getsockname()[0])
-    with socket.socket() as one:
-        one.bind((own, 0))
-        return own, int(one.getsockname()[1])
+    return own, free_port(None, own)
 
 
 def _vllm_link(place: Rendezvous, client: SyncClient, source: StateSource) -> Link:
