@@ -244,8 +244,8 @@ def nearest(like: dict[str, float], lines: list[dict[str, Any]]) -> list[dict[st
         other = line["like"]
         ratios = [abs(np.log2(like[key] / other[key])) for key in ("steps", "copies")]
         shares = [2 * abs(like[key] - other[key]) for key in ("revisits", "shared")]
-        paying = float((like["paying"] > 1.5) != (other["paying"] > 1.5))
-        return float(sum(ratios) + sum(shares) + paying)
+        paying = abs(np.log2((like["paying"] + 0.1) / (other["paying"] + 0.1)))
+        return float(sum(ratios) + sum(shares) + 0.5 * paying)
 
     return sorted(lines, key=distance)
 

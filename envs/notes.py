@@ -52,7 +52,7 @@ class Notes(NamedTuple):
 
 def SMALL_MODEL(config: Config) -> Mapping[str, Any]:
     """Three short pages unless the recipe says how long notes are."""
-    return {} if {"pages", "lines"} & config.model_fields_set else {"pages": 3, "lines": 1, "terse": True}
+    return {} if {"pages", "lines"} & config.model_fields_set else {"pages": 3, "lines": 1, "brief": True}
 
 
 def make_notes(task: Task) -> Notes:

@@ -26,7 +26,7 @@ __all__ = [
     "prompt", "tasks",
 ]  # fmt: skip
 
-STORY = {"events", "fewest", "noise", "largest", "count", "display", "brief", "told"}  # options that shape a story
+STORY = {"events", "min_events", "noise", "largest", "count", "display", "brief", "show"}  # options that shape a story
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Calculator-v0": {}})
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 MOST_ENTITIES = 4  # digits of numbers that are one token each
@@ -36,7 +36,7 @@ def SMALL_MODEL(config: Config) -> Mapping[str, Any]:
     """Few words, and short stories with small numbers unless the recipe says which stories."""
     if config.rows or config.model_fields_set & STORY:
         return {"prompt": "compact"}
-    easy = {"fewest": 1, "noise": 1, "largest": 20, "count": 4000, "display": 2, "brief": True, "told": "lines"}
+    easy = {"min_events": 1, "noise": 1, "largest": 20, "count": 4000, "display": 2, "brief": True, "show": "lines"}
     return {"prompt": "compact", **easy}
 
 

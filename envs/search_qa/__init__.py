@@ -42,7 +42,7 @@ def WAITS(config: Config) -> bool:
 def SMALL_MODEL(config: Config) -> Mapping[str, Any]:
     """Few words, and questions of one or two facts unless the recipe says where questions come from."""
     chosen = config.data or "world" in config.model_fields_set
-    return {"prompt": "compact"} if chosen else {"prompt": "compact", "world": "tiny", "topk": 1}
+    return {"prompt": "compact"} if chosen else {"prompt": "compact", "world": "tiny", "top_k": 1}
 
 
 MEASURES = ("em", "sub_em", "f1", "retrieved", "searches", "invalid", "empty")

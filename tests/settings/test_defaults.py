@@ -23,8 +23,8 @@ def test_a_new_model_has_the_whole_set():
     optim, warmup = settings.tables.optim, settings.tables.warmup
     assert (optim.name, optim.lr, optim.muon_lr, optim.schedule, optim.weight_decay) == (
         "muon",
-        2e-3,
-        0.01,
+        1e-3,
+        0.005,
         "cosine",
         0.0,
     )
@@ -45,7 +45,7 @@ def test_a_pretrained_model_and_adapters(lora, lr, cloning):
 
 def test_what_a_recipe_sets_is_kept():
     settings = resolved(optim={"name": "adamw"}, warmup={"updates": 0}, engine={"actions": "free"})
-    assert (settings.tables.optim.name, settings.tables.optim.lr) == ("adamw", 2e-3)
+    assert (settings.tables.optim.name, settings.tables.optim.lr) == ("adamw", 1e-3)
     assert settings.tables.warmup.updates == 0 and settings.engine.config.actions == "free"
     assert settings.tables.optim.schedule == "constant"  # part of the set, which a recipe that names one has left
 
@@ -74,14 +74,14 @@ def test_what_a_small_model_is_proposed_follows_the_recipe(tmp_path):
         settings = Settings({"env": env, "eval": {"env": held_out or {"split": "test"}}, "model": {"new": {}}})
         return settings.env.config
 
-    assert (chosen({"name": "search_qa"}).level, chosen({"name": "search_qa"}).topk) == ("tiny", 1)
+    assert (chosen({"name": "search_qa"}).level, chosen({"name": "search_qa"}).top_k) == ("tiny", 1)
     assert (chosen({"name": "search_qa", "world": "small"}).level, chosen({"name": "search_qa"}).prompt) == (
         "small",
         "compact",
     )
     easy, own = chosen({"name": "calculator"}), chosen({"name": "calculator", "events": 3})
-    assert (easy.largest, easy.display, easy.fewest, easy.told) == (20, 2, 1, "lines")
-    assert (own.largest, own.display, own.fewest, own.told, own.prompt) == (50, 0, 0, "whole", "compact")
+    assert (easy.largest, easy.display, easy.min_events, easy.show) == (20, 2, 1, "lines")
+    assert (own.largest, own.display, own.min_events, own.show, own.prompt) == (50, 0, 0, "whole", "compact")
     assert chosen({"name": "notes"}).pages == 3 and chosen({"name": "notes", "lines": 2}).pages == 8
     plain = Settings({"env": {"name": "notes"}, "eval": {"env": {"split": "test"}}, "model": {"path": "x"}})
     assert plain.env.config.pages == 8
@@ -204,6 +204,6 @@ def test_a_dry_run_shows_what_was_chosen_and_the_sections_that_are_absent(tmp_pa
     recipe.write_text(f'[env]\nname = "{SUMS}"\n[model.new]\n')
     assert main(["train", str(recipe), "--dry-run"]) == 0
     chosen, _, rest = capsys.readouterr().out.partition("[run]")
-    assert "chosen for a model made from scratch" in chosen and "#   optim.lr = 0.002" in chosen
+    assert "chosen for a model made from scratch" in chosen and "#   optim.lr = 0.001" in chosen
     absent = rest.partition("# not in this recipe:")[2]
     assert "# [model.lora]\n# r = 16\n" in absent and "# [run] tokens: not set" in absent
