@@ -6,13 +6,30 @@ import torch when it is imported, because recipes are read without torch.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, Field
 
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.engines.policy import Policy
 from agentrl.engines.sampling import Sampling
+
+
+class Launcher(Protocol):
+    """Starts the servers of an engine somewhere else, such as on the machines of a cluster.
+
+    Attributes:
+        count: how many servers.
+        near: they all run on this machine, so that they see its files.
+    """
+
+    count: int
+    near: bool
+
+    def start(self, number: int, command: Any, model: Path) -> Any:
+        """Start server `number`; what watches it, as `agentrl.engines.WatchedServer`."""
+        ...
 
 
 class EngineOptions(BaseModel, frozen=True, extra="forbid"):
@@ -44,6 +61,8 @@ class Serving:
         version: version of the weights.
         beside: an engine of the same weights that exists already, for training while this one is for evaluation; an
             engine of servers shares its servers.
+        launcher: starts the servers of the engine; None starts them on this machine.
+        policy: the name of the policy in the recipe.
     """
 
     model: Any
@@ -54,6 +73,8 @@ class Serving:
     nats: bool = False
     version: int = 0
     beside: Any = None
+    launcher: Launcher | None = None
+    policy: str = ""
 
 
 class Demands(NamedTuple):
@@ -65,6 +86,7 @@ class Demands(NamedTuple):
         entropies: see `Serving`.
         policies: number of policies, each with an engine.
         lora: some policy trains adapters.
+        staleness: updates that may pass while rollouts go on (`run.staleness`).
     """
 
     sampling: Sampling
@@ -72,6 +94,7 @@ class Demands(NamedTuple):
     entropies: bool
     policies: int
     lora: bool
+    staleness: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +110,8 @@ class EngineFile(CatalogueFile):
         close: ends what `make` started, such as servers.
         card_share: share of a GPU's memory, at most 1, that servers of the engine take on the GPUs of the learner's
             processes, whose number is the second argument; for forecasts of memory.
+        cards: GPUs that one server takes. A file that offers it has servers, which `make` starts with
+            `Serving.launcher` where there is one.
     """
 
     KIND: ClassVar[str] = "engine"
@@ -101,3 +126,4 @@ class EngineFile(CatalogueFile):
     card_share: Callable[[Any, int], float] | None = hook(
         help="(config, processes): share of a GPU's memory that servers take beside the learner", default=None
     )
+    cards: Callable[[Any], int] | None = hook(help="(config): GPUs of one server", default=None)

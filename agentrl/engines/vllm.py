@@ -3,6 +3,7 @@
 docs/engines.md says how to make that environment, and what a server that is given must be started with.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,13 +32,16 @@ class Config(EngineOptions, frozen=True):
     Attributes:
         python: interpreter of the environment that has vLLM 0.32 or newer; servers are started with it, and ended.
         urls: addresses of servers that somebody else starts, such as "http://10.0.0.2:8000".
-        servers: how many to start.
+        servers: how many to start; with cluster.engines that number of servers is started on the cluster instead.
         device: gpu; or cpu, which adds the options that vLLM's CPU kernels need.
-        gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is.
+        gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is. With
+            cluster.engines Ray chooses the GPUs, as many per server as the first entry names.
         port: port of the first server, the others take the following ports; None takes free ports.
         folder: folder for the weights that servers load; servers on other machines must see it, too. Empty: the memory
             of this machine.
         lora: how adapters of a model with [model.lora] reach the servers: merged into whole weights, or as adapters.
+        transfer: how whole weights reach the servers: as files in `folder`; or nccl, from GPU to GPU, which needs
+            agentrl and vLLM in one environment (docs/engines.md).
         options: further options of vLLM, such as {max_num_seqs = 256, gpu_memory_utilization = 0.85}.
         environment: further variables of started servers; secrets best as "${NAME}".
         api_key: key of given servers, best as "${NAME}".
@@ -54,6 +58,7 @@ class Config(EngineOptions, frozen=True):
     port: int | None = Field(None, ge=1, le=65535)
     folder: str = ""
     lora: Literal["merged", "adapter"] = "merged"
+    transfer: Literal["folder", "nccl"] = "folder"
     options: dict[str, bool | int | float | str] = Field(default_factory=dict)
     environment: dict[str, str] = Field(default_factory=dict)
     api_key: str = ""
@@ -75,6 +80,15 @@ class Config(EngineOptions, frozen=True):
             raise ValueError(
                 f"engine.gpus has {len(self.gpus)} entries and engine.servers is {self.servers}: name the GPUs of each "
                 "server"
+            )
+        if self.transfer == "nccl" and self.device == "cpu":
+            raise ValueError(
+                "engine.transfer=nccl needs GPUs on both sides, and engine.device is cpu: set engine.transfer=folder"
+            )
+        if self.transfer == "nccl" and self.lora == "adapter":
+            raise ValueError(
+                "engine.transfer=nccl sends whole weights, and engine.lora=adapter sends adapters alone, as files: set "
+                "engine.lora=merged, or engine.transfer=folder"
             )
         return self
 
@@ -103,6 +117,11 @@ def check(config: Config, demands: Demands) -> None:
         raise ValueError(
             f"{demands.policies} policies need servers of their own, and engine.urls and engine.port are the same for "
             "all: set engine.python, and leave engine.port out"
+        )
+    if config.transfer == "nccl" and demands.staleness:
+        raise ValueError(
+            f"engine.transfer=nccl sends the trainer's own weights, which run.staleness = {demands.staleness} changes "
+            "while servers play: set run.staleness=0, or engine.transfer=folder"
         )
     if config.lora == "adapter" and not demands.lora:
         raise ValueError("engine.lora=adapter needs a model with adapters: add [model.lora], or set engine.lora=merged")
@@ -164,14 +183,36 @@ def card_share(config: Config, processes: int) -> float:
     return share * max(sum(card in cards.split(",") for cards in config.gpus) for card in learning)
 
 
+def cards(config: Config) -> int:
+    """GPUs of each server."""
+    if config.device == "cpu":
+        return 0
+    if config.gpus:
+        return len(config.gpus[0].split(","))
+    return math.prod(int(config.options.get(key, 1)) for key in ("tensor_parallel_size", "pipeline_parallel_size"))
+
+
 def _servers(config: Config, serving: Serving) -> "Servers":
     from agentrl.engines.vllm_servers import Servers
 
     far = [url for url in config.urls if urlsplit(url).hostname not in LOCAL]
-    if far and not config.folder:
+    if far and not config.folder and config.transfer == "folder":
         raise ValueError(
             f"engine.urls: {far[0]} is another machine, which does not see this machine's memory: set engine.folder to "
             "a folder that both see"
+        )
+    transfer = None
+    if config.transfer == "nccl":
+        from agentrl.engines.vllm_transfer import NcclTransfer, check_environment, check_model
+
+        version = check_environment(config.python)
+        check_model(serving.model, config.gpus if config.python and serving.launcher is None else None)
+        transfer = NcclTransfer(version)
+    launcher = serving.launcher
+    if launcher is not None and not launcher.near and not config.folder:
+        raise ValueError(
+            "cluster.engines starts servers on other machines, which do not see this machine's memory: set "
+            "engine.folder to a folder that all see"
         )
     if config.python and not Path(config.python).expanduser().is_file():
         raise ValueError(
@@ -182,7 +223,7 @@ def _servers(config: Config, serving: Serving) -> "Servers":
     arguments = _arguments(config, serving)
 
     def command(number: int, remove: Sequence[Path]) -> "Command":
-        return _command(config, arguments, environment, number, remove)
+        return _command(config, arguments, environment, None if launcher is not None else number, remove)
 
     return Servers(
         urls=config.urls,
@@ -195,12 +236,15 @@ def _servers(config: Config, serving: Serving) -> "Servers":
         start_s=config.start_s,
         timeout_s=config.timeout_s,
         retries=config.retries,
+        launcher=launcher,
+        transfer=transfer,
     )
 
 
 def _command(
-    config: Config, arguments: Sequence[str], environment: Mapping[str, str], number: int, remove: Sequence[Path]
+    config: Config, arguments: Sequence[str], environment: Mapping[str, str], number: int | None, remove: Sequence[Path]
 ) -> "Command":
+    """How a server is started; `number` None: its launcher chooses the GPUs."""
     from agentrl.engines.vllm_process import Command, cpu_variables
 
     # Not resolved: the interpreter of a virtual environment is a link, and its own place names the environment.
@@ -208,7 +252,7 @@ def _command(
     own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
     if config.lora == "adapter":
         own["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
-    if config.gpus:
+    if config.gpus and number is not None:
         own["CUDA_VISIBLE_DEVICES"] = config.gpus[number]
     return Command(
         python=python,
@@ -239,6 +283,8 @@ def _arguments(config: Config, serving: Serving) -> list[str]:
     dtype = getattr(serving.model, "dtype", None)
     if dtype is not None:
         options["dtype"] = str(dtype).removeprefix("torch.")
+    if config.transfer == "nccl":
+        options["weight_transfer_config"] = {"backend": "nccl"}
     if config.lora == "adapter" and hasattr(serving.model, "peft_config"):
         rank = max(one.r for one in serving.model.peft_config.values())
         options |= {"enable_lora": True, "max_lora_rank": max(8, 1 << (rank - 1).bit_length()), "max_loras": 2}

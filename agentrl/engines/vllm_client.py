@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from agentrl.engines.vllm_process import Process
+from agentrl.engines.vllm_process import WatchedServer
 from agentrl.engines.vllm_wire import ROUTE
 from agentrl.secret import hidden_url
 
@@ -19,6 +19,7 @@ POOLS = 64
 IDLE_S = 2.0  # a connection is used again within this time only: vLLM closes idle ones after 5 s
 CONTROL_S = 300.0  # for a server to read new weights
 LOOK_S = 5.0
+UNKNOWN = "default"  # the label of weights that no run has loaded
 AGAIN = (408, 425, 429)  # statuses below 500 after which the same request may succeed
 
 
@@ -50,7 +51,12 @@ class Server:
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], timeout_s: float, process: Process | None = None, number: int = 0
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        process: WatchedServer | None = None,
+        number: int = 0,
     ) -> None:
         self._httpx = _library()
         self.url, self.process, self.number, self.epoch = url, process, number, 0
@@ -58,8 +64,7 @@ class Server:
         secure = url.startswith("https:")
         self._options = {"base_url": url, "headers": dict(headers), "trust_env": False, "verify": secure}
         self._timeout_s = timeout_s
-        limits = self._httpx.Limits(keepalive_expiry=IDLE_S)
-        self._control = self._httpx.Client(**self._options, timeout=CONTROL_S, limits=limits)
+        self._control = self._controls()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pools: list[Any] = []
         self._next = 0
@@ -68,6 +73,15 @@ class Server:
     def shown(self) -> str:
         """The address without a password."""
         return hidden_url(self.url)
+
+    def move(self, url: str) -> None:
+        """The server answers at another address from now on."""
+        if url != self.url:
+            self.url, self._options = url, {**self._options, "base_url": url}
+            self._control.close()
+            self._control = self._controls()
+            for pool in self._pools:  # requests that run fail, and are sent again
+                pool.base_url = url
 
     async def generate(self, body: Mapping[str, Any]) -> Any:
         """The JSON of an answer. If the caller is cancelled, the connection closes, and the server ends the request.
@@ -120,6 +134,27 @@ class Server:
             with suppress(Unreachable, Refused):
                 self._call("POST", "/resume", {})
 
+    def receive(self, send: Callable[[], None], label: str) -> None:
+        """Let `send` change the weights; running answers wait meanwhile, and go on with the new weights.
+
+        Until all is done the weights have no label, so that no answer from half of a transfer is taken.
+
+        Raises:
+            Unreachable, Refused: see `generate`, or as `send` raises them.
+        """
+        self._call("POST", "/pause?mode=keep&clear_cache=false", {})
+        try:
+            self.set_label(UNKNOWN)
+            send()
+            self.set_label(label)
+        finally:
+            with suppress(Unreachable, Refused):
+                self._call("POST", "/resume", {})
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The JSON that a path answers."""
+        return self._call("POST", path, body)
+
     def set_label(self, label: str) -> None:
         """Put a label on the weights that it has now."""
         self._call("POST", "/update_weight_version", {"new_version": label})
@@ -142,7 +177,7 @@ class Server:
     def forget_label(self) -> None:
         """Mark the server's weights as unknown; a server that is gone has lost them."""
         with suppress(Unreachable, Refused):
-            self._call("POST", "/update_weight_version", {"new_version": "default"})
+            self._call("POST", "/update_weight_version", {"new_version": UNKNOWN})
 
     def load_adapter(self, name: str, folder: Path) -> None:
         """Read adapters and serve them under a name."""
@@ -164,6 +199,10 @@ class Server:
             with suppress(self._httpx.HTTPError, RuntimeError, OSError):  # connections that an interrupt has broken
                 for pool in self._pools:
                     self._loop.run_until_complete(pool.aclose())
+
+    def _controls(self) -> Any:
+        limits = self._httpx.Limits(keepalive_expiry=IDLE_S)
+        return self._httpx.Client(**self._options, timeout=CONTROL_S, limits=limits)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         try:

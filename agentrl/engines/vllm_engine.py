@@ -17,8 +17,9 @@ from agentrl.engines.answer import Answer, Words
 from agentrl.engines.forwards import evaluating
 from agentrl.engines.sampling import Sampling
 from agentrl.engines.vllm_client import Refused, Server, Unreachable
-from agentrl.engines.vllm_servers import EngineLost, Mark, Servers
+from agentrl.engines.vllm_servers import EngineLost, Servers
 from agentrl.engines.vllm_wire import SEEDS, Asked, Reply, Token, WrongAnswer, body, entropy, read
+from agentrl.model import Mark
 from agentrl.types import Generation, Request
 
 BACKOFF_S = 0.25  # before the first further try of a request, doubled for each

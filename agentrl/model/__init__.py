@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from agentrl.model.logprobs import EntropyMode, TokenStats, token_stats
     from agentrl.model.packing import Batch, Sharing, microbatches, pack
     from agentrl.model.probing import network
-    from agentrl.model.publishing import check_room, publish, publish_adapter
+    from agentrl.model.publishing import check_room, publish, publish_adapter, whole_state
     from agentrl.model.sections import Lora, ModelConfig, NewModel
-    from agentrl.model.weights import WeightFolder, Weights
+    from agentrl.model.weights import Mark, WeightFolder, Weights
 
 __all__ = [
     "Batch",
     "EntropyMode",
     "Loaded",
     "Lora",
+    "Mark",
     "ModelConfig",
     "Network",
     "NewModel",
@@ -48,6 +49,7 @@ __all__ = [
     "save_model",
     "token_stats",
     "unshared",
+    "whole_state",
 ]
 
 _HOME = {
@@ -55,6 +57,7 @@ _HOME = {
     "EntropyMode": "agentrl.model.logprobs",
     "Loaded": "agentrl.model.loading",
     "Lora": "agentrl.model.sections",
+    "Mark": "agentrl.model.weights",
     "ModelConfig": "agentrl.model.sections",
     "Network": "agentrl.model.forward",
     "add_adapters": "agentrl.model.adapters",
@@ -80,6 +83,7 @@ _HOME = {
     "save_model": "agentrl.model.loading",
     "token_stats": "agentrl.model.logprobs",
     "unshared": "agentrl.model.layout",
+    "whole_state": "agentrl.model.publishing",
 }
 
 

@@ -32,7 +32,7 @@ def publish(model: Any, tokenizer: Any, folder: Path, state: Mapping[str, Any] |
     """
     from huggingface_hub import save_torch_state_dict
 
-    whole = _unshared(state if state is not None else _state(model))
+    whole = _unshared(state if state is not None else whole_state(model))
     size = sum(weight.numel() * weight.element_size() for weight in whole.values())
     check_room(folder.parent, size)
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -88,7 +88,8 @@ def _full(folder: Path, size: int, error: OSError) -> ValueError:
     )
 
 
-def _state(model: Any) -> Mapping[str, Any]:
+def whole_state(model: Any) -> Mapping[str, Any]:
+    """Every weight by its name in a published folder; adapters are merged, and a tied output head is listed too."""
     state: Mapping[str, Any] = adapters.merged_state(model) if hasattr(model, "get_base_model") else model.state_dict()
     return state
 

@@ -12,6 +12,16 @@ from agentrl.model.sections import ModelConfig
 State = Mapping[str, Mapping[str, Any]]  # policy -> name of a tensor -> tensor
 
 
+class Mark(NamedTuple):
+    """Which weights: how many were loaded before them, and their version.
+
+    The version alone does not say it: a run loads version 0 twice, before the cloning and after it.
+    """
+
+    load: int
+    version: int
+
+
 class WeightFolder(NamedTuple):
     """Weights in files that another process has written.
 

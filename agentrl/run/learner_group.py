@@ -79,7 +79,7 @@ class LearnerGroup:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.config, self.cluster = settings.tables.learner, settings.tables.cluster
+        self.settings, self.config, self.cluster = settings, settings.tables.learner, settings.tables.cluster
         self.place = Place.found()
         self.device = check_group(settings, self.place)
         self._followers: list[Any] = []

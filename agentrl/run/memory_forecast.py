@@ -241,8 +241,16 @@ class _Policy:
                     f"episodes of {engine.max_context} tokens at once"
                 )
 
+    @property
+    def _apart(self) -> bool:
+        """Are the engines on GPUs of their own, which Ray gives them?"""
+        cluster = self.settings.tables.cluster
+        return bool(cluster.address and cluster.engines)
+
     def _share(self) -> float:
         """Share of each card of the learner that the engine's servers take."""
+        if self._apart:
+            return 0.0
         hook = self.settings.engine.hooks.card_share
         share: float = (
             0.0 if hook is None else hook(self.settings.engine.config, self.settings.tables.learner.processes)
@@ -252,7 +260,7 @@ class _Policy:
     def _cache_bytes(self) -> int:
         """Of the embedded engine's cache."""
         engine = self.settings.engine.config
-        if not hasattr(engine, "max_slots") or not hasattr(engine, "max_context"):
+        if self._apart or not hasattr(engine, "max_slots") or not hasattr(engine, "max_context"):
             return 0
         size: int = self._token_bytes() * engine.max_slots * engine.max_context
         return size

@@ -1,37 +1,39 @@
-"""Rollouts on the workers of a Ray cluster: each plays whole groups, with environments and an engine of its own.
+"""Rollouts on a Ray cluster: workers play whole groups, engines generate for them, and this process decides.
 
-The driver keeps what decides: sampler, filter, records, graph, updates, evaluations. A batch is one call per worker,
+The driver keeps sampler, filter, records, graph, updates, evaluations. With workers a batch is one call per worker,
 with all its groups, and the records come back at once. Noise is keyed by seed, iteration, group, copy and turn, so a
-group is the same whichever worker plays it, but for the rounding of another batch.
+group is the same whichever worker plays it, but for the rounding of another batch. Without workers this process plays.
+Without engines each worker generates with an engine of its own; else `agentrl.run.ray_engines` does for all, or, for an
+engine that has servers, the servers of `agentrl.run.ray_servers`.
 
 When a worker dies in the middle of a batch, only its groups are played again: Ray restarts it (`ActorUnavailableError`
 until then), or a new one takes its place (`ActorDiedError`). A restarted worker has the weights of its beginning. It
 refuses groups that are meant for others, gets the current weights, and is asked again; the graph is the one of an
 undisturbed run. `retried_shards` counts it; no episode becomes an `env_error`.
 
-Limit: workers have embedded engines. The processes of the learners are `agentrl.run.ray_learners`.
+The processes of the learners are `agentrl.run.ray_learners`.
 """
 
 import asyncio
 import itertools
 import os
-import socket
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from agentrl.config import Entry
-from agentrl.model import Weights
+from agentrl.engines import EngineFile, Serving
+from agentrl.model import Mark, Weights
 from agentrl.rollout import Collected, Draw, EpisodeRecord, Expansion
+from agentrl.run.ray_cluster import connect, first_line, release, room
+from agentrl.run.ray_engines import START_S, EngineActor, Setup, Team, TeamEngine
+from agentrl.run.ray_servers import ClusterLauncher
 from agentrl.run.rollouts import OnEpisode, Rollouts
 from agentrl.settings import Settings
-from agentrl.settings.sections import ClusterSection
-from agentrl.trainer import LearnerConfig
 
 TRIES, BACK_OFF_S = 60, 0.5  # how often a worker is asked again, and the pause before
-_USERS: list[str] = []  # addresses, one for each user of the connection
-KNOCK_S = 5.0  # for a head node to take a connection; Ray itself tries for minutes
 
 
 class OtherWeights(Exception):
@@ -44,23 +46,27 @@ class Shard:
 
     Attributes:
         iteration: part of the noise keys.
-        version: of the weights.
+        mark: of the weights.
         copies: `batch.copies` of the recipe.
         draws: by the number of the group, ascending.
     """
 
     iteration: int
-    version: int
+    mark: Mark
     copies: int
     draws: Mapping[int, Draw]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlayedShard:
-    """The records of a shard: those that the rollout method keeps, and all that were played."""
+    """The records of a shard: those that the rollout method keeps, and all that were played.
+
+    `retried` counts requests that the worker sent again to engines of the cluster.
+    """
 
     kept: Sequence[EpisodeRecord]
     played: Sequence[EpisodeRecord]
+    retried: int = 0
 
 
 class Worker:
@@ -69,40 +75,54 @@ class Worker:
     Args:
         tables: the resolved recipe, as `Settings.dump` gives it.
         tokenizers: of every policy.
-        weights: models that are this worker's own.
-        version: of the weights.
+        weights: models that are this worker's own; None for each policy if a team generates.
+        mark: of the weights.
+        team: the engines of the cluster; None: this worker generates for itself.
     """
 
     def __init__(
-        self, tables: Mapping[str, Any], tokenizers: Mapping[str, Any], weights: Weights, version: int
+        self,
+        tables: Mapping[str, Any],
+        tokenizers: Mapping[str, Any],
+        weights: Weights,
+        mark: Mark,
+        team: Team | None = None,
     ) -> None:
-        import torch
-
         settings = Settings({**tables, "cluster": {}}, stored=True)
-        weights = weights.copy()  # what was sent lies at any address, and CPU kernels round by alignment
+        if team is None:
+            weights = weights.copy()  # what was sent lies at any address, and CPU kernels round by alignment
         torch.set_num_threads(max(1, settings.tables.run.threads))
-        self._settings, self._weights, self._version = settings, weights, version
+        self._settings, self._weights, self._mark, self._team = settings, weights, mark, team
         self._rollouts = Rollouts(settings, tokenizers)
-        self._rollouts.load(weights, version)
+        if team is not None:
+            self._rollouts.engine = asking(settings.engine, team)
+        self._rollouts.load(weights, mark.version)
 
     async def pid(self) -> int:
         """Number of its process."""
         return os.getpid()
 
-    async def load(self, state: Mapping[str, Mapping[str, Any]], version: int) -> None:
-        """Generate with these weights from now on."""
-        self._weights.take(state)
-        self._version = version
-        self._rollouts.load(self._weights, version)
+    async def load(self, state: Mapping[str, Mapping[str, Any]] | Sequence[Any], mark: Mark) -> None:
+        """Generate with these weights from now on; with a team, `state` is where the weights are (`Team.state`)."""
+        if mark.load <= self._mark.load:
+            return
+        if self._team is not None:
+            assert isinstance(state, Sequence)
+            self._team.take(state, mark)
+        else:
+            assert isinstance(state, Mapping)
+            self._weights.take(state)
+        self._mark = mark
+        self._rollouts.load(self._weights, mark.version)
 
     async def play(self, shard: Shard) -> PlayedShard:
         """Play the groups of a shard, all at once.
 
         Raises:
-            OtherWeights: the shard is for another version of the weights.
+            OtherWeights: the shard is for other weights.
         """
-        if shard.version != self._version:
-            raise OtherWeights(f"the worker has version {self._version}, its groups are for {shard.version}")
+        if shard.mark != self._mark:
+            raise OtherWeights(f"the worker has load {self._mark.load}, its groups are for {shard.mark.load}")
         method, player = self._settings.rollout, self._rollouts.player()
         first, last = min(shard.draws), max(shard.draws)
         batch = Expansion(player, [*shard.draws.values()], iteration=shard.iteration, first=first)
@@ -110,58 +130,141 @@ class Worker:
         kept = await method.hooks.rollout(method.config, batch, shard.copies)
         for record in batch.played:
             record.points.clear()  # snapshots stay in this process
-        return PlayedShard(kept=kept, played=batch.played)
+        retried = 0
+        if self._team is not None:
+            retried, self._team.retried = self._team.retried, 0
+        return PlayedShard(kept=kept, played=batch.played, retried=retried)
+
+
+def asking(engine: Entry[EngineFile], team: Team) -> Entry[EngineFile]:
+    """The engine of a recipe with answers from the engine actors of a team."""
+
+    def make(config: Any, serving: Serving) -> TeamEngine:
+        setup = Setup(serving.policy, serving.sampling, serving.entropies, serving.nats)
+        return TeamEngine(engine.name, team, setup)
+
+    return Entry(engine.name, replace(engine.hooks, make=make, close=None, folders=True), engine.config)
 
 
 class RayRollouts(Rollouts):
-    """Rollouts whose training batches are played by workers; see the module.
+    """Rollouts whose training batches are played by workers, or generated by engines, of a cluster; see the module.
 
     Raises:
         ValueError: Ray is not installed, cannot be reached, or has too few CPUs.
     """
 
     def __init__(self, settings: Settings, tokenizers: Mapping[str, Any] | None = None) -> None:
-        self._ray, self.retried = connect(settings.tables.cluster, settings.tables.learner), 0
+        self._ray = connect(settings.tables.cluster, settings.tables.learner)
+        self.retried = self.retried_requests = 0
         self._workers: list[Any] = []
+        self._team: Team | None = None
         self._state: Any = None  # of the weights of now, in Ray's store
+        self._mark = Mark(0, 0)
         try:
             super().__init__(settings, tokenizers)
         except BaseException:
             release(self._ray)
             raise
-        hooks = replace(settings.rollout.hooks, rollout=self._spread)
-        self.method = Entry(settings.rollout.name, hooks, settings.rollout.config)
+        if settings.tables.cluster.workers:
+            hooks = replace(settings.rollout.hooks, rollout=self._spread)
+            self.method = Entry(settings.rollout.name, hooks, settings.rollout.config)
 
     def load(self, weights: Weights, version: int) -> None:
-        """See `Rollouts`; the workers get the weights too."""
-        super().load(weights, version)
-        if not self._workers:
-            tokenizers = {name: chat.tokenizer for name, chat in self.chats.items()}
-            born = (self.settings.dump(), tokenizers, weights.copy(), version)
-            self._born = [self._ray.put(value) for value in born]
-            self._workers = [self._new() for _ in range(self.settings.tables.cluster.workers)]
-        self._state = self._ray.put(weights.state())
+        """See `Rollouts`; workers and engines get the weights too.
+
+        Raises:
+            ValueError: the cluster has no room for the engines, or they cannot begin.
+        """
+        cluster = self.settings.tables.cluster
+        self._mark = Mark(self._mark.load + 1, version)
+        if self.settings.engine.hooks.cards is not None:  # servers, which this process asks
+            if self.launcher is None:
+                self.launcher = self._launched(cluster.engines, local=cluster.address == "local")
+            super().load(weights, version)
+            return
+        weights = weights.opened({name: plan.model for name, plan in self.settings.policies.items()})
+        self._state = self._ray.put(_on_cpu(weights.state()))
+        if not self._workers and self._team is None:
+            self._begin(weights)
+        if self._team is not None:
+            self._team.take([self._state], self._mark)
+            self._team.push()
         for worker in self._workers:
-            worker.load.remote(self._state, version)
+            self._renew(worker)
+        super().load(weights, version)
+
+    def _begin(self, weights: Weights) -> None:
+        """Start engines and workers with these weights."""
+        cluster = self.settings.tables.cluster
+        tokenizers = {name: chat.tokenizer for name, chat in self.chats.items()}
+        models = Weights({name: model.to("cpu") for name, model in weights.copy().models.items()})
+        # Kept as long as this object: Ray gives them to an actor again when it restarts it.
+        tables = self._ray.put(self.settings.dump()), self._ray.put(tokenizers)
+        self._given: tuple[Any, ...] = (*tables, self._ray.put(models))
+        if cluster.engines:
+            self._team = self._new_team(cluster.engines)
+            self.engine = asking(self.settings.engine, self._team)
+            nothing = self._ray.put(Weights(dict.fromkeys(models.models)))
+            self._born: tuple[Any, ...] = (*tables, nothing, self._mark, self._team)
+        else:
+            self._born = (*self._given, self._mark)
+        self._workers = [self._new() for _ in range(cluster.workers)]
+
+    def _new_team(self, count: int) -> Team:
+        """The engine actors, which are ready when this returns."""
+        device = _device(self.settings)
+        place = room(self._ray, self.settings, device)
+        actors = []
+        for number in range(count):
+            where = {"num_gpus": place.cards, "scheduling_strategy": place.at(self._ray, place.ranks + number)}
+            actor = self._ray.remote(EngineActor).options(num_cpus=1, max_restarts=-1, max_task_retries=0, **where)
+            actors.append(actor.remote(*self._given, self._mark, device))
+        try:
+            self._ray.get([actor.pid.remote() for actor in actors], timeout=START_S)
+        except self._ray.exceptions.RayError as error:
+            raise ValueError(
+                f"the engines of cluster.engines = {count} do not begin ({first_line(error)}): look at the cluster "
+                "(ray status)"
+            ) from None
+        return Team(self._ray, actors, self._mark, [self._state])
+
+    def _launched(self, count: int, *, local: bool) -> ClusterLauncher:
+        """What starts the servers of the engine on the cluster."""
+        place = room(self._ray, self.settings, _device(self.settings))
+        return ClusterLauncher(self._ray, place, count, local=local)
 
     def batch(self, iteration: int, on_episode: OnEpisode = None, *, pauses: bool = False) -> Collected:
         """See `Rollouts`."""
         before = self.retried
         collected = super().batch(iteration, on_episode, pauses=pauses)
-        again = self.retried - before
-        return replace(collected, metrics={**collected.metrics, "retried_shards": again}) if again else collected
+        if self._team is not None:
+            self.retried_requests, self._team.retried = self.retried_requests + self._team.retried, 0
+        again = {"retried_shards": self.retried - before, "retried_requests": self.retried_requests}
+        self.retried_requests = 0
+        metrics = {name: float(count) for name, count in again.items() if count}
+        return replace(collected, metrics={**collected.metrics, **metrics}) if metrics else collected
 
     def close(self) -> None:
         """See `Rollouts`; the workers end too, and so does a cluster that was started here."""
         super().close()
-        for worker in self._workers:
-            self._ray.kill(worker)
+        for actor in [*self._workers, *(self._team.actors if self._team is not None else ())]:
+            self._ray.kill(actor)
         release(self._ray)
 
     def pids(self) -> list[int]:
         """Process numbers of the workers."""
         found: list[int] = self._ray.get([worker.pid.remote() for worker in self._workers])
         return found
+
+    def engine_pids(self) -> list[int]:
+        """Process numbers of the engine actors."""
+        actors = () if self._team is None else self._team.actors
+        found: list[int] = self._ray.get([actor.pid.remote() for actor in actors])
+        return found
+
+    def _renew(self, worker: Any) -> None:
+        """Give a worker the current weights, or tell it which weights the engines have."""
+        worker.load.remote(self._state if self._team is None else self._team.state, self._mark)
 
     def _new(self) -> Any:
         """A worker with the weights that the run began with."""
@@ -175,7 +278,7 @@ class RayRollouts(Rollouts):
         shards = [
             Shard(
                 iteration=batch.iteration,
-                version=self._version,
+                mark=self._mark,
                 copies=copies,
                 draws={group: batch.draws[group] for group in batch.groups[low:high]},
             )
@@ -183,6 +286,7 @@ class RayRollouts(Rollouts):
         ]
         done = await asyncio.gather(*(self._ask(number, shard) for number, shard in enumerate(shards)))
         batch.played += [record for shard in done for record in shard.played]
+        self.retried_requests += sum(shard.retried for shard in done)
         return [record for shard in done for record in shard.kept]
 
     async def _ask(self, number: int, shard: Shard) -> PlayedShard:
@@ -191,20 +295,19 @@ class RayRollouts(Rollouts):
         Raises:
             ValueError: no worker answered in TRIES tries; or what the rollout itself raised.
         """
-        from ray.exceptions import ActorDiedError, RayActorError, RayTaskError
-
+        faults = self._ray.exceptions
         for _ in range(TRIES):
             try:
                 done: PlayedShard = await self._workers[number].play.remote(shard)
                 return done
-            except ActorDiedError:
+            except faults.ActorDiedError:
                 self._workers[number] = self._new()
-            except RayActorError:  # it is being restarted
+            except faults.RayActorError:  # it is being restarted
                 await asyncio.sleep(BACK_OFF_S)
-            except RayTaskError as error:
+            except faults.RayTaskError as error:
                 if not isinstance(error.cause, OtherWeights):
                     raise error.cause from None
-                self._workers[number].load.remote(self._state, shard.version)
+                self._renew(self._workers[number])
                 continue
             self.retried += 1
         raise ValueError(
@@ -213,61 +316,13 @@ class RayRollouts(Rollouts):
         )
 
 
-def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
-    """Ray, connected to the cluster; `local` starts one with a CPU for each worker and each process of the learner.
-
-    Each call is answered by one of `release`, the last of which leaves the cluster.
-
-    Raises:
-        ValueError: Ray is not installed, cannot be reached, or has too few CPUs.
-    """
-    address, ranks = cluster.address, learner.processes if learner.processes > 1 else 0
-    cpus = cluster.workers + ranks
-    try:
-        import ray
-        import ray.util.scheduling_strategies
-    except ImportError:
-        raise ValueError(
-            f"cluster.address = {address!r} needs Ray: pip install 'agentrl-stepgraph[ray]', or leave cluster.address "
-            "empty"
-        ) from None
-    if _USERS and ray.is_initialized():
-        _USERS.append(address)
-        return ray
-    place = {"num_cpus": cpus, "include_dashboard": False} if address == "local" else {"address": address}
-    paths = os.pathsep.join(path for path in sys.path if path)
-    environment = {"env_vars": {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}}
-    try:
-        _knock(address)
-        ray.init(**place, runtime_env=environment, log_to_driver=False, logging_level="ERROR")
-    except (OSError, RuntimeError, ValueError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(
-            f"cluster.address = {address!r}: no Ray cluster answers there ({first}); start one with `ray start "
-            "--head`, or set cluster.address=local"
-        ) from None
-    there = int(ray.cluster_resources().get("CPU", 0))
-    if there < cpus:
-        ray.shutdown()
-        besides = f" and learner.processes = {ranks}" if ranks else ""
-        raise ValueError(
-            f"cluster.workers = {cluster.workers}{besides} need {cpus} CPUs, and the Ray cluster has {there}: lower "
-            "one of them"
-        )
-    _USERS[:] = [address]
-    return ray
+def _on_cpu(state: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    """Tensors that any process of the cluster can read, whatever GPU it has."""
+    return {policy: {name: tensor.cpu() for name, tensor in tensors.items()} for policy, tensors in state.items()}
 
 
-def release(ray: Any) -> None:
-    """Leave the cluster if nobody else in this process uses it; a cluster that was started here ends."""
-    if _USERS:
-        _USERS.pop()
-    if not _USERS:
-        ray.shutdown()
-
-
-def _knock(address: str) -> None:
-    """Raises OSError if nobody listens at HOST:PORT; other forms of address are left to Ray."""
-    host, colon, port = address.rpartition(":")
-    if colon and port.isdigit() and "/" not in address:
-        socket.create_connection((host, int(port)), KNOCK_S).close()
+def _device(settings: Settings) -> str:
+    """`cuda` or `cpu`, on which the policies compute."""
+    named = {plan.model.device for plan in settings.policies.values()}
+    cuda = any(name.startswith("cuda") for name in named) or (named == {"auto"} and torch.cuda.is_available())
+    return "cuda" if cuda else "cpu"

@@ -18,14 +18,12 @@ import torch.distributed as dist
 
 from agentrl.run.learner_group import START_S, LearnerGroup, Place, joined
 from agentrl.run.policies import Policies
-from agentrl.run.ray_driver import connect, release
+from agentrl.run.ray_cluster import Room, connect, first_line, release, room
 from agentrl.run.reserved_card import Holder
 from agentrl.trainer import Ranks
 
 if TYPE_CHECKING:
     from agentrl.run.ranks import Message
-
-ROOM_S = 60.0  # for the cluster to make room for the ranks
 
 
 class RayLearnerGroup(LearnerGroup):
@@ -36,7 +34,7 @@ class RayLearnerGroup(LearnerGroup):
     """
 
     _ray: Any = None
-    _placed: Any = None  # the placement group
+    _room: Room | None = None
     _holder: Any = None
 
     def start(self) -> Ranks:
@@ -45,7 +43,7 @@ class RayLearnerGroup(LearnerGroup):
         self._ray = connect(cluster, self.config)
         try:
             host = self._ray.util.get_node_ip_address()
-            self._place_on(host, size)
+            self._room = room(self._ray, self.settings, self.device.type)
             self._holder = self._actor(Holder, 0).remote()  # keeps the CPU and the GPU of rank 0
             store = dist.TCPStore(host, 0, size, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
             where = (host, store.port, size, self.device.type, cluster.address == "local")
@@ -74,19 +72,6 @@ class RayLearnerGroup(LearnerGroup):
         found: list[int] = self._ray.get([follower.actor.pid.remote() for follower in self._followers])
         return found
 
-    def _place_on(self, host: str, size: int) -> None:
-        """Room for every rank, that of rank 0 on this machine."""
-        one = {"CPU": 1.0, **({"GPU": 1.0} if self.device.type == "cuda" else {})}
-        here = {f"node:{host}": 0.001}
-        self._placed = self._ray.util.placement_group([{**one, **here}, *([one] * (size - 1))], strategy="PACK")
-        if not self._placed.wait(ROOM_S):
-            free = self._ray.available_resources()
-            raise ValueError(
-                f"learner.processes = {size} needs {' and '.join(one)} for each process, and the Ray cluster has "
-                f"{free.get('CPU', 0):g} free CPUs and {free.get('GPU', 0):g} free GPUs: wait for other jobs, or lower "
-                "learner.processes"
-            )
-
     def _card(self) -> int:
         """The number of this process's GPU."""
         try:
@@ -94,15 +79,14 @@ class RayLearnerGroup(LearnerGroup):
         except self._ray.exceptions.RayError as error:
             raise ValueError(
                 f"the Ray cluster at cluster.address = {self.cluster.address!r} starts no actor on this machine "
-                f"({_line(error)}): look at it (ray status)"
+                f"({first_line(error)}): look at it (ray status)"
             ) from None
         return card
 
     def _actor(self, kind: type, rank: int) -> Any:
         """An actor's class with the place of a rank."""
-        place = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
-            self._placed, placement_group_bundle_index=rank
-        )
+        assert self._room is not None
+        place = self._room.at(self._ray, rank)
         gpus = 1 if self.device.type == "cuda" else 0
         options = {"num_cpus": 1, "num_gpus": gpus, "scheduling_strategy": place, "max_restarts": 0}
         groups = {"concurrency_groups": {"watch": 1}} if kind is FollowingActor else {}
@@ -114,11 +98,11 @@ class RayLearnerGroup(LearnerGroup):
 
     def _leave(self) -> None:
         if self._ray is not None:
-            if self._placed is not None:
+            if self._holder is not None:
                 with suppress(Exception):  # the cluster may be gone, which is no second error
-                    self._ray.util.remove_placement_group(self._placed)
+                    self._ray.kill(self._holder)
             release(self._ray)
-            self._ray = self._placed = None
+            self._ray = self._room = None
 
 
 class _RayFollower:
@@ -133,14 +117,14 @@ class _RayFollower:
         try:
             self._ray.get(self.actor.pid.remote(), timeout=seconds)
         except Exception as error:  # noqa: BLE001  whatever kept it from beginning
-            raise ValueError(f"process {self.rank} of the learner did not begin: {_line(error)}") from None
+            raise ValueError(f"process {self.rank} of the learner did not begin: {first_line(error)}") from None
 
     def wait(self) -> None:
         """Wait until it ends, and end what is left of it, so that the others notice."""
         try:
             self._words = f"ended: {self._ray.get(self._alive)}"
         except Exception as error:  # noqa: BLE001  however it was lost
-            self._words = f"was lost: {_line(error)}"
+            self._words = f"was lost: {first_line(error)}"
         self._kill()
 
     def how_it_ended(self) -> str:
@@ -181,7 +165,7 @@ class FollowingActor:
                 assert self._policies is not None
                 carry_out(self._policies, Message(call=call, values=values, graph=graph, credit=credit))
         except BaseException as error:
-            self._words = _line(error)
+            self._words = first_line(error)
             self._failed.set()
             raise
 
@@ -193,9 +177,3 @@ class FollowingActor:
         """Returns the last words when a call has failed, and else never."""
         self._failed.wait()
         return self._words
-
-
-def _line(error: BaseException) -> str:
-    """The first line of what an error says."""
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0][:200]}"

@@ -14,7 +14,7 @@ import numpy as np
 from agentrl.chat import Chat
 from agentrl.config import Entry
 from agentrl.credit import signal_names
-from agentrl.engines import Sampling, Serving, stopping
+from agentrl.engines import Launcher, Sampling, Serving, stopping
 from agentrl.env import EnvironmentFile, Limits, Pool, panel_tasks, pool_within, read_panel, tasks_of
 from agentrl.evaluate import Outcome, Report, evaluate
 from agentrl.graph import StepGraph
@@ -120,6 +120,8 @@ class Rollouts:
         self.signals: list[str] = []  # names of the rewards' signals that some step has reported
         self.engines: dict[str, Any] = {}
         self.method = settings.rollout  # plays the groups of a batch
+        self.engine = settings.engine  # makes what generates
+        self.launcher: Launcher | None = None  # of the engine's servers; None: this machine
         self.provision = Provision(self.main.limits.concurrency)
         self._weights = Weights({})
         self._version = 0
@@ -161,7 +163,7 @@ class Rollouts:
         Raises:
             ValueError: an engine does not take the weights, or cannot be started.
         """
-        if not self.settings.engine.hooks.folders:
+        if not self.engine.hooks.folders:
             weights = weights.opened({name: plan.model for name, plan in self.settings.policies.items()})
         self._weights, self._version = weights, version
         for name, engine in self.engines.items():
@@ -405,7 +407,7 @@ class Rollouts:
 
     def _engines(self, sampling: Sampling) -> dict[str, Any]:
         """An engine for each policy."""
-        engine, engines = self.settings.engine, {}
+        engine, engines = self.engine, dict[str, Any]()
         for name, model in self._weights.models.items():
             prompts = [agent.prompt for agent in self.agents.values() if agent.policy == name]
             serving = Serving(
@@ -417,6 +419,8 @@ class Rollouts:
                 nats=self.settings.tables.log.entropies,
                 version=self._version,
                 beside=self.engines.get(name),
+                launcher=self.launcher,
+                policy=name,
             )
             try:
                 engines[name] = engine.hooks.make(engine.config, serving)
@@ -428,7 +432,7 @@ class Rollouts:
 
     def _end(self, engines: Mapping[str, Any]) -> None:
         """End what engines started, such as servers."""
-        end = self.settings.engine.hooks.close
+        end = self.engine.hooks.close
         if end is not None:
             for engine in engines.values():
                 end(engine)

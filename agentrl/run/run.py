@@ -288,9 +288,9 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
 
 
 def _rollouts(settings: Settings) -> Rollouts:
-    """What rolls out: in this process, or on the workers of [cluster]."""
+    """What rolls out: in this process, or on the workers and engines of [cluster]."""
     cluster = settings.tables.cluster
-    if not cluster.address or not cluster.workers:
+    if not cluster.address or not (cluster.workers or cluster.engines):
         return Rollouts(settings)
     from agentrl.run.ray_driver import RayRollouts  # imports Ray, which most runs do not have
 

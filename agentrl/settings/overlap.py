@@ -43,7 +43,7 @@ def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[
             "play them: drop one of them"
         )
     _check_stages(tables, provision)
-    _check_cluster(tables)
+    _check_cluster(tables, provision)
     for env in environments if provision > 1 and run.deterministic else ():
         place = place_of(env, tables.pool.kind)
         if place != "inline":
@@ -72,20 +72,30 @@ def _check_stages(tables: Tables, provision: float) -> None:
         )
 
 
-def _check_cluster(tables: Tables) -> None:
-    """Raises ValueError if [cluster] has nothing to do, or workers cannot generate with this engine."""
+def _check_cluster(tables: Tables, provision: float) -> None:
+    """Raises ValueError if [cluster] has nothing to do, or its processes cannot generate with this engine."""
     cluster, engine = tables.cluster, tables.engine.get("name", "hf")
     if not cluster.address:
         return
     if cluster.workers and engine == "vllm":
         raise ValueError(
-            f"cluster.workers = {cluster.workers} play with engines in their own processes, and engine.name = 'vllm' "
+            f"cluster.workers = {cluster.workers} play with engines in processes of Ray, and engine.name = 'vllm' "
             "has servers, which this process can ask for all episodes: set cluster.workers=0"
         )
-    if not cluster.workers and tables.learner.processes == 1:
+    if cluster.engines and tables.engine.get("urls"):
         raise ValueError(
-            f"cluster.address = {cluster.address!r} has no effect with cluster.workers = 0 and learner.processes = 1: "
-            "raise one of them, or leave cluster.address empty"
+            f"cluster.engines = {cluster.engines} starts vLLM servers, and engine.urls names servers that run already: "
+            "drop engine.urls and name engine.python, or set cluster.engines=0"
+        )
+    if not cluster.workers and not cluster.engines and tables.learner.processes == 1:
+        raise ValueError(
+            f"cluster.address = {cluster.address!r} has no effect with cluster.workers = 0, cluster.engines = 0 and "
+            "learner.processes = 1: raise one of them, or leave cluster.address empty"
+        )
+    if cluster.engines and provision > 1 and tables.run.deterministic:
+        raise ValueError(
+            f"rollout.provision = {provision:g} takes the groups that finish first, and with cluster.engines = "
+            f"{cluster.engines} that depends on timing: set run.deterministic=false, or cluster.engines=0"
         )
 
 

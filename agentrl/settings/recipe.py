@@ -133,6 +133,7 @@ class Settings:
                 entropies=self.rollout.hooks.entropy,
                 policies=len(self.policies),
                 lora=any(plan.model.lora is not None for plan in self.policies.values()),
+                staleness=tables.run.staleness,
             )
             self.engine.hooks.check(self.engine.config, demands)
         if next(iter(self.agents.values())).program is not None:

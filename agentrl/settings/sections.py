@@ -179,18 +179,21 @@ class PoolSection(Section):
 
 
 class ClusterSection(Section):
-    """Section [cluster]: workers and learners on a Ray cluster (extra `ray`); see docs/scaling.md. With
+    """Section [cluster]: workers, engines and learners on a Ray cluster (extra `ray`); see docs/scaling.md. With
     `learner.processes` above 1, the processes of the learner are actors of the cluster.
 
     Attributes:
         address: empty for no cluster; `local` starts one on this machine; `auto`, or the address of a head node, joins
             one.
-        workers: processes that play, each with its own environments and embedded engine; 0 lets this process play, as
-            with engine.name=vllm, whose servers may be anywhere.
+        workers: processes that play, each with its own environments, and with its own embedded engine unless there are
+            `engines`; 0 lets this process play, as with engine.name=vllm, whose servers may be anywhere.
+        engines: processes that generate for all that play: an embedded engine each, or a vLLM server each, instead of
+            engine.servers on this machine; Ray gives them their GPUs. 0 lets workers generate for themselves.
     """
 
     address: str = ""
     workers: int = Field(2, ge=0, le=4096)
+    engines: int = Field(0, ge=0, le=1024)
 
 
 class Tables(Section):

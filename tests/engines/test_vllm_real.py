@@ -4,8 +4,10 @@ VLLM_PYTHON names the interpreter of the environment that has it. The largest di
 """
 
 import asyncio
+import json
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -222,6 +224,22 @@ def test_a_server_that_cannot_start_tells_its_own_last_words(tmp_path):
     with pytest.raises(ValueError, match=r"cannot start \(exit code \d+\): .*block size"):
         model, tokenizer = model_of(1)
         entry.make(config, Serving(model=model, tokenizer=tokenizer, sampling=Sampling()))
+
+
+def test_vllms_own_trainer_side_sends_through_agentrls_client_and_source():
+    """Everything of `engine.transfer=nccl` but NCCL: the calls, and what vLLM makes of names, types and shapes."""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    command = [PYTHON, "-m", "tests.toys.vllm_trainer"]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["equal"] == [True, True]
+    assert seen["group"]["rank_offset"] == 1 and seen["group"]["world_size"] == 2
+    update = ["/start_weight_update", "/update_weights", "/finish_weight_update", "/update_weight_version", "/resume"]
+    first = ["/update_weight_version", "/get_world_size", "/init_weight_transfer_engine"]
+    pause = "/pause?mode=keep&clear_cache=false"
+    assert seen["paths"] == [pause, *first, *update, pause, first[0], *update]
 
 
 @pytest.mark.parametrize("how", ["merged", "adapter"])

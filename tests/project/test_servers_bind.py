@@ -15,7 +15,8 @@ LISTENS = re.compile(
 )
 # file -> how it comes by its address
 SERVERS = {
-    "agentrl/engines/vllm_process.py": "127.0.0.1: a port is only tried, and the vLLM server is told --host 127.0.0.1",
+    "agentrl/engines/vllm_process.py": "a port is only tried; the vLLM server is told --host 127.0.0.1, or on another "
+    "machine of a cluster (cluster.engines) that machine's address, as docs/scaling.md says",
     "agentrl/rollout/program/endpoint.py": "127.0.0.1 in a run; --host of `serve policy`, 127.0.0.1",
     "agentrl/serve/inspector.py": "127.0.0.1, which no option of `inspect` changes",
     "agentrl/serve/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",

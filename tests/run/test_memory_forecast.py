@@ -85,6 +85,9 @@ def test_the_lines_of_an_engine_say_what_it_leaves_to_the_update():
     apart = policy("learner.processes=4", "engine.servers=2", "engine.gpus=['4', '5']")
     assert "on other cards" in "".join(apart._engine("h100-80"))
     assert apart._room("h100-80", need) == pytest.approx((79.6 * 0.9 - 1) * GIB)
+    cluster = policy("cluster.address=auto", "cluster.workers=0", "cluster.engines=4")  # GPUs of their own
+    assert "on other cards" in "".join(cluster._engine("h100-80"))
+    assert cluster._room("h100-80", need) == pytest.approx((79.6 * 0.9 - 1) * GIB)
     embedded = policy("engine.name=hf", "engine.max_slots=4")
     (line,) = embedded._engine("h100-80")
     assert "0.3 GiB at most for the engine's keys and values (4 slots of 2560 tokens)" in line

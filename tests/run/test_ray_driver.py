@@ -14,7 +14,7 @@ import pytest
 from agentrl.cli import main
 from agentrl.config import merge
 from agentrl.graph import StepGraph, read_graph
-from agentrl.model import Weights, load_model
+from agentrl.model import Mark, Weights, load_model
 from agentrl.rollout import Draw
 from agentrl.run import Progress, Rollouts, Settings, train
 from agentrl.run.ray_driver import OtherWeights, Shard, Worker
@@ -35,13 +35,16 @@ def test_a_worker_plays_its_groups_as_the_whole_batch_is_played_and_refuses_othe
     rollouts.load(weights, 3)
     batch = rollouts.batch(5)
     tasks = {group: record.task for group, record in ((r.group, r) for r in batch.records)}
-    worker = Worker(settings.dump(), tokenizers, weights.copy(), 0)
+    worker = Worker(settings.dump(), tokenizers, weights.copy(), Mark(1, 0))
 
     async def ask():
-        shard = Shard(iteration=5, version=3, copies=3, draws={g: Draw(task=tasks[g]) for g in (2, 3)})
-        with pytest.raises(OtherWeights, match="has version 0, its groups are for 3"):
+        again = Shard(iteration=0, mark=Mark(2, 0), copies=3, draws={2: Draw(task=tasks[2])})
+        with pytest.raises(OtherWeights, match="has load 1, its groups are for 2"):  # version 0 after the cloning
+            await worker.play(again)
+        shard = Shard(iteration=5, mark=Mark(2, 3), copies=3, draws={g: Draw(task=tasks[g]) for g in (2, 3)})
+        with pytest.raises(OtherWeights, match="has load 1, its groups are for 2"):
             await worker.play(shard)
-        await worker.load(weights.state(), 3)
+        await worker.load(weights.state(), Mark(2, 3))
         return await worker.play(shard)
 
     done = asyncio.run(ask())

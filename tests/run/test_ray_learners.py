@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from agentrl.config import merge
 from agentrl.graph import read_graph
-from agentrl.run import Progress, Settings, ray_driver, train
+from agentrl.run import Progress, Settings, ray_cluster, train
 from agentrl.run.learner_group import LearnerGroup, group_of
 from agentrl.run.reserved_card import Holder
 from agentrl.settings.sections import ClusterSection
@@ -74,21 +74,21 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
 
 def test_the_connection_is_shared_and_the_last_user_leaves_it(ray):
     cluster, learner = ClusterSection(address="auto", workers=1), LearnerConfig(processes=2)
-    found = [ray_driver.connect(cluster, learner), ray_driver.connect(cluster, learner)]
+    found = [ray_cluster.connect(cluster, learner), ray_cluster.connect(cluster, learner)]
     assert ray.begun == 1 and ray.options["address"] == "auto"
-    ray_driver.release(found[0])
+    ray_cluster.release(found[0])
     assert ray.up
-    ray_driver.release(found[1])
+    ray_cluster.release(found[1])
     assert not ray.up
-    ray_driver.release(ray_driver.connect(ClusterSection(address="local", workers=1), learner))
+    ray_cluster.release(ray_cluster.connect(ClusterSection(address="local", workers=1), learner))
     assert ray.options["num_cpus"] == 3 and not ray.up
 
 
 def test_a_cluster_with_too_few_cpus_is_one_sentence(ray):
     with pytest.raises(ValueError, match=r"cluster\.workers = 2 and learner\.processes = 2 need 4 CPUs, and .* has 3"):
-        ray_driver.connect(ClusterSection(address="auto", workers=2), LearnerConfig(processes=2))
+        ray_cluster.connect(ClusterSection(address="auto", workers=2), LearnerConfig(processes=2))
     with pytest.raises(ValueError, match=r"cluster\.workers = 4 need 4 CPUs, and the Ray cluster has 3: lower"):
-        ray_driver.connect(ClusterSection(address="auto", workers=4), LearnerConfig())
+        ray_cluster.connect(ClusterSection(address="auto", workers=4), LearnerConfig())
     assert not ray.up
 
 
@@ -114,7 +114,7 @@ def test_learners_are_actors_only_where_a_recipe_has_both_sections(tmp_path, mon
                 "engine": {"name": "vllm", "python": "p"},
                 "run": {"deterministic": False},
             },
-            r"play with engines in their own processes, .*: set cluster\.workers=0",
+            r"play with engines in processes of Ray, .*: set cluster\.workers=0",
         ),
     ],
 )
@@ -181,11 +181,11 @@ def test_actors_of_one_machine_read_a_graph_without_a_copy(tmp_path):
     def look(actor: Any, seen: Any) -> tuple[bool, bool, float]:
         return seen.columns["wide"].flags.writeable, seen.columns["wide"].flags.owndata, float(seen.reward.sum())
 
-    found = ray_driver.connect(ClusterSection(address="local", workers=1), LearnerConfig())
+    found = ray_cluster.connect(ClusterSection(address="local", workers=1), LearnerConfig())
     try:
         actor = ray.remote(Holder).remote()
         writeable, owned, total = ray.get(actor.__ray_call__.remote(look, ray.put(graph)))
     finally:
-        ray_driver.release(found)
+        ray_cluster.release(found)
     assert not writeable and not owned  # the array lies in the object store
     assert total == float(np.arange(len(graph)).sum())

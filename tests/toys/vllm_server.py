@@ -7,6 +7,7 @@ one for each of the next requests for tokens.
 
 import json
 import math
+import queue
 import random
 import select
 import threading
@@ -74,6 +75,17 @@ class Embedded:
 
             self.model.lm_head.weight = torch.nn.Parameter(old.lm_head.weight.detach().clone())
         self.vocabulary = self.model.config.vocab_size
+        self.engines.clear()
+
+    def receive(self, state: Mapping[str, Any]) -> None:
+        """New weights by name; a name that the model does not have is an error, as in vLLM."""
+        import torch
+
+        own = self.model.state_dict()
+        assert set(state) == set(own), set(state) ^ set(own)
+        with torch.no_grad():
+            for name, weight in state.items():
+                own[name].copy_(weight)
         self.engines.clear()
 
     def adapter(self, folder: str) -> None:
@@ -157,6 +169,8 @@ class FakeServer:
         self.label, self.names = "default", {"policy"}
         self.refuses: dict[str, int] = {}  # path -> status
         self.each_token: Callable[[], None] = lambda: None
+        self.wire: queue.Queue[Any] = queue.Queue()  # tensors of a transfer, which NCCL would carry
+        self.workers, self.group, self.received = 1, None, dict[str, Any]()
         self.running = threading.Event()
         self.running.set()
         self.lock = threading.Lock()
@@ -189,6 +203,18 @@ class FakeServer:
                 self.brain.load(body["kwargs"]["weights_path"])
         elif path == "/update_weight_version":
             self.label = body["new_version"]
+        elif path == "/get_world_size":
+            return {"world_size": self.workers}
+        elif path == "/init_weight_transfer_engine":
+            self.group = body["init_info"]
+        elif path == "/start_weight_update":
+            assert self.group is not None and not self.running.is_set()
+            self.received = {}
+        elif path == "/update_weights":
+            self.receive(body["update_info"])
+        elif path == "/finish_weight_update":
+            with self.lock:
+                self.brain.receive(self.received)
         elif path == "/weight_info":
             return {"weight_version": self.label}
         elif path == "/version":
@@ -204,6 +230,13 @@ class FakeServer:
         elif path != "/health":
             raise LookupError(path)
         return {}
+
+    def receive(self, told: Mapping[str, Any]) -> None:
+        """Take from the wire what was declared, as vLLM's worker does."""
+        for name, kind, shape in zip(told["names"], told["dtype_names"], told["shapes"], strict=True):
+            weight = self.wire.get(timeout=20)
+            assert str(weight.dtype) == f"torch.{kind}" and list(weight.shape) == shape, name
+            self.received[name] = weight
 
     def tokens(self, body: Mapping[str, Any], gone: Callable[[], bool]) -> dict[str, Any] | None:
         """The answer to a request for tokens; None if its client went away."""

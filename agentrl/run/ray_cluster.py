@@ -1,0 +1,161 @@
+"""The connection of this process to a Ray cluster, and the room that a run takes there. The only module with Ray.
+
+Learners and engines have one placement group together, so that a run gets all that it needs at once, or says what is
+missing. Workers, which only need a CPU, are placed anywhere.
+"""
+
+import os
+import socket
+import sys
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from agentrl.run.learner_group import Place
+from agentrl.settings import Settings
+from agentrl.settings.sections import ClusterSection
+from agentrl.trainer import LearnerConfig
+
+_USERS: list[str] = []  # addresses, one for each user of the connection
+_ROOMS: list["Room"] = []  # at most one: that of the connection
+KNOCK_S = 5.0  # for a head node to take a connection; Ray itself tries for minutes
+ROOM_S = 60.0  # for the cluster to make room
+
+
+class Room(NamedTuple):
+    """A placement group.
+
+    Attributes:
+        placed: the group; bundle k below `ranks` is that of rank k of the learner, and the others are those of engines.
+        ranks: processes of the learner in it.
+        cards: GPUs of each engine.
+    """
+
+    placed: Any
+    ranks: int
+    cards: int
+
+    def at(self, ray: Any, bundle: int) -> Any:
+        """The scheduling strategy of an actor in a bundle."""
+        return ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
+            self.placed, placement_group_bundle_index=bundle
+        )
+
+
+def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
+    """Ray, connected to the cluster; `local` starts one with a CPU for each worker, engine and process of the learner.
+
+    Each call is answered by one of `release`, the last of which leaves the cluster.
+
+    Raises:
+        ValueError: Ray is not installed, cannot be reached, or has too few CPUs.
+    """
+    address, ranks = cluster.address, learner.processes if learner.processes > 1 else 0
+    cpus = cluster.workers + cluster.engines + ranks
+    try:
+        import ray
+        import ray.util.scheduling_strategies
+    except ImportError:
+        raise ValueError(
+            f"cluster.address = {address!r} needs Ray: pip install 'agentrl-stepgraph[ray]', or leave cluster.address "
+            "empty"
+        ) from None
+    if _USERS and ray.is_initialized():
+        _USERS.append(address)
+        return ray
+    place = {"num_cpus": cpus, "include_dashboard": False} if address == "local" else {"address": address}
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = {"env_vars": {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}}
+    try:
+        _knock(address)
+        ray.init(**place, runtime_env=environment, log_to_driver=False, logging_level="ERROR")
+    except (OSError, RuntimeError, ValueError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"cluster.address = {address!r}: no Ray cluster answers there ({first}); start one with `ray start "
+            "--head`, or set cluster.address=local"
+        ) from None
+    there = int(ray.cluster_resources().get("CPU", 0))
+    if there < cpus:
+        ray.shutdown()
+        asked = {"cluster.workers": cluster.workers, "cluster.engines": cluster.engines, "learner.processes": ranks}
+        named = " and ".join(f"{key} = {number}" for key, number in asked.items() if number)
+        raise ValueError(f"{named} need {cpus} CPUs, and the Ray cluster has {there}: lower one of them")
+    _USERS[:] = [address]
+    return ray
+
+
+def release(ray: Any) -> None:
+    """Leave the cluster if nobody else in this process uses it; a cluster that was started here ends."""
+    if _USERS:
+        _USERS.pop()
+    if not _USERS:
+        for room in _ROOMS:
+            with suppress(Exception):  # the cluster may be gone, which is no second error
+                ray.util.remove_placement_group(room.placed)
+        _ROOMS.clear()
+        ray.shutdown()
+
+
+def room(ray: Any, settings: Settings, device: str) -> Room:
+    """The room of a run: a bundle for each process of the learner that is an actor, then one for each engine.
+
+    Args:
+        ray: of `connect`.
+        settings: of the run.
+        device: `cuda` or `cpu`, on which the policies compute.
+
+    Raises:
+        ValueError: the cluster has no such room.
+    """
+    if _ROOMS:
+        return _ROOMS[0]
+    tables = settings.tables
+    processes, engines = tables.learner.processes, tables.cluster.engines
+    ranks = processes if processes > 1 and Place.found() is None else 0
+    own = 1 if device == "cuda" else 0
+    cards = settings.engine.hooks.cards
+    each = own if cards is None else cards(settings.engine.config)
+    bundles = [{"CPU": 1.0, **({"GPU": float(gpus)} if gpus else {})} for gpus in [*[own] * ranks, *[each] * engines]]
+    if ranks:  # rank 0 is this process
+        bundles[0] |= {f"node:{address()}": 0.001}
+    placed = ray.util.placement_group(bundles, strategy="PACK")
+    if not placed.wait(ROOM_S):
+        free = ray.available_resources()
+        with suppress(Exception):
+            ray.util.remove_placement_group(placed)
+        asked = {"learner.processes": ranks, "cluster.engines": engines}
+        named = " and ".join(f"{key} = {number}" for key, number in asked.items() if number)
+        gpus = own * ranks + each * engines
+        raise ValueError(
+            f"{named} need {len(bundles)} CPUs and {gpus} GPUs at once, and the Ray cluster has "
+            f"{free.get('CPU', 0):g} free CPUs and {free.get('GPU', 0):g} free GPUs: wait for other jobs, or lower one "
+            "of them"
+        )
+    _ROOMS.append(Room(placed, ranks, each))
+    return _ROOMS[0]
+
+
+def library() -> Any:
+    """Ray, in a process that Ray has started."""
+    import ray
+
+    return ray
+
+
+def address() -> str:
+    """The address of this machine in the cluster."""
+    found: str = library().util.get_node_ip_address()
+    return found
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:200]}"
+
+
+def _knock(address: str) -> None:
+    """Raises OSError if nobody listens at HOST:PORT; other forms of address are left to Ray."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit() and "/" not in address:
+        socket.create_connection((host, int(port)), KNOCK_S).close()

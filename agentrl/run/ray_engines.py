@@ -1,0 +1,374 @@
+"""Engines as actors of a Ray cluster: they generate for the run and for its workers, wherever these play.
+
+A client sends what has become ready in one round of its event loop as one call per actor. Answers come back while the
+others are still running. A session stays with one actor, which keeps its keys and values.
+
+When an actor dies, Ray restarts it with the weights that the run began with. It refuses requests for later weights, so
+the client gives it the current weights and sends the unanswered requests again. Noise is keyed by seed, iteration,
+group, copy and turn, so the answers are those of an undisturbed run but for the rounding of other batches.
+"""
+
+import asyncio
+import itertools
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from agentrl.engines import Policy, Sampling, Serving, Sessions
+from agentrl.model import Mark, Weights
+from agentrl.settings import Settings
+from agentrl.types import Generation, Observation, Request
+
+PATIENCE_S, BACK_OFF_S = 600.0, 0.5  # for an actor to come back, and between two tries
+START_S = 900.0  # for the actors to begin
+
+
+class OtherWeights(Exception):
+    """An actor has older weights than it is asked for."""
+
+
+class Setup(NamedTuple):
+    """Which engine of an actor is meant: one for training, one for each kind of evaluation, of each policy."""
+
+    policy: str
+    sampling: Sampling
+    entropies: bool
+    nats: bool
+
+
+class Letter(NamedTuple):
+    """What a client sends to an actor in one call.
+
+    Attributes:
+        client: its name.
+        setup: the engine.
+        mark: the weights that must have been loaded, or later ones.
+        events: `(session, of, tokens)` of a branch, `(session,)` of a session that is over.
+        requests: by number; the answers name it.
+        dropped: numbers of requests of earlier letters that nobody waits for.
+    """
+
+    client: str
+    setup: Setup
+    mark: Mark
+    events: Sequence[tuple[int, ...]]
+    requests: Mapping[int, Request]
+    dropped: Sequence[int]
+
+
+Answers = Sequence[tuple[int, Generation | Exception]]
+
+
+class EngineActor:
+    """Engines of every policy in a process of its own; its methods run on one event loop.
+
+    Args:
+        tables: the resolved recipe, as `Settings.dump` gives it.
+        tokenizers: of every policy.
+        weights: models on the CPU.
+        mark: of the weights.
+        device: where the actor computes.
+    """
+
+    def __init__(
+        self, tables: Mapping[str, Any], tokenizers: Mapping[str, Any], weights: Weights, mark: Mark, device: str
+    ) -> None:
+        import torch
+
+        self._settings = Settings({**tables, "cluster": {}}, stored=True)
+        torch.set_num_threads(max(1, self._settings.tables.run.threads))
+        # What was sent lies at any address, and CPU kernels round by alignment.
+        models = weights.copy().models
+        self._weights = Weights({name: model.to(device) for name, model in models.items()})
+        self._tokenizers, self._mark = tokenizers, mark
+        self._engines: dict[Setup, Any] = {}
+        self._sessions: dict[tuple[str, Setup, int], int] = {}
+        self._numbers = itertools.count()
+        self._running: dict[tuple[str, int], asyncio.Future[Generation]] = {}
+
+    async def pid(self) -> int:
+        """Number of its process; answered when it can generate."""
+        return os.getpid()
+
+    async def describe(self, setup: Setup) -> dict[str, object]:
+        """What its engine says of itself in reports."""
+        return self._engine(setup).describe()
+
+    async def load(self, state: Mapping[str, Mapping[str, Any]], mark: Mark) -> None:
+        """Generate with these weights from now on, also for answers that are running."""
+        if mark.load > self._mark.load:
+            self._weights.take(state)
+            self._mark = mark
+            for setup, engine in self._engines.items():
+                engine.load(self._weights.models[setup.policy], mark.version)
+
+    async def answer(self, letter: Letter) -> AsyncIterator[Answers]:
+        """Answers as they are finished, several at once if they finish together.
+
+        Raises:
+            OtherWeights: the actor has older weights than the letter is for.
+        """
+        if letter.mark.load > self._mark.load:
+            raise OtherWeights(f"the engine has load {self._mark.load}, the letter is for {letter.mark.load}")
+        engine = self._engine(letter.setup)
+        for event in letter.events:
+            self._happen(engine, letter, event)
+        for number in letter.dropped:
+            if (one := self._running.pop((letter.client, number), None)) is not None:
+                one.cancel()
+        waiting = {
+            asyncio.ensure_future(
+                engine.generate(replace(request, session=self._session(engine, letter, request.session)))
+            ): number
+            for number, request in letter.requests.items()
+        }
+        self._running |= {(letter.client, number): one for one, number in waiting.items()}
+        try:
+            while waiting:
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                numbers = {waiting.pop(one): one for one in done}
+                for number in numbers:
+                    self._running.pop((letter.client, number), None)
+                if found := [(number, _outcome(one)) for number, one in numbers.items() if not one.cancelled()]:
+                    yield found
+        finally:
+            for one in waiting:
+                one.cancel()
+
+    def _engine(self, setup: Setup) -> Policy:
+        if setup not in self._engines:
+            self._forget_idle(setup.policy)
+            serving = Serving(
+                model=self._weights.models[setup.policy],
+                tokenizer=self._tokenizers[setup.policy],
+                sampling=setup.sampling,
+                entropies=setup.entropies,
+                nats=setup.nats,
+                version=self._mark.version,
+            )
+            self._engines[setup] = self._settings.engine.hooks.make(self._settings.engine.config, serving)
+        engine: Policy = self._engines[setup]
+        return engine
+
+    def _forget_idle(self, policy: str) -> None:
+        """Forget engines of a policy that have no session, such as those of an evaluation that is over: each has a
+        cache of its own."""
+        used = {setup for _, setup, _ in self._sessions}
+        self._engines = {key: one for key, one in self._engines.items() if key.policy != policy or key in used}
+
+    def _session(self, engine: Policy, letter: Letter, session: int) -> int:
+        """The engine's own number of a client's session; clients number theirs alike."""
+        key = (letter.client, letter.setup, session)
+        if key not in self._sessions:
+            self._sessions[key] = next(self._numbers)
+            engine.open(self._sessions[key])
+        return self._sessions[key]
+
+    def _happen(self, engine: Policy, letter: Letter, event: tuple[int, ...]) -> None:
+        session, *branch = event
+        if branch:
+            of, tokens = branch
+            known = self._sessions.get((letter.client, letter.setup, of))
+            if known is not None:  # an actor that was restarted has forgotten it, and computes the tokens again
+                engine.fork(self._session(engine, letter, session), known, tokens)
+        elif (own := self._sessions.pop((letter.client, letter.setup, session), None)) is not None:
+            engine.release(own)
+
+
+def _outcome(one: "asyncio.Future[Generation]") -> Generation | Exception:
+    fault = one.exception()
+    return one.result() if fault is None else fault if isinstance(fault, Exception) else RuntimeError(str(fault))
+
+
+@dataclass(eq=False)
+class Team:
+    """The engine actors as a client knows them; it may be sent to other processes.
+
+    Attributes:
+        ray: where it is; None where it was sent to, which finds its own.
+        actors: handles.
+        mark: the weights that answers must come from, or from later ones.
+        state: these weights in Ray's store, in a list, so that Ray sends the place and not the tensors.
+        retried: requests that were sent again after an actor was lost.
+    """
+
+    ray: Any
+    actors: Sequence[Any]
+    mark: Mark
+    state: Sequence[Any]
+    retried: int = field(default=0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "ray": None, "retried": 0}
+
+    def take(self, state: Sequence[Any], mark: Mark) -> None:
+        """Ask for these weights from now on."""
+        self.state, self.mark = state, mark
+
+    def push(self) -> None:
+        """Give every actor the current weights."""
+        for actor in self.actors:
+            actor.load.remote(self.state[0], self.mark)
+
+
+class TeamEngine(Sessions):
+    """A policy whose answers come from the engine actors of a team.
+
+    Args:
+        name: of the engine.
+        team: the actors.
+        setup: which of their engines.
+    """
+
+    def __init__(self, name: str, team: Team, setup: Setup) -> None:
+        self.name, self._team, self._setup = name, team, setup
+        self._client = secrets.token_hex(4)  # tells clients apart; no result depends on it
+        self._offset = int(self._client, 16)
+        self._numbers = itertools.count()
+        self._homes: dict[int, int] = {}  # branch -> the actor of what it continues
+        self._events: dict[int, list[tuple[int, ...]]] = {}
+        self._requests: dict[int, dict[int, Request]] = {}
+        self._dropped: dict[int, list[int]] = {}
+        self._futures: dict[int, asyncio.Future[Generation]] = {}
+        self._talks: set[asyncio.Task[None]] = set()
+        self._posting: asyncio.AbstractEventLoop | None = None  # the loop that will post what is ready
+
+    def describe(self) -> dict[str, object]:
+        """Description of the policy for reports."""
+        found: dict[str, object] = self._team.ray.get(self._team.actors[0].describe.remote(self._setup))
+        return {**found, "engines": len(self._team.actors)}
+
+    def load(self, weights: Any, version: int) -> None:
+        """The team gives the actors their weights."""
+
+    def fork(self, session: int, of: int, tokens: int) -> None:
+        """See Policy. The branch goes to the actor that has computed its beginning."""
+        home = self._homes[session] = self._home(of)
+        self._events.setdefault(home, []).append((session, of, tokens))
+
+    def release(self, session: int) -> None:
+        """See Policy."""
+        self._events.setdefault(self._home(session), []).append((session,))
+        self._homes.pop(session, None)
+        self._soon()
+
+    async def generate(self, request: Request) -> Generation:
+        """See Policy.
+
+        Raises:
+            ValueError: an actor does not come back, or its engine refuses the request.
+        """
+        number, home = next(self._numbers), self._home(request.session)
+        future = self._futures[number] = asyncio.get_running_loop().create_future()
+        # Engines read the tokens; the texts would only be carried there.
+        sent = replace(request, messages=(), observation=Observation(text=""), tools=())
+        self._requests.setdefault(home, {})[number] = sent
+        self._soon()
+        try:
+            answer: Generation = await future
+            return answer
+        finally:
+            if self._futures.pop(number, None) is not None and future.cancelled():
+                if self._requests.get(home, {}).pop(number, None) is None:  # it was sent
+                    self._dropped.setdefault(home, []).append(number)
+                self._soon()
+
+    def _home(self, session: int) -> int:
+        return self._homes.get(session, (self._offset + session) % len(self._team.actors))
+
+    def _soon(self) -> None:
+        """Post what is ready when this round of the event loop is over."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # what ends after the loop concerns no request
+        if self._posting is not loop:
+            self._posting = loop
+            loop.call_soon(self._post)
+
+    def _post(self) -> None:
+        self._posting = None
+        for home in sorted({*self._events, *self._requests, *self._dropped}):
+            events, requests = self._events.pop(home, []), self._requests.pop(home, {})
+            dropped = self._dropped.pop(home, [])
+            talk = asyncio.get_running_loop().create_task(self._talk(home, events, requests, dropped))
+            self._talks.add(talk)
+            talk.add_done_callback(self._talks.discard)
+
+    async def _talk(
+        self, home: int, events: list[tuple[int, ...]], requests: dict[int, Request], dropped: list[int]
+    ) -> None:
+        """Send a letter, and give out the answers; send again what is unanswered when the actor is lost."""
+        try:
+            await self._send(home, events, requests, dropped)
+        except Exception as error:  # noqa: BLE001  every caller that waits raises it
+            for number in requests:
+                if (future := self._futures.get(number)) is not None and not future.done():
+                    future.set_exception(error)
+
+    async def _send(
+        self, home: int, events: list[tuple[int, ...]], requests: dict[int, Request], dropped: list[int]
+    ) -> None:
+        actor, until, ray = self._team.actors[home], time.monotonic() + PATIENCE_S, _ray_of(self._team)
+        while True:
+            letter = Letter(self._client, self._setup, self._team.mark, events, requests, dropped)
+            try:
+                async for part in actor.answer.remote(letter):
+                    for number, found in await part:
+                        requests.pop(number, None)
+                        self._give(number, found)
+                return
+            except ray.exceptions.RayTaskError as error:
+                if not isinstance(error.cause, OtherWeights):
+                    raise error.cause from None
+                await self._bring_up(actor)
+                continue
+            except ray.exceptions.ActorDiedError as error:
+                raise ValueError(_gone(home, error)) from None
+            except ray.exceptions.RayActorError as error:  # it is being restarted
+                if time.monotonic() > until:
+                    raise ValueError(_gone(home, error)) from None
+            # What nobody waits for any more is not asked again; the new process knows no session and no request.
+            requests = {number: one for number, one in requests.items() if number in self._futures}
+            events, dropped = [], []
+            self._team.retried += len(requests)
+            if not requests:
+                return
+            await asyncio.sleep(BACK_OFF_S)
+
+    async def _bring_up(self, actor: Any) -> None:
+        """Give an actor the current weights; that it is lost meanwhile is noticed by the next call."""
+        ray = _ray_of(self._team)
+        try:
+            await actor.load.remote(self._team.state[0], self._team.mark)
+        except ray.exceptions.RayActorError:
+            await asyncio.sleep(BACK_OFF_S)
+
+    def _give(self, number: int, found: Generation | Exception) -> None:
+        future = self._futures.get(number)
+        if future is None or future.done():
+            return
+        if isinstance(found, Exception):
+            future.set_exception(found)
+        else:
+            future.set_result(found)
+
+
+def _ray_of(team: Team) -> Any:
+    """Ray, in the run or in an actor of it."""
+    if team.ray is None:
+        from agentrl.run.ray_cluster import library
+
+        team.ray = library()
+    return team.ray
+
+
+def _gone(number: int, error: Exception) -> str:
+    first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    return (
+        f"engine {number} of the Ray cluster was lost and did not come back ({first}): look at the cluster (ray "
+        "status), and go on with --resume"
+    )
