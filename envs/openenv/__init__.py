@@ -35,7 +35,7 @@ class Config(Options, frozen=True):
         fixed: further fields of every action.
         text: the fields of an observation that are shown; empty: all.
         choices: the field of an observation that lists the admissible actions.
-        state_key: the fields of the server's state that tell states apart; empty: all, and the text.
+        state_fields: the fields of the server's state that tell states apart; empty: all, and the text.
         solved: sum of rewards from which an episode counts as success, unless its metadata say success.
         answer_s: seconds that an answer, and a wait for a free session, may take.
         call_format: the format in which a model writes tool calls.
@@ -51,7 +51,7 @@ class Config(Options, frozen=True):
     fixed: dict[str, Any] = Field(default_factory=dict)
     text: tuple[str, ...] = ()
     choices: str = "actions"
-    state_key: tuple[str, ...] = ()
+    state_fields: tuple[str, ...] = ()
     solved: float = 1.0
     answer_s: float = Field(50.0, gt=0)
     call_format: str = "hermes"
@@ -108,8 +108,8 @@ def tasks(config: Config) -> Sequence[Task]:
     if not config.unseeded and not _examined(listing)["repeats"]:
         raise ValueError(
             f"env.url = {config.url!r}: the server shows another start when the same seed is given again, so the "
-            "copies of a task would not begin alike: name the fields that do not change in env.text and env.state_key, "
-            "or set env.unseeded=true to evaluate without seeds"
+            "copies of a task would not begin alike: name the fields that do not change in env.text and "
+            "env.state_fields, or set env.unseeded=true to evaluate without seeds"
         )
     name = _described(listing)["name"]
     first = HELD_OUT if config.split == "test" else 0

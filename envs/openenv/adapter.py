@@ -303,8 +303,8 @@ class Episode:
         if not self.has_state:
             return ""
         state = self._call("state")
-        if self.world["state_key"]:
-            return json.dumps(_picked("env.state_key", state, self.world["state_key"]), sort_keys=True)
+        if self.world["state_fields"]:
+            return json.dumps(_picked("env.state_fields", state, self.world["state_fields"]), sort_keys=True)
         rest = {name: value for name, value in state.items() if name not in OF_EPISODE}
         self.has_state = bool(rest)
         return json.dumps([text, rest], sort_keys=True) if rest else ""

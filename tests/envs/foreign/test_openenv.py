@@ -128,7 +128,7 @@ def test_rewards_ends_and_states_are_the_servers(openenv, guess):
     assert json.loads(high.observation.state_key) == ["Lower.", {"high": 7, "low": 3}]
     assert (right.reward, right.terminated, right.info["success"]) == (1.0, True, True)
     assert after.terminated and after.reward == 0.0
-    named = entry(openenv, guess, state_key=["low"])
+    named = entry(openenv, guess, state_fields=["low"])
     assert json.loads(played(named, "2")[1][0].observation.state_key) == {"low": 3}
 
 
@@ -263,7 +263,7 @@ def test_episodes_share_the_sessions_of_a_server(openenv):
         ({"url": "http://127.0.0.1:9"}, "env.url = 'http://127.0.0.1:9': no OpenEnv server answers there"),
         ({"field": "numbr"}, "env.field or env.fixed: the server's action has no field 'numbr': number, why"),
         ({"text": ["board"]}, "env.text: the server gives no field 'board', but metadata, text, actions"),
-        ({"state_key": ["board"]}, "env.state_key: the server gives no field 'board'"),
+        ({"state_fields": ["board"]}, "env.state_fields: the server gives no field 'board'"),
         ({"token_variable": "NO_SUCH"}, "env.token_variable = 'NO_SUCH': this environment variable is not set"),
         ({"reset": {"top": "many"}}, "answered reset: Server error"),
         ({"reset": {"seed": 3}}, "env.reset has a seed: each task brings its own; leave it out"),
