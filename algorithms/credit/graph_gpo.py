@@ -1,13 +1,13 @@
 """Step credit from distances in the merged state graph of a group, plus the episode term.
 
-Formula: `A = episode_weight * GN(score | group) + step_weight * GN(10 * gamma^d(s') | group, state)`.
+Formula: `A = episode_weight * GN(score | group) + step_weight * GN(10 * discount^d(s') | group, state)`.
 
 Source: GraphGPO, arXiv:2605.26684. Nodes are states, edges are executed steps; the last step of a successful
 episode leads to a success node; d(s) is the number of edges on the shortest path from s to success over all edges of
 the group (where success cannot be reached: the largest finite distance of the group + 1). A step into s' returns 10 *
-gamma^d(s'), or 10 * gamma^(d(s') - d(s) + 1) with `normalise_distance`; returns are compared among steps from the
+discount^d(s'), or 10 * discount^(d(s') - d(s) + 1) with `normalize_distance`; returns are compared among steps from the
 same state. Official code (verl-agent recipe): statistics of both terms count step rows, a group of one passes its score
-through the episode term; these are the defaults here too. gamma is 0.1 for ALFWorld and 0.2 for WebShop there.
+through the episode term; these are the defaults here too. discount is 0.1 for ALFWorld and 0.2 for WebShop there.
 """
 
 from typing import Literal, NamedTuple
@@ -24,13 +24,13 @@ NEEDS = ("state",)
 
 
 class Config(grpo.Config, frozen=True):
-    """gamma: discount per edge to success. normalise_distance: discount by how the step changes the distance to
+    """discount: factor per edge to success. normalize_distance: discount by how the step changes the distance to
     success, not by that distance. unit: what the statistics of the episode term count. singleton: what a group of one
     gets in the episode term.
     """
 
-    gamma: float = Field(0.1, ge=0, le=1)
-    normalise_distance: bool = False
+    discount: float = Field(0.1, ge=0, le=1)
+    normalize_distance: bool = False
     step_weight: float = 1.0
     episode_weight: float = 1.0
     unit: Literal["episode", "step"] = "step"
@@ -70,8 +70,8 @@ def distances(graph: StepGraph) -> Edges:
 def credit(graph: StepGraph, config: Config) -> Credit:
     """A = episode_weight * A_episode + step_weight * A_step."""
     here, there = distances(graph)  # [N] each
-    exponent = there - here + 1 if config.normalise_distance else there  # [N]
-    returns = 10.0 * np.power(config.gamma, exponent, where=exponent >= 0, out=np.zeros(len(graph)))  # [N]
+    exponent = there - here + 1 if config.normalize_distance else there  # [N]
+    returns = 10.0 * np.power(config.discount, exponent, where=exponent >= 0, out=np.zeros(len(graph)))  # [N]
     step = group_norm(
         returns, keys(graph.peers, graph.state), std=config.std, eps=config.eps, weight=graph.weight
     )  # [N]

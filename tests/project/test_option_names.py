@@ -41,7 +41,10 @@ INSTEAD = {  # word that no option may have -> the word for it
     "learning_rate": "lr",
     "epsilon": "eps (added before a division), or clip",
 }
-MEANT = {"limits.calls", "reward.tool_efficiency.calls"}  # tool calls, and the name of the signal that counts them
+MEANT = {
+    "limits.calls", "reward.tool_efficiency.calls",  # tool calls, and the name of the signal that counts them
+    "credit.graph_gpo.discount",  # per edge of the graph, as in the released configuration; gamma is per step
+}  # fmt: skip
 VARIED = {  # options that share a name and one meaning, though their values are of different kinds
     "actions": "how many are carried out; of an engine, which ones its answers may be",
     "base": "a credit method",

@@ -30,7 +30,7 @@ def test_by_hand():
 def test_normalised_distance():
     # 10 * 0.1^(d(next) - d + 1): on the shortest path always 10
     rows = finished(chain("g", "a", [0, 0, 1], state=["s", "t", "u"]))
-    out = credit_of("graph_gpo", rows, normalise_distance=True)
+    out = credit_of("graph_gpo", rows, normalize_distance=True)
     np.testing.assert_allclose(out["step_return"], [10, 10, 10])
 
 
@@ -60,7 +60,7 @@ def test_equals_networkx_and_a_loop(seed):
         if len(indices) > 1:
             step[indices] = normal([gain[i] for i in indices])
     expected = step + advantage("grpo", rows, unit="step")
-    np.testing.assert_allclose(advantage("graph_gpo", rows, gamma=0.2), expected, atol=1e-9)
+    np.testing.assert_allclose(advantage("graph_gpo", rows, discount=0.2), expected, atol=1e-9)
 
 
 @settings(max_examples=100, deadline=None)
