@@ -8,6 +8,7 @@ the run with a ValueError. A prompt beyond the model's context, or refused by a 
 
 import asyncio
 import email.utils
+import json
 import os
 import random
 import sys
@@ -34,6 +35,9 @@ SEED_BITS = 31  # servers take a signed 32-bit seed
 FILTERED = ("content_filter", "content_policy_violation")  # codes of a refusal by a content filter
 TOO_LONG = ("context length", "context size", "context window", "prompt is too long")  # in a refusal of a long prompt
 PROBE_TOKENS = 32  # most tokens of the answer to the first short request
+PAGE_CHARS = 80  # of a page that is shown in place of an answer
+# Errors of httpx for a connection that was made, and then broke.
+BROKEN_OFF = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
 AGAIN_S = 1.0  # seconds until a refused connection is tried once more
 
 
@@ -95,8 +99,14 @@ class OpenAIPolicy(Wordless):
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        """Raises ValueError if the package openai, the key or a variable that the options name is missing."""
+        """Raises ValueError if the package openai, the key, a variable that the options name or a price is missing."""
         self.endpoint, self.name, self.traffic = endpoint, f"openai:{endpoint.model}", Traffic()
+        if (endpoint.price_in is None) != (endpoint.price_out is None):
+            given, other = ("in", "out") if endpoint.price_out is None else ("out", "in")
+            raise ValueError(
+                f"endpoint.price_{given} is set and endpoint.price_{other} is not: a cost needs both, so set "
+                f"endpoint.price_{other} too (0 if it is free)"
+            )
         self._openai = _library()
         self._url = endpoint.base_url or os.environ.get("OPENAI_BASE_URL")
         own = expand(endpoint.api_key, "endpoint.api_key") if endpoint.api_key else os.environ.get("OPENAI_API_KEY")
@@ -157,7 +167,8 @@ class OpenAIPolicy(Wordless):
             Whether the endpoint takes the tools; True without tools.
 
         Raises:
-            ValueError: no server answers at the address, or the endpoint refuses the request.
+            ValueError: no server answers at the address, it closes the connection, its answer is no JSON, or the
+                endpoint refuses the request.
         """
         with self._openai.OpenAI(**self._connection(self.endpoint.probe_s)) as client:
             failure, takes = self._try(client, tools), True
@@ -182,7 +193,8 @@ class OpenAIPolicy(Wordless):
         )
         for attempt in range(2):
             try:
-                client.chat.completions.create(**self._options(request))
+                raw = client.chat.completions.with_raw_response.create(**self._options(request))
+                self._refuse_page(raw.headers.get("content-type", ""), raw.text)
             except self._openai.APITimeoutError:
                 raise ValueError(
                     f"{self.name} at {self.describe()['base_url']} gave no answer to a first short request in "
@@ -192,16 +204,32 @@ class OpenAIPolicy(Wordless):
                 if attempt == 0:
                     time.sleep(AGAIN_S)
                     continue
-                why = _one_line(error.__cause__ or error)
-                raise ValueError(
-                    f"no server answers at {self.describe()['base_url']}: {scrubbed(why, self.secrets)}; start the "
-                    "server, or correct the address in --policy"
-                ) from None
-            except (self._openai.APIError, ValueError) as error:
+                raise ValueError(self._unreached(error.__cause__ or error)) from None
+            except self._openai.APIError as error:
                 failure: Exception = error
                 return failure
             break
         return None
+
+    def _unreached(self, cause: BaseException) -> str:
+        """The sentence about a server that could not be reached, or that did not answer to the end."""
+        url, why = self.describe()["base_url"], scrubbed(_one_line(cause), self.secrets)
+        if type(cause).__name__ in BROKEN_OFF:
+            return f"the server at {url} closed the connection without a whole answer: {why}; read the server's log"
+        return f"no server answers at {url}: {why}; start the server, or correct the address in --policy"
+
+    def _refuse_page(self, kind: str, text: str) -> None:
+        """Raise ValueError if the first answer is no JSON, such as the page of a proxy."""
+        try:
+            json.loads(text)
+        except RecursionError:
+            return
+        except ValueError:
+            shown = scrubbed(" ".join(text[:PAGE_CHARS].split()), self.secrets)
+            raise ValueError(
+                f"the first answer of {self.describe()['base_url']} is no JSON (content type {kind or 'not given'}), "
+                f"it begins with {shown!r}: is the base URL right (most end in /v1), is there a proxy?"
+            ) from None
 
     def _connection(self, timeout_s: float) -> dict[str, Any]:
         """The arguments of a client."""

@@ -51,6 +51,7 @@ class Outcome:
         sample: number of the task's sample, from 0.
         reason: why the last request got no answer, if that ended the episode.
         failures: the kinds of failed answers, as `agentrl.evaluate.failures.Example`s.
+        said: the beginning of the first answer of an episode without any tool call.
     """
 
     task: str
@@ -71,6 +72,7 @@ class Outcome:
     sample: int = 0
     reason: str = ""
     failures: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    said: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +205,7 @@ def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> O
         sample=record.copy,
         reason=record.reason,
         failures=failures.failures_of(record),
+        said=failures.first_words(record),
     )
 
 

@@ -8,10 +8,26 @@ from agentrl.rollout import EpisodeRecord, StepRecord
 from agentrl.types import Status
 
 EXAMPLE_CHARS = 200
+# How models begin a refusal in plain text. It counts only where the answer held no action that could be read.
+REFUSALS = (
+    "i can't help with",
+    "i cannot help with",
+    "i can't assist",
+    "i cannot assist",
+    "i'm unable to help",
+    "i am unable to help",
+    "i'm unable to assist",
+    "i am unable to assist",
+    "i'm not able to help with",
+    "i won't help with",
+    "i can't comply",
+    "i cannot comply",
+)
+APOLOGIES = ("i'm sorry", "i am sorry", "sorry", "i apologize")  # may stand before it
 # Kinds of failed answers, in the order in which one is chosen, with the words of their line.
 ANSWERS: Mapping[str, str] = MappingProxyType(
     {
-        "refused": "were refused or broken off by a content filter",
+        "refused": "were refused by the model or broken off by a content filter",
         "empty": "were empty",
         "cut": "were cut off at the token limit",
         "no_format": "held an action without what the format asks for beside it",
@@ -30,6 +46,10 @@ EPISODES: Mapping[str, str] = MappingProxyType(
     }
 )
 MORE_TOKENS = "raise limits.turn_tokens"
+PARSED_AWAY = (
+    "although the answer ended by itself: the server's reasoning parser took the whole answer for reasoning, so start "
+    "the server with another --reasoning-parser or without one"
+)
 ADVICE: Mapping[str, str] = MappingProxyType(
     {
         "cut": MORE_TOKENS,
@@ -64,10 +84,22 @@ def kind_of_answer(step: StepRecord) -> str:
     if answer.finish == "length":
         return "cut"
     if step.status == Status.PARSE_ERROR:
-        return "no_format" if step.missing else "no_action"
+        if step.missing:
+            return "no_format"
+        return "refused" if refuses(answer.text) else "no_action"
     if not step.valid:
         return "bad_action"
     return "tool_error" if step.status == Status.TOOL_ERROR else ""
+
+
+def refuses(text: str) -> bool:
+    """Does a text begin as a refusal? Only the words of `REFUSALS` count, after one of `APOLOGIES` or none."""
+    words = " ".join(text[:EXAMPLE_CHARS].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").lower().split())
+    for apology in APOLOGIES:
+        if words.startswith(apology):
+            words = words.removeprefix(apology).lstrip(",.;!:- ").removeprefix("but ")
+            break
+    return words.startswith(REFUSALS)
 
 
 def failures_of(record: EpisodeRecord) -> dict[str, Example]:
@@ -85,6 +117,13 @@ def failures_of(record: EpisodeRecord) -> dict[str, Example]:
                 before.missing or step.missing,
             )
     return found
+
+
+def first_words(record: EpisodeRecord) -> str:
+    """The beginning of the first text that an episode without any tool call answered; empty if there was a call."""
+    if any(step.calls for step in record.steps):
+        return ""
+    return next((words for step in record.steps if (words := _shown("", step))), "")
 
 
 def _shown(kind: str, step: StepRecord) -> str:
@@ -126,7 +165,8 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
     if tool_calls and answers and not any(o.calls for o in outcomes):
         other = {"native": "text", "text": "native"}[tool_calls]
         advice = f"if the model can call tools, try endpoint.tool_calls={other}"
-        example = {"text": "", "task": outcomes[0].task, "episode": 0}
+        number, first = next(((n, o) for n, o in enumerate(outcomes) if o.said), (0, outcomes[0]))
+        example = {"text": first.said, "task": first.task, "episode": number}
         found["answers.no_call"] = _entry("answers called no tool", advice, answers, answers, example)
     for kind, words in EPISODES.items():
         ended = [(number, o) for number, o in enumerate(outcomes) if o.ending == kind]
@@ -146,7 +186,15 @@ def _advice(kind: str, total: Example) -> str:
     if kind != "empty":
         return ADVICE.get(kind, "")
     if total.thoughts:
-        return f"reasoning_content had text{_in(total.thoughts, total.times)}: {MORE_TOKENS}"
+        had = f"reasoning_content had text{_in(total.thoughts, total.times)}"
+        if not total.cut:
+            return f"{had}, {PARSED_AWAY}"
+        ended = (
+            ""
+            if total.cut == total.times
+            else f"; {total.times - total.cut} ended by themselves, see --reasoning-parser of the server"
+        )
+        return f"{had} and the token limit was reached{_in(total.cut, total.times)}: {MORE_TOKENS}{ended}"
     return f"the token limit was reached{_in(total.cut, total.times)}: {MORE_TOKENS}" if total.cut else ""
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentrl.evaluate.stats import Interval, paired_bootstrap
+from agentrl.evaluate.stats import Interval, paired_bootstrap, wilson
 
 SUBSETS = 2000  # subsets of samples for majority@k: up to this number all are taken, above it this number is drawn
 RESAMPLED = 2000
@@ -127,7 +127,9 @@ def pass_curve(samples: Sequence[Sample], ks: Sequence[int] = ()) -> dict[str, d
 
 
 def _interval(values: np.ndarray) -> Interval:
-    """95% bootstrap interval of a mean over tasks; values [T]."""
+    """95% bootstrap interval of a mean over tasks; Wilson's where all tasks agree, so that none differs; values [T]."""
+    if np.all(values == values[0]):
+        return wilson(float(values.sum()), len(values))
     return paired_bootstrap(values, np.zeros_like(values), samples=RESAMPLED)
 
 
