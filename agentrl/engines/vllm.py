@@ -242,7 +242,7 @@ def _check_answers(url: str) -> None:
     except (OSError, HTTPException) as error:
         why = getattr(error, "reason", None) or error
         raise ValueError(
-            f"no vLLM server answers at {hidden_url(url)} ({why}): start it, or correct engine.urls"
+            f"no vLLM server answers at {hidden_url(url)}: start it, or correct engine.urls ({why})"
         ) from None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile
-from agentrl.model.loading import check_path
+from agentrl.model import check_path
 from agentrl.settings import Settings
 from agentrl.types import Task
 
