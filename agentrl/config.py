@@ -13,6 +13,7 @@ from agentrl.catalogue import CatalogueFile, File
 from agentrl.secret import redacted, scrubbed
 
 Model = TypeVar("Model", bound=BaseModel)
+MOST_CHARS = 200  # of a wrong value in an error
 
 
 class Entry(NamedTuple, Generic[File]):
@@ -112,7 +113,9 @@ def _sentence(model: type[BaseModel], error: ValidationError, where: str, beside
         return f"{key} is missing: give it a value"
     message = first["msg"].removeprefix("Value error, ")
     shown = redacted(first["input"], tuple(key.split(".")))
-    return scrubbed(f"{key} = {shown!r:.200}: {message[:1].lower() + message[1:]}")
+    if isinstance(shown, Mapping) and where and len(repr(shown)) > MOST_CHARS:  # the message names the keys
+        return scrubbed(f"[{key}]: {message[:1].lower() + message[1:]}")
+    return scrubbed(f"{key} = {shown!r:.{MOST_CHARS}}: {message[:1].lower() + message[1:]}")
 
 
 def _fields(model: Any, path: Sequence[str]) -> Iterable[str]:

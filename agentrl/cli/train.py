@@ -11,9 +11,10 @@ folder, its evaluations and what the rules of health found; with --dry-run it is
 """
 
 import json
+import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,15 +63,18 @@ def main(words: Sequence[str]) -> int:
 
         from agentrl.settings import absent_comments, chosen_comments
 
-        lines: Iterable[str] = ()
         if arguments.memory is not None:
             from agentrl.run import forecast
 
-            lines = forecast(settings, arguments.memory)
+            for line in forecast(settings, arguments.memory):
+                print(line, flush=True)
         print("\n".join([*chosen_comments(settings), tomli_w.dumps(settings.shown()), *absent_comments(settings)]))
-        for line in lines:
-            print(line, flush=True)
         return 0
+    from agentrl.run import check_beginning
+
+    stored = (settings.folder / "config.toml").is_file()
+    if os.environ.get("RANK", "0") == "0":  # the other ranks of torchrun have no engine
+        check_beginning(settings, resume=arguments.resume and stored)
     from agentrl.rollout import TooManyFaults
     from agentrl.run import Place, follow_torchrun, train
 
@@ -78,7 +82,7 @@ def main(words: Sequence[str]) -> int:
     if place is not None and place.rank:
         follow_torchrun(settings, place)
         return 0
-    another = (settings.folder / "config.toml").is_file() and not arguments.resume  # it is refused and left alone
+    another = stored and not arguments.resume  # it is refused and left alone
     on_stop(lambda: "" if another else _how_to_go_on(settings.folder, words))
     try:
         run = train(settings, resume=arguments.resume)

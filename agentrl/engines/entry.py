@@ -107,6 +107,7 @@ class EngineFile(CatalogueFile):
             calls between two batches of rollouts. A run can only train with such an engine.
         folders: `load` takes a `WeightFolder` too; otherwise a run reads the folder into a model first.
         check: see the class `Demands`.
+        check_here: tells what `make` would miss on this machine, before anything is loaded or started.
         close: ends what `make` started, such as servers.
         card_share: share of a GPU's memory, at most 1, that servers of the engine take on the GPUs of the learner's
             processes, whose number is the second argument; for forecasts of memory.
@@ -121,6 +122,9 @@ class EngineFile(CatalogueFile):
     folders: bool = hook("FOLDERS", "it loads folders of weights itself", False)
     check: Callable[[Any, Demands], None] | None = hook(
         help="(config, demands): ValueError for what the engine cannot do, told before a run begins", default=None
+    )
+    check_here: Callable[[Any], None] | None = hook(
+        help="(config): ValueError for what is not there on this machine, told before a model is loaded", default=None
     )
     close: Callable[[Any], None] | None = hook(help="(engine): end what `make` started", default=None)
     card_share: Callable[[Any, int], float] | None = hook(

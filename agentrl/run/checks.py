@@ -4,8 +4,28 @@ from collections.abc import Sequence
 
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile
+from agentrl.model import check_path
 from agentrl.settings import Settings
 from agentrl.types import Task
+
+
+def check_beginning(settings: Settings, *, resume: bool = False) -> None:
+    """Find out what is not there before torch is imported and processes or servers are started.
+
+    Args:
+        settings: of the run.
+        resume: a stored run goes on, whose checkpoint may hold all of the model.
+
+    Raises:
+        ValueError: a model's folder, or what the engine needs on this machine, is missing.
+    """
+    if not resume:
+        for plan in settings.policies.values():
+            if plan.model.new is None:
+                check_path(plan.model.path)
+    hook, cluster = settings.engine.hooks.check_here, settings.tables.cluster
+    if hook is not None and not (cluster.address and cluster.engines):  # else the engines are on other machines
+        hook(settings.engine.config)
 
 
 def leaves_report(settings: Settings) -> str:

@@ -5,6 +5,7 @@ No weights are loaded: the shape of a model comes from its configuration, and th
 """
 
 import math
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +75,9 @@ def forecast(settings: Settings, card: str = "") -> Iterator[str]:
 
 
 def _lines(policies: "list[_Policy]", card: str) -> Iterator[str]:
+    print(
+        "counting the memory: an update of each variant, on the CPU; minutes for a model of billions", file=sys.stderr
+    )
     yield "# memory of a GPU, at least; counted in the update itself, run on tensors without memory (docs/scaling.md):"
     for policy in policies:
         yield from policy.lines(card)
@@ -203,6 +207,7 @@ class _Policy:
         plain = {"max_tokens": tokens, "minibatches": 1, "epochs": 1, "regularizers": ()}
         update = self.update.model_copy(update=plain)
         longest, reference = min(tokens, self._longest()), self.update.kl_coef > 0
+        print(f"  {tokens} tokens, {_in_words(config)} ...", file=sys.stderr, flush=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, on tensors without memory
             with torch.device("meta"):
