@@ -122,7 +122,7 @@ class AlfworldEnv:
             ValueError: no game was started, or the genuine engine plays it.
         """
         if not isinstance(self.player, Engine):
-            raise ValueError("the genuine engine plays this game and its state cannot be read: set engine=native")
+            raise ValueError("the genuine engine plays this game and its state cannot be read: set game_engine=native")
         return self.player
 
     def reset(self, task: Task) -> Observation:

@@ -72,7 +72,7 @@ def test_the_smallest_file_has_the_defaults_of_all_other_hooks(kind):
         value = getattr(found, field.name)
         assert (value is function) == (hook in MANDATORY[kind]), hook
         if hook not in ("Config", *MANDATORY[kind]):
-            assert value in (None, False, "", (), {}, "chain", "chains", "token-mean", "step"), hook
+            assert value in (None, False, "", (), {}, "chain", "chains", "token-mean", "step", "rows"), hook
 
 
 @pytest.mark.parametrize(("kind", "hook"), [(k, hook) for k, hooks in MANDATORY.items() for hook in (*hooks, "Config")])

@@ -78,7 +78,7 @@ def test_a_game_of_unknown_rules_is_played_by_textworld_with_a_warning(tmp_path,
         env.reset(alfworld.tasks(config)[0])
     env.step("go to countertop 1")
     assert env.step("take knife 1 from countertop 1").observation.text.startswith("You grab the knife 1")
-    with pytest.raises(ValueError, match="set engine=native"):
+    with pytest.raises(ValueError, match="set game_engine=native"):
         _ = env.engine
     env.close()
     assert check(path, 1, 0) == 1
@@ -99,7 +99,7 @@ def harmful(tmp_path, grammar=True):
 @pytest.mark.parametrize("grammar", [True, False])
 def test_a_game_file_runs_no_code_unless_it_is_trusted(tmp_path, engine, grammar):
     path = harmful(tmp_path, grammar)
-    config = alfworld.Config(games=str(path), engine=engine)
+    config = alfworld.Config(games=str(path), game_engine=engine)
     env, (task,) = alfworld.make(config), alfworld.tasks(config)
     with pytest.raises(ValueError, match=r"engine=textworld" if engine == "native" else "trust=true") as refused:
         env.reset(task)
@@ -122,7 +122,7 @@ def test_both_engines_are_the_same_environment(tmp_path):
     path = save(tmp_path / "a" / "b", kitchen(HOT_APPLE))
     envs = []
     for engine in ("native", "textworld"):
-        config = alfworld.Config(games=str(path), engine=engine)
+        config = alfworld.Config(games=str(path), game_engine=engine)
         envs.append(alfworld.make(config))
     task = alfworld.tasks(config)[0]
     native, genuine = envs

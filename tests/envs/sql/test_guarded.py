@@ -59,7 +59,7 @@ def test_a_query_gives_its_columns_and_rows():
         (" UNION ALL ".join(["SELECT 1"] * 200), "too many terms"),
         ("SELECT ?", ""),
         # without end, or nearly so
-        (MANY.format(stop="") + "SELECT count(*) FROM n", "stopped after 2,000,000 steps"),
+        (MANY.format(stop="") + "SELECT count(*) FROM n", "stopped after 2,000,000 instructions"),
         (MANY.format(stop="") + "SELECT i FROM n", "more than 10,000 rows"),
         (LONG + "SELECT count(*) FROM n a, n b, n c", "stopped after"),
         ("SELECT count(*) FROM t a, t b, t c, t d, t e, t f, t g, t h, t i, t j, t k, t l, t m, t n", "stopped after"),
