@@ -55,6 +55,11 @@ def main(words: Sequence[str]) -> int:
         parser.error("--memory forecasts a run that is not begun: add --dry-run")
     settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
     on_stop(lambda: "; the run had not begun")
+    if arguments.dry_run:
+        from agentrl.run import task_notes
+
+        for note in task_notes(settings):
+            print(f"note: {note}", file=sys.stderr)
     if arguments.dry_run and arguments.json:
         print(json.dumps(settings.shown()))
         return 0

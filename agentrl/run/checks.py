@@ -1,11 +1,13 @@
 """What a run checks before it begins."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from agentrl.config import Entry
-from agentrl.env import ENDLESS, EnvironmentFile
+from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks_of
 from agentrl.model import check_path
 from agentrl.settings import Settings
+from agentrl.tool_env import RowTasks
 from agentrl.types import Task
 
 
@@ -17,8 +19,10 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
         resume: a stored run goes on, whose checkpoint may hold all of the model.
 
     Raises:
-        ValueError: a model's folder, or what the engine needs on this machine, is missing.
+        ValueError: training and held-out tasks overlap, there are none, or a model's folder, or what the engine needs
+            on this machine, is missing.
     """
+    check_disjoint(tasks_of(settings.env), held_out_tasks(settings))
     if not resume:
         for plan in settings.policies.values():
             if plan.model.new is None:
@@ -26,6 +30,29 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
     hook, cluster = settings.engine.hooks.check_here, settings.tables.cluster
     if hook is not None and not (cluster.address and cluster.engines):  # else the engines are on other machines
         hook(settings.engine.config)
+
+
+def held_out_tasks(settings: Settings) -> list[Task]:
+    """The held-out tasks of a run: the keys of its panel file, or the first tasks of the evaluation environment."""
+    chosen = settings.tables.eval
+    if chosen.panel is not None:
+        return panel_tasks(settings.eval_env, read_panel(Path(chosen.panel)))
+    tasks = tasks_of(settings.eval_env)
+    return [tasks[i] for i in range(min(chosen.tasks, len(tasks)))]
+
+
+def task_notes(settings: Settings) -> list[str]:
+    """What a dry run says of the tasks: how they are divided, or why they cannot be read here.
+
+    Raises:
+        ValueError: training and held-out tasks overlap.
+    """
+    try:
+        tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
+    except ValueError as error:  # data that lies on another machine, say
+        return [f"the tasks cannot be read here, so they were not checked: {error}"]
+    check_disjoint(tasks, held_out)
+    return list(filter(None, [division_note(tasks)]))
 
 
 def leaves_report(settings: Settings) -> str:
@@ -54,6 +81,12 @@ def leak_note(entry: Entry[EnvironmentFile]) -> str:
         f"{found}; the server of the tool {name!r} keeps state from one episode to the next, so rewards depend on what "
         f"was played before: set env.tools.{name}.episode=restart, or episode=reset with reset_tool (docs/tools.md)"
     )
+
+
+def division_note(tasks: Sequence[Task]) -> str:
+    """Which column of a user's rows decides what is trained on and what is held out; empty if none does."""
+    divided = isinstance(tasks, RowTasks) and tasks.split != "all"
+    return str(tasks.division or "") if divided else ""
 
 
 def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:

@@ -18,7 +18,7 @@ from agentrl.files import read_toml, write_atomically
 from agentrl.graph import StepGraph, write_graph
 from agentrl.rollout import EpisodeRecord
 from agentrl.run import checkpoint
-from agentrl.run.checks import leak_note, leaves_report
+from agentrl.run.checks import division_note, leak_note, leaves_report
 from agentrl.run.decisions import Decisions
 from agentrl.run.folder import TASK_KINDS, RunFolder
 from agentrl.run.health import Health, decided_before
@@ -349,5 +349,5 @@ def _notes(settings: Settings, rollouts: Rollouts, policies: Policies) -> Sequen
     lines = list(settings.notes)
     for agent in rollouts.agents.values():
         lines += template_fit(rollouts.chats[agent.policy], agent.prompt).splitlines()
-    lines += [*policies.notes(), leaves_report(settings), leak_note(settings.env)]
+    lines += [*policies.notes(), leaves_report(settings), leak_note(settings.env), division_note(rollouts.tasks)]
     return [line for line in dict.fromkeys(lines) if line]

@@ -49,7 +49,7 @@ def warm_up(run: Run) -> None:
         with watch.phase("update"):
             metrics = run.policies.imitate(graph, step)
         metrics |= {name: noticed.pop(name) for name in ("won_share", "cloned_share") if name in noticed}
-        run.log("clone", step, metrics, watch, noticed)
+        run.log("clone", step, metrics, watch, {**noticed, "updates_left": steps - step - 1})
         run.state.step = step + 1
         bar.step(" ".join(f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("loss")))
         if every and run.state.step % every == 0 and run.state.step < steps:

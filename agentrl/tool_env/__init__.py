@@ -6,10 +6,12 @@ from agentrl.tool_env.instance import Done, SnapshotToolEnv, ToolEnv
 from agentrl.tool_env.listed import Listed
 from agentrl.tool_env.prompt import ToolWords
 from agentrl.tool_env.setup import Setup, ToolConfig
-from agentrl.tool_env.tasks import RowTasks, share_of_key
+from agentrl.tool_env.tasks import Division, RowTasks, naming_column, share_of_key
 from agentrl.tool_env.template_check import template_fit
+from agentrl.tool_env.trial import trial_notes
 
 __all__ = [
+    "Division",
     "Done",
     "Hooks",
     "Listed",
@@ -20,7 +22,9 @@ __all__ = [
     "ToolEnv",
     "ToolWords",
     "environment",
+    "naming_column",
     "read_rows",
     "share_of_key",
     "template_fit",
+    "trial_notes",
 ]
