@@ -56,9 +56,9 @@ def main(words: Sequence[str]) -> int:
     settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
     on_stop(lambda: "; the run had not begun")
     if arguments.dry_run:
-        from agentrl.run import task_notes
+        from agentrl.run import dry_run_notes
 
-        for note in task_notes(settings):
+        for note in dry_run_notes(settings):
             print(f"note: {note}", file=sys.stderr)
     if arguments.dry_run and arguments.json:
         print(json.dumps(settings.shown()))

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrl.run.checks import check_beginning, leak_note, task_notes
+    from agentrl.run.checks import check_beginning, dry_run_notes, leak_note
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import TASK_KINDS, RunFolder, versions
@@ -55,6 +55,7 @@ __all__ = [
     "check_beginning",
     "check_reward",
     "condition",
+    "dry_run_notes",
     "findings",
     "follow_torchrun",
     "forecast",
@@ -74,7 +75,6 @@ __all__ = [
     "setting",
     "spell",
     "status_of",
-    "task_notes",
     "thinned",
     "train",
     "versions",
@@ -126,7 +126,7 @@ _HOME = {
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",
-    "task_notes": "agentrl.run.checks",
+    "dry_run_notes": "agentrl.run.checks",
     "TASK_KINDS": "agentrl.run.folder",
     "read_metrics": "agentrl.run.metrics",
     "read_vocabularies": "agentrl.run.vocabulary",

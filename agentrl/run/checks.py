@@ -6,9 +6,11 @@ from pathlib import Path
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks_of
 from agentrl.model import check_path
-from agentrl.settings import Settings
+from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import RowTasks
 from agentrl.types import Task
+
+OWN_LIMITS = ("max_steps", "max_turns")  # options of environments that end an episode after so many steps
 
 
 def check_beginning(settings: Settings, *, resume: bool = False) -> None:
@@ -41,18 +43,36 @@ def held_out_tasks(settings: Settings) -> list[Task]:
     return [tasks[i] for i in range(min(chosen.tasks, len(tasks)))]
 
 
-def task_notes(settings: Settings) -> list[str]:
-    """What a dry run says of the tasks: how they are divided, or why they cannot be read here.
+def dry_run_notes(settings: Settings) -> list[str]:
+    """What a dry run says beside the configuration: what ends an episode first, how the tasks are divided, or why they
+    cannot be read here.
 
     Raises:
         ValueError: training and held-out tasks overlap.
     """
+    turns = turns_note(settings)
     try:
         tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
     except ValueError as error:  # data that lies on another machine, say
-        return [f"the tasks cannot be read here, so they were not checked: {error}"]
+        return [*turns, f"the tasks cannot be read here, so they were not checked: {error}"]
     check_disjoint(tasks, held_out)
-    return list(filter(None, [division_note(tasks)]))
+    return [*turns, *filter(None, [division_note(tasks)])]
+
+
+def turns_note(settings: Settings) -> list[str]:
+    """What ends an episode before `limits.turns` does: an option of the environment, or a value chosen at the start."""
+    turns, chosen = settings.tables.limits.turns, settings.chosen.get("limits.turns")
+    found = []
+    for name in OWN_LIMITS:
+        limit = getattr(settings.env.config, name, None)
+        if isinstance(limit, int) and limit < turns:
+            found.append(f"the environment ends its episodes before limits.turns = {turns}: env.{name} = {limit}")
+    if chosen is not None and settings.tables.warmup.updates:
+        found.append(
+            f"limits.turns = {chosen} is the most: when the run begins, it becomes twice the turns of the longest "
+            f"episode of warmup.expert={settings.tables.warmup.expert}, and at least {turns_of(0)}"
+        )
+    return found
 
 
 def leaves_report(settings: Settings) -> str:

@@ -153,6 +153,7 @@ class Run:
         for mode in self.settings.tables.eval.modes:
             due = self.rollouts.eval_tasks[:tasks]
             watch = self.stopwatch(f"evaluation {name} {mode}", self.state.step, 0, len(due))
+            self.progress.begins(f"{name}: playing {len(due)} held-out tasks, {mode}")
             bar = self.progress.bar(f"{name}, {mode}", len(due))
             with watch.phase("evaluate"):
                 report, graph = self.rollouts.evaluation(mode, due, bar.episodes(0, step=True))
@@ -238,7 +239,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
             folder.check_lines(checkpoint.read_progress(at).metric_lines)
         else:
             folder.check_never_stored()
-        words = _vocabularies(settings, at)
+        words = _vocabularies(settings, at, progress)
         fitting = settings if at is not None else fitted(settings, words)
         if fitting is not settings:
             rollouts.close()
@@ -311,10 +312,13 @@ def completed(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any
     return Settings(restored(stored, settings.dump()), stored=True).shown()
 
 
-def _vocabularies(settings: Settings, at: Path | None) -> dict[str, Vocabulary]:
+def _vocabularies(settings: Settings, at: Path | None, progress: Progress) -> dict[str, Vocabulary]:
     """Those of new models; a checkpoint holds its own tokenizer, but adapters are laid over a model made anew."""
-    adapted = any(plan.model.lora is not None for plan in settings.policies.values())
-    return vocabularies(settings) if at is None or adapted else {}
+    models = [plan.model for plan in settings.policies.values()]
+    if (at is not None and all(model.lora is None for model in models)) or all(model.new is None for model in models):
+        return {}
+    with progress.preparing(f"preparing: episodes of {settings.tables.warmup.expert}, for the words of the model"):
+        return vocabularies(settings)
 
 
 def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:

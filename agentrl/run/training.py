@@ -25,6 +25,8 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
             if run.state.stage == "warmup":
                 run.evaluate("start")
                 warm_up(run)
+            if run.state.step < settings.tables.run.iterations:
+                shown.begins(f"training: iterations {run.state.step} to {settings.tables.run.iterations - 1}")
             reinforce_ahead(run) if settings.tables.run.lead else reinforce(run)
             run.evaluate("end")
             run.conclude()
@@ -41,6 +43,11 @@ def warm_up(run: Run) -> None:
     steps, every = tables.warmup.updates, tables.run.checkpoint_every
     if run.state.step == 0:  # else the optimisers go on from the checkpoint
         run.policies.restart("warmup")
+    if run.state.step < steps:
+        run.progress.begins(
+            f"cloning: {steps - run.state.step} updates, each on {tables.warmup.episodes} episodes of "
+            f"{tables.warmup.expert}"
+        )
     bar = run.progress.bar("cloning", steps, run.state.step)
     for step in range(run.state.step, steps):
         watch = run.stopwatch("cloning", step, steps, tables.warmup.episodes)

@@ -50,7 +50,7 @@ def about(documented: Any) -> str:
 
 
 def lines() -> Iterator[str]:
-    yield "Of `agentrl.credit`, those that most methods use first; [N] is one per step, and a group is a value of `key`:\n\n"
+    yield "Of `agentrl.credit`, those of most methods first; [N] is one per step, and a group is a value of `key`:\n\n"
     yield f"- `Credit.of{signature(credit.Credit.of)}`: {about(credit.Credit.of)}\n"
     for name in used():
         yield f"- `{name}{signature(getattr(credit, name))}`: {about(getattr(credit, name))}\n"

@@ -132,3 +132,26 @@ def test_a_dry_run_says_that_data_is_elsewhere(own, capsys):
     path = own([{"word": "a"}])
     assert main(["train", path, "--dry-run", "env.rows=none.jsonl"]) == 0
     assert "note: the tasks cannot be read here, so they were not checked: no such file" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_what_ends_an_episode(tmp_path, capsys):
+    toy = {"env": {"name": "alfworld", "max_steps": 10}, "eval": {"env": {"split": "valid_unseen"}}}
+    path = tmp_path / "r.toml"
+    path.write_text(recipe({"model": {"new": {}}}, **toy))
+    assert main(["train", str(path), "--dry-run"]) == 0
+    told = capsys.readouterr().err
+    assert "note: the environment ends its episodes before limits.turns = 50: env.max_steps = 10\n" in told
+    assert "note: limits.turns = 50 is the most: when the run begins, it becomes twice the turns of the longest" in told
+    assert main(["train", str(path), "--dry-run", "limits.turns=10"]) == 0
+    assert "limits.turns" not in capsys.readouterr().err
+
+
+def test_a_run_says_what_it_begins_where_there_are_no_bars(own, capsys):
+    path = own([{"word": f"w{i}"} for i in range(40)], batch={"tasks": 1, "copies": 2}, eval={"modes": ["greedy"]})
+    assert main(["train", path, "run.folder=runs", "run.iterations=1", "warmup.updates=1"]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(("note", "health", "report"))]
+    begun = [line.partition(":")[0] for line in told]
+    assert begun == ["preparing", "start", "start", "cloning", "clone", "clone", "training", "end", "end"], told
+    assert told[0] == "preparing: episodes of random, for the words of the model"
+    assert told[1] == "start: playing 4 held-out tasks, greedy" and told[6] == "training: iterations 0 to 0"
+    assert told[3].startswith("cloning: 1 updates, each on ")
