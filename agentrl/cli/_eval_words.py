@@ -113,7 +113,7 @@ def _options(entry: Entry[EnvironmentFile]) -> dict[str, Any]:
     return {key: value for key, value in entry.dump().items() if key != "name"}
 
 
-def check_out(path: Path, *, again: bool) -> None:
+def check_out(path: Path, *, again: bool = True) -> None:
     """Raises ValueError if the report cannot be written to `path`; checked before anything is paid for.
 
     Args:

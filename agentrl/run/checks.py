@@ -105,8 +105,7 @@ def leak_note(entry: Entry[EnvironmentFile]) -> str:
 
 def division_note(tasks: Sequence[Task]) -> str:
     """Which column of a user's rows decides what is trained on and what is held out; empty if none does."""
-    divided = isinstance(tasks, RowTasks) and tasks.split != "all"
-    return str(tasks.division or "") if divided else ""
+    return str(tasks.division or "") if isinstance(tasks, RowTasks) and tasks.split != "all" else ""
 
 
 def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
