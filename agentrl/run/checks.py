@@ -47,10 +47,20 @@ def dry_run_notes(settings: Settings) -> list[str]:
     """What a dry run says beside the configuration: what ends an episode first, how the tasks are divided, or why they
     cannot be read here.
 
+    Of environments that come with the program the options alone are compared, because making their tasks takes seconds,
+    unless they read a user's rows.
+
     Raises:
         ValueError: training and held-out tasks overlap.
     """
-    turns = turns_note(settings)
+    turns, env = turns_note(settings), settings.env
+    if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
+        raise ValueError(
+            "env and eval.env have the same options, so that evaluation tasks are training tasks too: give env and "
+            "eval.env different splits"
+        )
+    if env.hooks.module.startswith("agentrl.envs.") and not getattr(env.config, env.hooks.rows_option, ""):
+        return turns
     try:
         tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
     except ValueError as error:  # data that lies on another machine, say

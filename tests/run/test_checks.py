@@ -112,7 +112,7 @@ def test_a_part_without_rows_names_the_column(own, capsys):
     assert "has none of the 40 rows: the column 'key'" in told and "1 values" in told
 
 
-def test_equal_splits_are_refused_before_torch_is_imported(own, tmp_path):
+def test_equal_splits_are_refused_before_torch_is_imported(own, tmp_path, capsys):
     path = own([{"word": f"w{i}"} for i in range(40)], env={"split": "all"}, eval={"env": {"split": "all"}})
     code = (
         "import sys\nfrom agentrl.cli import main\n"
@@ -121,10 +121,11 @@ def test_equal_splits_are_refused_before_torch_is_imported(own, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
     assert done.stdout == "[2, 2] False\n", done.stderr
-    sentence = (
-        "4 evaluation tasks are training tasks too, such as say_the_word/0: give env and eval.env different splits"
-    )
-    assert done.stderr.count(sentence) == 2
+    dry, real = done.stderr.splitlines()
+    assert "env and eval.env have the same options, so that evaluation tasks are training tasks too" in dry
+    assert "4 evaluation tasks are training tasks too, such as say_the_word/0: give env and eval.env" in real
+    assert main(["train", path, "--dry-run", "env.test_share=0.5"]) == 2  # other options, the same tasks
+    assert "4 evaluation tasks are training tasks too, such as say_the_word/0" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 
