@@ -13,7 +13,7 @@ from agentrl.tool import action as tool_action
 from agentrl.tool_env import Listed, RowTasks, environment, read_rows
 from agentrl.types import Observation, Status
 
-CACHED_ACTIONS, CACHED_CHARS = 200_000, 200  # longer actions are a model's own: listed ones are short, and return
+CACHED_ACTIONS, CACHED_CHARS = 200_000, 200  # listed actions are shorter and occur again; longer ones are a model's own
 
 hooks = environment(Calculator, rows=[], config=Config, snapshots=True, module=__name__)
 make = hooks.make  # bound here, where a pickled instance looks for it
@@ -107,7 +107,7 @@ def tasks(config: Config) -> RowTasks:
     """Generated problems, or those of a file.
 
     Raises:
-        ValueError: a file without the columns, more events at least than at most, a part that files do not have.
+        ValueError: a file lacks a column, min_events is above events, or files have no such split.
     """
     if config.min_events > config.events:
         raise ValueError(
@@ -137,7 +137,7 @@ def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
-    """Problems written when asked for: part by part, by number of events, then by seed."""
+    """Generated problems, part by part, by number of events, then by seed; one is written when it is read."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

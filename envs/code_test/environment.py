@@ -45,7 +45,7 @@ class Compact(Words):
 
 
 class _Both(Sequence[Mapping[str, Any]]):
-    """Rows of `code_repair`'s tasks, each as it is and mended."""
+    """Rows of `code_repair`'s tasks, each once with its mistakes and once without."""
 
     def __init__(self, listed: Sequence[Task]) -> None:
         self._listed = listed
@@ -65,7 +65,7 @@ class _Both(Sequence[Mapping[str, Any]]):
 
 
 def ask(files: Mapping[str, str], hidden: Mapping[str, Any]) -> dict[str, Any]:
-    """What the task of testing these files is made of."""
+    """The parameters of the task of testing these files."""
     return {"statement": STATEMENT.format(files=", ".join(sorted(files))), "files": dict(files), "hidden": dict(hidden)}
 
 

@@ -20,7 +20,8 @@ DOMAINS = {"retail": retail, "bookings": bookings}
 
 
 class Desk(Listed):
-    """A conversation. Words without a call go to the customer; a customer who is an agent replies by an errand."""
+    """A conversation. Words without a call go to the customer. If the customer is an agent, an errand asks for its
+    reply."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -123,7 +124,7 @@ def tasks(config: Config) -> RowTasks:
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
-    """Tasks written when asked for: part by part, by number."""
+    """Generated tasks, part by part and by number; a task is written when it is read."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

@@ -67,7 +67,7 @@ class Instruct:
 
 
 class Compact:
-    """Few words, for small models. An answer means the listed action that is written so."""
+    """Few words, for small models. An answer chooses the listed action with the same words."""
 
     rewords, system = True, ""
 
@@ -76,7 +76,7 @@ class Compact:
         return plain(observation.text)
 
     def turn(self, observation: Observation) -> str:
-        """What the customer or the tool said, after a space: so a word is the same token wherever it stands."""
+        """The words of the customer or the tool after a space, so that a word is the same token everywhere."""
         return f" {plain(observation.text)}"
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
@@ -90,7 +90,7 @@ class Compact:
         return (_kept_brief if len(action) <= CACHED_CHARS else brief)(action)
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The listed action that this answer names."""
+        """The listed action with the words of this answer."""
         wanted = text.strip()
         for action in observation.actions:
             if self.answer(action) == wanted:
@@ -132,7 +132,7 @@ _kept_brief = functools.lru_cache(maxsize=100_000)(brief)
 
 
 def plain(text: str) -> str:
-    """Words without signs: `ada klein` for ada.klein@example.com, `17` for #W17, `lamp red` for lamp-red."""
+    """The text without signs: `ada klein` for ada.klein@example.com, `17` for #W17, `lamp red` for lamp-red."""
     text = re.sub(r"\b([BW])(?=\d)", " ", text.replace("@example.com", " "))
     return " ".join(re.sub(r"[^\w:?]|_", " ", text).split()).lower()
 

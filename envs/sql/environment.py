@@ -25,7 +25,7 @@ make = hooks.make  # bound here, where a pickled instance looks for it
 
 
 class Questions(Listed):
-    """The environment; observations of generated questions list actions under the prompts in words."""
+    """The environment; under the prompts `instruct` and `compact`, generated questions list their actions."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -45,7 +45,8 @@ class Questions(Listed):
         return self._worded(super().restore(snapshot))
 
     def _worded(self, observation: Observation) -> Observation:
-        """The prompts in words write results themselves, so that a word is the same token everywhere."""
+        """The prompts `instruct` and `compact` write results themselves, so that a word is the same token
+        everywhere."""
         return observation if self.config.prompt == "chat" else replace(observation, messages=())
 
 
@@ -69,9 +70,9 @@ def tasks(config: Config) -> RowTasks:
     if config.data and config.prompt == "compact":
         raise ValueError("env.prompt = 'compact' lists actions of generated questions: take instruct or chat with data")
     if config.databases and not config.data:
-        raise ValueError("env.databases is the folder beside the questions of env.data: name these too")
+        raise ValueError("env.databases is the folder of databases for the questions of env.data: give env.data too")
     if config.level == "hard" and config.tables == 1:
-        raise ValueError("env.level = 'hard' joins tables, and env.tables = 1: take two or three tables")
+        raise ValueError("env.level = 'hard' asks for joins of tables, and env.tables = 1: set env.tables to 2 or 3")
     if not config.data:
         return RowTasks(_Generated(config), "sql", "all", config.test_share)
     rows = read_questions(config.data, config.databases, config.split, config.test_share, config.evidence)
@@ -79,7 +80,7 @@ def tasks(config: Config) -> RowTasks:
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
-    """Questions written when asked for: part by part, by seed."""
+    """Generated questions, part by part and by seed; a question is written when it is read."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

@@ -12,7 +12,7 @@ from agentrl.types import Observation, Status
 
 VERBS = {LIST: "tables", SCHEMA: "schema", QUERY: "query", ANSWER: "answer"}
 ARGUMENTS = {SCHEMA: "table", QUERY: "sql", ANSWER: "sql"}
-CACHED_CHARS = 400  # longer actions are a model's own: listed ones are short, and return
+CACHED_CHARS = 400  # listed actions are shorter and occur again; longer ones are a model's own
 
 
 class Instruct:
@@ -58,8 +58,8 @@ class Instruct:
 
 
 class Compact(Instruct):
-    """Few words, for small models: SQL without its signs, names as words. An answer means the listed action that is
-    written so."""
+    """Few words, for small models: SQL without its signs, and names as words. An answer chooses the listed action with
+    the same words."""
 
     system = ""
 
@@ -68,7 +68,7 @@ class Compact(Instruct):
         return observation.text
 
     def turn(self, observation: Observation) -> str:
-        """What the tool said, after a space: so a word is the same token wherever it stands."""
+        """The tool's result after a space, so that a word is the same token everywhere."""
         return f" {observation.text}"
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
@@ -82,7 +82,7 @@ class Compact(Instruct):
         return (_kept_brief if len(action) <= CACHED_CHARS else brief)(action)
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The listed action that is written so."""
+        """The listed action with the words of this answer."""
         wanted = text.strip()
         for action in observation.actions:
             if self.answer(action) == wanted:
