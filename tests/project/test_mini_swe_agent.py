@@ -77,7 +77,7 @@ def test_its_commands_run_in_the_sandbox_and_repair_the_repository():
         ]  # one conversation, exact tokens
         told = [step.asked[-1].content for step in steps]
         assert "/work" in told[1] and "No such file" in told[1] and "9 passed, 0 failed" in told[4]
-        assert "<returncode>0</returncode>" in told[2] and "16\n17" in told[2]  # a number is no exit code
+        assert json.loads(told[2]) == {"returncode": 0, "output": "16\n17"}  # a number is no exit code
         said_last = prompt_of(entry).parse(ended.stdout, first)
         assert ended.stdout == "ended: Submitted\n" and said_last.valid
         verdict = result(handle.step(said_last.action))
