@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl.env import Asked, Parsed, Past, Prompt, action_line
+from agentrl import tool_env
+from agentrl.env import Asked, Parsed, Prompt, action_line
 from agentrl.envs.calculator import notebook
 from agentrl.envs.calculator.problem import NEXT, Calculator, Config
 from agentrl.envs.calculator.stories import PARTS, ROOM, Part, write
@@ -28,24 +29,8 @@ class Problems(Listed):
         super().__init__(chosen.make(config), lists=config.prompt != "chat")  # type: ignore[arg-type]
 
 
-class Compact:
+class Compact(tool_env.Compact):
     """Few words: `calc 12 * 7`, `next` and `answer 84`."""
-
-    system, rewords = "", True
-
-    def first(self, observation: Observation) -> str:
-        """The story."""
-        return observation.text
-
-    def turn(self, observation: Observation) -> str:
-        """The result."""
-        return f" {observation.text}"  # with the space every other number has before it: the same token
-
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The story and the last results."""
-        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
-        lines = [f"{self.answer(p.action)} = {text}" for p, text in zip(past, seen, strict=True)]
-        return "\n".join([first.text, *lines])
 
     def answer(self, action: str) -> str:
         """The action in words."""

@@ -79,11 +79,13 @@ def read(folder: Path) -> Given:
     """The text files of a repository's last commit.
 
     Raises:
-        ValueError: there is no commit, or it has too much, no tests, or no code.
+        ValueError: git is missing, there is no commit, or the commit has too many files or no tests.
     """
-    told = subprocess.run(
-        ["git", "-C", str(folder), "archive", "--format=tar", "HEAD"], capture_output=True, check=False
-    )
+    command = ["git", "-C", str(folder), "archive", "--format=tar", "HEAD"]
+    try:
+        told = subprocess.run(command, capture_output=True, check=False)
+    except FileNotFoundError:
+        raise ValueError(f"{folder} is read by git, and there is no program git: install git") from None
     if told.returncode:
         raise ValueError(f"{folder}: git has no commit to read ({told.stderr.decode('utf-8', 'replace').strip():.200})")
     files: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """The environment: questions over databases through the core's tool calling, and forms that list their actions."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from agentrl.envs.sql.prompts import Compact, Instruct
 from agentrl.envs.sql.published import read_questions
 from agentrl.envs.sql.themes import PARTS, Part
 from agentrl.tool import action as tool_action
-from agentrl.tool_env import Listed, RowTasks, environment
+from agentrl.tool_env import Listed, PartRows, RowTasks, environment
 from agentrl.types import Observation, StepResult, Task
 
 SYSTEM = (
@@ -74,29 +74,11 @@ def tasks(config: Config) -> RowTasks:
     if config.level == "hard" and config.tables == 1:
         raise ValueError("env.level = 'hard' asks for joins of tables, and env.tables = 1: set env.tables to 2 or 3")
     if not config.data:
-        return RowTasks(_Generated(config), "sql", "all", config.test_share)
+        parts = PARTS if config.split == "all" else (config.split,)
+        made = PartRows(partial(row, config.level, config.tables), parts, config.seed, config.count)
+        return RowTasks(made, "sql", "all", config.test_share)
     rows = read_questions(config.data, config.databases, config.split, config.test_share, config.evidence)
     return RowTasks(rows, "sql", "all", config.test_share)
-
-
-class _Generated(Sequence[Mapping[str, Any]]):
-    """Generated questions, part by part and by seed; a question is written when it is read."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._parts: tuple[Part, ...] = PARTS if config.split == "all" else (config.split,)
-
-    def __len__(self) -> int:
-        return len(self._parts) * self._config.count
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
-        if not -len(self) <= i < len(self):
-            raise IndexError(i)
-        part, number = divmod(i % len(self), self._config.count)
-        config = self._config
-        return row(config.level, config.tables, self._parts[part], config.seed + number)
 
 
 def row(level: str, tables: int, part: Part, number: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import functools
 import re
 from collections.abc import Sequence
 
+from agentrl import tool_env
 from agentrl.env import Parsed, Past
 from agentrl.envs.sql.database import ANSWER, LIST, QUERY, SCHEMA
 from agentrl.tool import Call, Calls, Malformed
@@ -57,37 +58,13 @@ class Instruct:
         return Parsed(tool_action.call(name, **arguments), True, Status.OK, 1)
 
 
-class Compact(Instruct):
+class Compact(tool_env.Compact):
     """Few words, for small models: SQL without its signs, and names as words. An answer chooses the listed action with
     the same words."""
-
-    system = ""
-
-    def first(self, observation: Observation) -> str:
-        """The question."""
-        return observation.text
-
-    def turn(self, observation: Observation) -> str:
-        """The tool's result after a space, so that a word is the same token everywhere."""
-        return f" {observation.text}"
-
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The question and the last actions with their results."""
-        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
-        lines = [f"{self.answer(p.action)} = {text}" for p, text in zip(past, seen, strict=True)]
-        return "\n".join([first.text, *lines])
 
     def answer(self, action: str) -> str:
         """The action in few words."""
         return (_kept_brief if len(action) <= CACHED_CHARS else brief)(action)
-
-    def parse(self, text: str, observation: Observation) -> Parsed:
-        """The listed action with the words of this answer."""
-        wanted = text.strip()
-        for action in observation.actions:
-            if self.answer(action) == wanted:
-                return Parsed(action, True, Status.OK, 1)
-        return _unread("this is none of the listed actions")
 
 
 def in_words(action: str) -> str:
