@@ -17,7 +17,7 @@ from agentrl.types import Observation, Status
 CACHED_ACTIONS, CACHED_CHARS = 200_000, 200  # listed actions are shorter and occur again; longer ones are a model's own
 
 hooks = environment(Calculator, rows=[], config=Config, snapshots=True, module=__name__)
-make = hooks.make  # bound here, where a pickled instance looks for it
+make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class Problems(Listed):

@@ -38,5 +38,5 @@ def facts(config: Config) -> Mapping[str, str]:
 
 
 def make(config: Config) -> CodeMath:
-    """An instance; ValueError if no sandbox holds on this machine."""
+    """An instance; ValueError if no sandbox works on this machine."""
     return CodeMath(config)

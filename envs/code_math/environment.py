@@ -27,14 +27,14 @@ hooks = environment(
     snapshots=True,
     module=__name__,
 )
-make = hooks.make  # bound here, where a pickled instance looks for it
+make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class CodeMath(Listed):
     """The environment; with the compact prompt every observation lists the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds on this machine."""
+        """Raises ValueError if no sandbox works on this machine."""
         told = {"sandbox": runner_of(config).backend}
         super().__init__(hooks.make(config), lists=config.prompt != "chat", info=told)  # type: ignore[arg-type]
         self.config = config

@@ -28,7 +28,7 @@ class CodePair(Listed):
     """The environment of the writer. A turn that asks the tester ends when the tester has answered."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds on this machine."""
+        """Raises ValueError if no sandbox works on this machine."""
         told = {"sandbox": runner_of(config).backend}
         super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
         self._waiting: StepResult | None = None

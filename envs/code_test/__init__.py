@@ -24,5 +24,5 @@ GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Code
 
 
 def make(config: Config) -> CodeTest:
-    """An instance; ValueError if no sandbox holds on this machine."""
+    """An instance; ValueError if no sandbox works on this machine."""
     return CodeTest(config)

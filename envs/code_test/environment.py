@@ -25,7 +25,7 @@ class CodeTest(Listed):
     """The tester's environment; with the compact prompt every observation lists the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds on this machine."""
+        """Raises ValueError if no sandbox works on this machine."""
         told = {"sandbox": runner_of(config).backend}
         super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
 

@@ -186,4 +186,4 @@ class Bookings(Counter):
 hooks = environment(
     Bookings, rows=[], config=Config, system=POLICY, snapshots=True, waits=False, module=__name__, name="desk"
 )
-make = hooks.make  # bound in this module, where unpickling looks for the class
+make = hooks.make  # bound in this module, where unpickling looks for it

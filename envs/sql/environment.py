@@ -21,7 +21,7 @@ SYSTEM = (
 hooks = environment(
     Database, rows=[], config=Config, system=SYSTEM, snapshots=True, waits=False, module=__name__, name="sql"
 )
-make = hooks.make  # bound here, where a pickled instance looks for it
+make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class Questions(Listed):
