@@ -130,7 +130,7 @@ def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence
 
 
 def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]:
-    """Did the player solve the task, and what was it told last?"""
+    """(did the player solve the task, the reward and the text of the last step)."""
     for _ in range(MOST_STEPS):
         result = env.step(player.act(observation).action)
         observation = result.observation
@@ -144,7 +144,7 @@ def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]
 def unanswerable(
     entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str]
 ) -> tuple[list[RowFinding], str]:
-    """Rows that no agent can solve, by the environment's own word; and a note if it cannot know."""
+    """Rows that no agent can solve, as the environment says; and a note if it cannot know."""
     if entry.hooks.unanswerable is None:
         return [], ""
     try:

@@ -212,7 +212,7 @@ def _unsupported(space: Any) -> Iterator[str]:
 
 
 def in_words(space: Any, value: Any) -> str:
-    """An observation as text: words as they are, numbers at 4 significant digits, a part a line."""
+    """An observation as text: words as they are, numbers with 4 significant digits, one line per part."""
     if isinstance(space, spaces.Dict):
         return "\n".join(f"{name}: {in_words(part, value[name])}" for name, part in space.spaces.items())
     if isinstance(space, spaces.Tuple):

@@ -21,7 +21,7 @@ from agentrl.tools.search import msgpack
 from agentrl.tools.search.corpus import contents, whole
 
 Dialect = Literal["search_r1", "skyrl", "gem", "rerank", "serp"]
-SINGLE: tuple[Dialect, ...] = ("skyrl", "gem")  # one query a request
+SINGLE: tuple[Dialect, ...] = ("skyrl", "gem")  # one query per request
 RERANKED = 10  # passages the rerank dialect asks the first stage for, for each one it keeps
 
 
