@@ -124,7 +124,7 @@ def test_equal_splits_are_refused_before_torch_is_imported(own, tmp_path, capsys
     dry, real = done.stderr.splitlines()
     assert "env and eval.env have the same options, so that evaluation tasks are training tasks too" in dry
     assert "4 evaluation tasks are training tasks too, such as say_the_word/0: give env and eval.env" in real
-    assert main(["train", path, "--dry-run", "env.test_share=0.5"]) == 2  # other options, the same tasks
+    assert main(["train", path, "--dry-run", "eval.env.test_share=0.5"]) == 2  # other options, the same tasks
     assert "4 evaluation tasks are training tasks too, such as say_the_word/0" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
