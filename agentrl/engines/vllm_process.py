@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ class Command:
     start_s: float
 
 
-class WatchedServer:
+class WatchedServer(ABC):
     """A server that is watched from this process, wherever it runs.
 
     Attributes:
@@ -74,21 +75,21 @@ class WatchedServer:
     start_s: float
 
     @property
+    @abstractmethod
     def exit_code(self) -> int | None:
         """None while it runs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def last_words(self) -> str:
         """The error in what it said since the last start, which names the cause; else its last line."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hang_up(self) -> None:
         """Let the server end, with every process that it started; `end` waits for it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self, keep_log: bool = False) -> None:
         """End the server and every process that it started."""
-        raise NotImplementedError
 
     def wait(self, answers: Callable[[], bool], stop: threading.Event) -> None:
         """Wait until the server answers.
