@@ -19,12 +19,12 @@ from agentrl.rollout.sampler import Allocator, Draw, Sampler, SamplerFile
 from agentrl.rollout.scored_records import score_records
 from agentrl.scoring import ScoreStage
 
-FIRST_WAVE = 4  # under a budget, 1/4 of the groups are played first, to learn the cost per group
+FIRST_WAVE = 4  # under a budget, 1/4 of the groups is played first, to measure the cost per group
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """A batch: its graph, its records (for timings), its metrics, and its steps as its own teacher reads them."""
+    """A batch: its graph, its records (for timings), its metrics, and its steps with the prompts of its own teacher."""
 
     graph: StepGraph
     records: Sequence[EpisodeRecord]

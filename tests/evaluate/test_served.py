@@ -133,7 +133,7 @@ def test_a_server_that_ignores_tools_is_named(serve, capsys):
         (
             answer("I go. <action>look</action>"),
             "answers.no_format",
-            "4 of 4 answers held an action without what the format asks for beside it; missing is <think> and "
+            "4 of 4 answers held an action, but lacked another part of the format; missing is <think> and "
             "</think>: the action was carried out, and the answer counts as invalid; such as 'I go. <action>look",
         ),
         (
