@@ -2,8 +2,8 @@
 
 A batch does not wait for long episodes. With `leftover="cancel"` this is a bias: tasks with long episodes are trained
 less often than they are drawn. With `leftover="keep"` the groups that are left over continue in the next batch, with
-its weights. If such a group becomes older than the bound on staleness, it is cancelled, and its task is drawn again, once.
-Metrics count all of this.
+its weights. If such a group becomes older than the bound on staleness, it is cancelled, and its task is drawn again,
+once. Metrics count all of this.
 
 If the environments run in this process and the engine is deterministic, only the order of the event loop decides which
 groups finish first; then the same seed gives the same batches.

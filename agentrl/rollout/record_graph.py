@@ -35,10 +35,10 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
 
     Further columns exist only where they are needed. `rewrites` marks steps that rewrote a memory. `temperature` has
     the temperature of chains with a temperature of their own (NaN on the other steps), and the texts `words` have the
-    words of chains with words of their own. `guided` marks chains with words or with an opening; the turns of an opening
-    count, so that such a chain starts above turn 0. `reprompted` marks chains that are trained behind other prompts
-    than the prompts behind which they were sampled. The texts `result` have the `info["result"]` of steps, such as a patch.
-    See also `_measured`.
+    words of chains with words of their own. `guided` marks chains with words or with an opening; the turns of an
+    opening count, so that such a chain starts above turn 0. `reprompted` marks chains that are trained behind other
+    prompts than the prompts behind which they were sampled. The texts `result` have the `info["result"]` of steps,
+    such as a patch. See also `_measured`.
     """
     chains = _chains(episodes)
     ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
