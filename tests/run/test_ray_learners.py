@@ -169,7 +169,7 @@ def test_the_gpu_of_rank_0_is_the_one_that_ray_gave(visible, card, monkeypatch):
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_learners_as_actors_train_as_processes_do_also_with_workers(tmp_path):
     pytest.importorskip("ray")
     processes = run(tmp_path / "processes")
@@ -180,7 +180,7 @@ def test_learners_as_actors_train_as_processes_do_also_with_workers(tmp_path):
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_learner_killed_in_mid_update_ends_the_run_and_resuming_gives_the_undisturbed_one(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     from agentrl.run.ray_learners import RayLearnerGroup
