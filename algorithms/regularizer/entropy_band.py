@@ -155,8 +155,7 @@ def entropy_band(
 
     `penalty` where the entropy is outside [low, high] * history (strictly), 0 inside. In the released code it is a
     constant: it changes the logged loss and has no gradient. `differentiable=True` is the reading of the paper that
-    smooths the
-    entropy: penalty times the distance to the band.
+    smooths the entropy: penalty times the distance to the band.
 
     Args:
         entropy: [T] nats.

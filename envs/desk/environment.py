@@ -1,7 +1,8 @@
 """The environment: conversations through the core's tool calling, and errands to the customer who is an agent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agentrl.env import Prompt
@@ -11,7 +12,7 @@ from agentrl.envs.desk.customer import STOP
 from agentrl.envs.desk.people import PARTS, Case, Part
 from agentrl.envs.desk.prompts import Compact, Instruct
 from agentrl.tool import action as tool_action
-from agentrl.tool_env import Listed, RowTasks, SnapshotToolEnv
+from agentrl.tool_env import Listed, PartRows, RowTasks, SnapshotToolEnv
 from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
 
 USER = "user"
@@ -20,7 +21,8 @@ DOMAINS = {"retail": retail, "bookings": bookings}
 
 
 class Desk(Listed):
-    """A conversation. Words without a call go to the customer; a customer who is an agent replies by an errand."""
+    """A conversation. Words without a call go to the customer. If the customer is an agent, an errand asks for its
+    reply."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -113,32 +115,15 @@ def tasks(config: Config) -> RowTasks:
     if config.rows:
         raise ValueError(f"env.rows = {config.rows!r}: tasks of files are read by env.data, in tau-bench's form")
     if not config.data:
-        return RowTasks(_Generated(config), "desk", "all", config.test_share)
+        parts = PARTS if config.split == "all" else (config.split,)
+        rows = PartRows(partial(row, config.domain, config.requests), parts, config.seed, config.count)
+        return RowTasks(rows, "desk", "all", config.test_share)
     if config.domain != "retail":
         raise ValueError("env.data holds tau-bench's retail domain: set env.domain = 'retail'")
     if config.prompt == "compact":
         raise ValueError("env.prompt = 'compact' lists actions of generated tasks: take instruct or chat with data")
     taubench.policy(config.data)
     return RowTasks(taubench.read_tasks(config.data, config.split), "desk", "all", config.test_share)
-
-
-class _Generated(Sequence[Mapping[str, Any]]):
-    """Tasks written when asked for: part by part, by number."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._parts: tuple[Part, ...] = PARTS if config.split == "all" else (config.split,)
-
-    def __len__(self) -> int:
-        return len(self._parts) * self._config.count
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
-        if not -len(self) <= i < len(self):
-            raise IndexError(i)
-        part, number = divmod(i % len(self), self._config.count)
-        return row(self._config.domain, self._config.requests, self._parts[part], self._config.seed + number)
 
 
 def row(domain: str, requests: int, part: Part, number: int) -> dict[str, Any]:

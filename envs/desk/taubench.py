@@ -20,7 +20,7 @@ POLICY_FILE = "wiki.md"
 
 @functools.lru_cache(maxsize=4)
 def tables(folder: str) -> Mapping[str, Any]:
-    """The tables; ValueError names a file that is missing or no object of records."""
+    """The tables by name; ValueError names a file that is missing or is no JSON object of records."""
     found = {}
     for name in TABLES:
         path = Path(folder).expanduser() / "data" / f"{name}.json"
