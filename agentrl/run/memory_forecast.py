@@ -8,6 +8,7 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ GIB = 2**30
 USABLE = 0.9  # of a card's memory; the rest is for CUDA's context, the allocator's gaps and kernels
 MANY = 8  # processes of the forecast for a node
 STEP = 256  # largest update.max_tokens are multiples of this
+TRIES = 4  # forecasts in the search for it
 
 CARDS = {  # name -> GiB, as the driver reports it
     "rtx3090-24": 24.0,
@@ -133,7 +135,7 @@ class _Policy:
         lora = f", LoRA of rank {self.model.lora.r}" if self.model.lora else ""
         limit = f"update.max_tokens={self.update.max_tokens}"
         yield (
-            f"# policy {self.name}: {self.model.path or 'a new model'} ({self._billions():.2f} billion weights; shape "
+            f"# policy {self.name}: {self.model.path or 'a new model'} ({self._billions:.2f} billion weights; shape "
             f"from {self.shape.source}), {self._dtype()}{lora}, {limit}"
         )
         needs = {}
@@ -147,7 +149,7 @@ class _Policy:
         if self.replaced:
             yield f"#   computed with the loss ppo_clip, because {self.replaced} asks for values"
         if self.settings.tables.critic.model == "own":
-            own = 16 * self._billions() * 1e9 / GIB / now.processes
+            own = 16 * self._billions * 1e9 / GIB / now.processes
             yield f"#   {own:6.1f} GiB more for the critic's own model (16 bytes per weight, without activations)"
         yield from self._engine(card)
         if card:
@@ -176,17 +178,28 @@ class _Policy:
             yield f"{head} {verdict}; the largest update.max_tokens that fits is about {largest}"
 
     def _largest(self, config: LearnerConfig, peak: float, room: float) -> int:
-        """The largest number of tokens that fits, checked by a forecast of its own; 0 if none of the tries does."""
+        """The largest number of tokens that fits, up to STEP; 0 if none of the tries does.
+
+        The peak is a maximum of straight lines, so it never lies above the line between two tries. What lies outside of
+        them is tried itself.
+        """
         tokens = self.update.max_tokens
-        other = 2 * tokens if peak <= room else max(STEP, tokens // 2)
-        slope = (self._need(config, other).peak - peak) / (other - tokens)
-        guess = tokens + (room - peak) / slope if slope > 0 else float(other)
-        for _ in range(3):
-            tried = max(0, math.floor(guess / STEP) * STEP)
-            if not tried or self._need(config, tried).peak <= room:
-                return tried
-            guess = 0.9 * tried
-        return 0
+        fits, more = ((tokens, peak), None) if peak <= room else (None, (tokens, peak))
+        tried = 2 * tokens if fits else max(STEP, tokens // 2)
+        for _ in range(TRIES):
+            one = tried, self._need(config, tried).peak
+            other = fits or more
+            assert other is not None
+            if one[1] <= room:
+                fits = one
+            else:
+                more = one
+            if fits and more:
+                return _between(fits, more, room)
+            tried = _whole_steps(_crossing(one, other, room)) or STEP
+            if (fits and tried <= fits[0]) or tried in (one[0], other[0]):
+                break
+        return fits[0] if fits else 0
 
     def _need(self, config: LearnerConfig, tokens: int) -> Any:
         from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -233,7 +246,7 @@ class _Policy:
         elif self.settings.engine.hooks.card_share is not None and not share:
             yield f"#   {0:6.1f} GiB for the engine, whose servers are on other cards"
         elif share:
-            weights = self._billions() * 1e9 * (4 if self._dtype() == "float32" else 2)
+            weights = self._billions * 1e9 * (4 if self._dtype() == "float32" else 2)
             yield (
                 f"#   {share:6.0%} of each card for the engine's servers: {weights / GIB:.1f} GiB of weights, and "
                 f"{each / 1024:.0f} KiB of keys and values per token"
@@ -286,6 +299,7 @@ class _Policy:
     def _dtype(self) -> str:
         return "bfloat16" if self.model.dtype == "auto" else self.model.dtype
 
+    @cached_property
     def _billions(self) -> float:
         import torch
         from transformers import AutoModelForCausalLM
@@ -293,6 +307,24 @@ class _Policy:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(self.shape.config)
         return float(sum(p.numel() for p in model.parameters())) / 1e9
+
+
+Try = tuple[int, float]  # tokens, and the bytes that they need
+
+
+def _crossing(one: Try, other: Try, room: float) -> float:
+    """The tokens at which the line through two tries reaches the room; twice the larger one if it never does."""
+    slope = (one[1] - other[1]) / (one[0] - other[0])
+    return one[0] + (room - one[1]) / slope if slope > 0 else 2.0 * max(one[0], other[0])
+
+
+def _between(fits: Try, more: Try, room: float) -> int:
+    """The largest whole number of steps on the line between a try that fits and one that does not."""
+    return max(fits[0], _whole_steps(_crossing(fits, more, room)))
+
+
+def _whole_steps(tokens: float) -> int:
+    return max(0, math.floor(tokens / STEP) * STEP)
 
 
 def _in_words(config: LearnerConfig) -> str:

@@ -19,6 +19,7 @@ _USERS: list[str] = []  # addresses, one per user of the connection
 _ROOMS: list["Room"] = []  # at most one: the placement group of this connection
 KNOCK_S = 5.0  # time for a head node to accept a connection; Ray itself tries for minutes
 ROOM_S = 60.0  # time for the cluster to provide the resources
+TRIES = 3  # to start a cluster here: Ray gives its own processes 15 s, which a busy machine exceeds
 
 
 class Room(NamedTuple):
@@ -62,18 +63,13 @@ def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
     if _USERS and ray.is_initialized():
         _USERS.append(address)
         return ray
-    place = {"num_cpus": cpus, "include_dashboard": False} if address == "local" else {"address": address}
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = {"env_vars": {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}}
-    try:
-        _knock(address)
-        ray.init(**place, runtime_env=environment, log_to_driver=False, logging_level="ERROR")
-    except (OSError, RuntimeError, ValueError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(
-            f"cluster.address = {address!r}: no Ray cluster answers there ({first}); start one with `ray start "
-            "--head`, or set cluster.address=local"
-        ) from None
+    options = {"runtime_env": environment, "log_to_driver": False, "logging_level": "ERROR"}
+    if address == "local":
+        _start(ray, {"num_cpus": cpus, "include_dashboard": False, **options})
+    else:
+        _reach(ray, address, options)
     there = int(ray.cluster_resources().get("CPU", 0))
     if there < cpus:
         ray.shutdown()
@@ -152,6 +148,43 @@ def first_line(error: BaseException) -> str:
     """The type of an error, and the first line of its message."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0][:200]}"
+
+
+def _start(ray: Any, options: dict[str, Any]) -> None:
+    """Start a cluster on this machine; ValueError if Ray cannot.
+
+    If Ray's own processes are late, `ray.init` raises a plain Exception, and the next try finds their files in memory.
+    """
+    for left in reversed(range(TRIES)):
+        try:
+            ray.init(**options)
+        except Exception as error:  # noqa: BLE001  Ray has no narrower type for it
+            ray.shutdown()
+            if not left:
+                raise ValueError(
+                    f"cluster.address = 'local': Ray could not start a cluster on this machine in {TRIES} tries "
+                    f"({_said(error)}): wait until the machine is less busy, start one with `ray start --head` and "
+                    "set cluster.address=auto, or leave cluster.address empty"
+                ) from None
+        else:
+            return
+
+
+def _reach(ray: Any, address: str, options: dict[str, Any]) -> None:
+    """Connect to a cluster that is there; ValueError if none answers."""
+    try:
+        _knock(address)
+        ray.init(address=address, **options)
+    except Exception as error:  # noqa: BLE001  Ray has no narrower type for it
+        raise ValueError(
+            f"cluster.address = {address!r}: no Ray cluster answers there ({_said(error)}); start one with `ray start "
+            "--head`, or set cluster.address=local"
+        ) from None
+
+
+def _said(error: Exception) -> str:
+    """The first line of what an error says, or else its type."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _knock(address: str) -> None:

@@ -1,21 +1,24 @@
 """How much memory an update needs, from the update itself run on tensors without memory.
 
-The real `update` runs twice on fake tensors (`torch._subclasses.FakeTensorMode`), which have shapes and types and no
-memory, while `Peak` adds up the storages that would be alive. Attention is the CPU's, which keeps what FlexAttention
-keeps: query, key, value, output and log-sum-exp. What a device adds is not counted: its context, the allocator's gaps,
-the kernels' workspaces, NCCL's buffers. So a device needs at least what is forecast here.
+The real `update` runs on tensors that have shapes and types and no memory: on the device meta, or, for a divided
+learner, as fakes (`torch._subclasses.FakeTensorMode`). The optimiser has the state that a first step leaves. `Peak`
+adds up the storages that would be alive. Attention is the CPU's, which keeps what FlexAttention keeps: query, key,
+value, output and log-sum-exp. What a device adds is not counted: its context, the allocator's gaps, the kernels'
+workspaces, NCCL's buffers. So a device needs at least what is forecast here.
 """
 
+import copy
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -42,7 +45,7 @@ class Need(NamedTuple):
         weights: trained and frozen weights, with float32 copies.
         reference: the reference model.
         optimiser: its state after the first step.
-        peak: the most that is alive at once in two updates, all of the above included.
+        peak: the most that is alive at once in an update, all of the above included.
         whole: the whole copy of the weights that process 0 generates with, beside `peak`.
     """
 
@@ -117,6 +120,19 @@ class _OneOfMany(Ranks):
 
     def other(self, value: Any) -> int | None:
         return None
+
+
+class _BriefNetwork(Network):
+    """A network whose attention computes only the two longest runs of unbranched episodes.
+
+    The others would take the same memory, one after another, and most of the time of a forecast. Two, because a piece
+    of one is alive while the next is computed.
+    """
+
+    def plan(self, layout: Any) -> Any:
+        plan = super().plan(layout)
+        assert all(end == below for _, end, below in plan.runs)
+        return replace(plan, runs=sorted(plan.runs, key=lambda run: run[0] - run[1])[:2])
 
 
 class _Simulated(Learner):
@@ -196,6 +212,9 @@ def forecast_update(
         torch._subclasses.fake_tensor.DataDependentOutputException: the loss reads values.
     """
     graph = episodes(tokens, empty.config.get_text_config().vocab_size, longest)
+    if not learner.divided:  # FSDP2 refuses tensors on meta, whose operators take a fifth of a fake tensor's time
+        with suppress(RuntimeError):  # of an operator that reads values or that meta lacks; fakes then say which
+            return measured(copy.deepcopy(empty), graph, config, loss, learner, reference)
     with FakeTensorMode(allow_non_fake_inputs=True):
         return measured(without_values(empty), graph, config, loss, learner, reference)
 
@@ -203,27 +222,31 @@ def forecast_update(
 def measured(
     model: Any, graph: StepGraph, config: UpdateConfig, loss: Entry[Loss], learner: LearnerConfig, reference: bool
 ) -> Need:
-    """What two updates on this graph need, with the weights of this model, be they real or fake."""
+    """What an update on this graph needs after an optimiser step, with the weights of this model: real ones, fakes, or
+    on meta."""
     peak = Peak()
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    weight = next(inner.parameters())
+    kind = _BriefNetwork if weight.is_meta or isinstance(weight, FakeTensor) else Network
     with ExitStack() as stack:
         ranks = stack.enter_context(_absent_ranks(learner.processes, peak)) if learner.divided else None
         loaded: Any = SimpleNamespace(model=model, tokenizer=None)
-        known = Network(model=inner, sharing="tree")
+        known = kind(model=inner, sharing="tree")
         made = _Simulated(loaded, OptimConfig(), known=known, config=learner, reference=reference, ranks=ranks)
-        made.restart(OptimConfig(), 2)
         whole = _bytes([*made.generating.parameters()]) if learner.divided else 0
         made.generating = None
         kept = _bytes([*made.network.model.parameters(), *made.network.model.buffers(), *made.trained])
         frozen = made.reference_copy
         beside = 0 if frozen is None else _bytes([*frozen.model.parameters()])
-        for x in _held(made):
+        for parameter in made.trained:
+            parameter.grad = torch.zeros_like(parameter)
+        made.step()  # makes the optimiser's state
+        states = [x for one in made.optimisers for state in one.state.values() for x in state.values()]
+        for x in [*_held(made), *states]:
             peak.hold(x)
         credit = Credit.of(np.random.default_rng(0).normal(size=len(graph)))
         with peak:
-            for _ in range(2):
-                update(made, graph, credit, config, loss, temperature=1.0)
-        states = [x for one in made.optimisers for state in one.state.values() for x in state.values()]
+            update(made, graph, credit, config, loss, temperature=1.0)
         return Need(kept, beside, _bytes(states), peak.most, whole)
 
 

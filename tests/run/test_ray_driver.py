@@ -93,7 +93,7 @@ def graphs(folder: Path) -> list[StepGraph]:
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_one_recipe_plays_the_same_with_and_without_a_cluster(tmp_path):
     pytest.importorskip("ray")
     alone, apart = run(tmp_path / "alone"), run(tmp_path / "apart", address="local", workers=2)
@@ -102,7 +102,7 @@ def test_one_recipe_plays_the_same_with_and_without_a_cluster(tmp_path):
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_worker_killed_while_it_plays_leaves_the_graphs_of_an_undisturbed_run(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     from agentrl.run import ray_driver
