@@ -8,10 +8,12 @@ import pytest
 from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.env import tasks_of
+from agentrl.graph import read_graph
 from agentrl.gym import check_env
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import ToolWords
 from agentrl.types import EnvFault, Status
+from tests.toys.language_model import model_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.foreign]
 
@@ -108,3 +110,22 @@ def test_an_evaluation_from_the_command_line(verifiers, tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["episodes"] == 5 and found["mean_reward"] == 0.5
     assert found["signals"] == {"correct": 0.0, "letters": 1.0, "short": 1.0}
+
+
+def test_the_recipe_trains(verifiers, tmp_path):
+    model = model_folder(tmp_path / "model", num_hidden_layers=1)
+    words = [
+        f"env.python={verifiers}",
+        "env.taskset=vf_sums",
+        f"model.path={model}",
+        "model.device=cpu",
+        "env.limit=40",
+    ]
+    words += [f"run.folder={tmp_path}", "run.iterations=1", "run.graphs_every=1", "run.threads=1", "batch.tasks=2"]
+    words += ["batch.copies=2", "eval.every=0", "eval.tasks=2", "limits.turn_tokens=8", "engine.max_context=512"]
+    assert main(["train", "verifiers-1.5b", *words]) == 0
+    metrics = [json.loads(line) for line in (tmp_path / "verifiers-1.5b" / "metrics.jsonl").read_text().splitlines()]
+    (trained,) = (one for one in metrics if one["stage"] == "train")
+    assert trained["mismatch_max"] < 1e-3 and trained["episodes"] == 4
+    (graph,) = (read_graph(file) for file in (tmp_path / "verifiers-1.5b" / "graphs").glob("*.safetensors"))
+    assert {"signal/correct", "signal/short", "signal/letters"} <= set(graph.columns)
