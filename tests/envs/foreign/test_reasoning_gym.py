@@ -97,7 +97,7 @@ def test_the_recipe_trains(reasoning_gym, tmp_path, monkeypatch):
         "run.graphs_every=1",
         "warmup.updates=1",
     ]
-    words += ["warmup.episodes=8", "batch.tasks=2", "batch.copies=4", "eval.tasks=4"]
+    words += ["warmup.episodes=8", "batch.tasks=2", "batch.copies=4", "eval.tasks=4", "update.old_logprob=trainer"]
     assert main(["train", "reasoning-gym-cpu", *words]) == 0
     run = tmp_path / "runs" / "reasoning-gym-cpu"
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

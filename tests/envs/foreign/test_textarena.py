@@ -109,7 +109,7 @@ def test_self_play_is_in_one_step_graph(textarena):
 def test_the_recipe_trains(textarena, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = [f"env.python={textarena}", "env.count=40", "run.iterations=1", "run.graphs_every=1", "warmup.updates=1"]
-    words += ["warmup.episodes=8", "batch.tasks=2", "batch.copies=4", "eval.tasks=4"]
+    words += ["warmup.episodes=8", "batch.tasks=2", "batch.copies=4", "eval.tasks=4", "update.old_logprob=trainer"]
     assert main(["train", "textarena-cpu", *words]) == 0
     run = tmp_path / "runs" / "textarena-cpu"
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -119,7 +119,8 @@ def test_the_recipe_trains(textarena, tmp_path, monkeypatch):
     agents = [graph.names["agent"][number] for number in graph.agent]
     played = {name: sum(agent == name for agent in agents) for name in ("main", "opponent")}
     assert min(played.values()) > 8 and (graph.caller[[agent == "opponent" for agent in agents]] >= 0).all()
-    assert trained["steps"] * trained["episodes"] <= played["main"]  # the opponent's steps are in the graph, untrained
+    assert trained["steps"] * trained["episodes"] == played["main"]  # the opponent's turns are in no statistic of main
+    assert trained["tokens"] < trained["generated_tokens"]  # nor are its tokens trained
 
 
 @pytest.mark.parametrize(
