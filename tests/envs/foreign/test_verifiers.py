@@ -33,7 +33,7 @@ def started(found, index: int = 0):
 
 
 def test_it_keeps_the_promises_of_an_environment(verifiers):
-    assert check_env(entry(verifiers, "vf_guess", limit=30), tasks=1, steps=4) == []
+    assert check_env(entry(verifiers, "vf_guess", count=30), tasks=1, steps=4) == []
 
 
 def test_rewards_and_metrics_are_signals(verifiers):
@@ -58,7 +58,7 @@ SPLITS = ("train", "test", "all")
 
 
 def test_the_environments_user_answers_and_nothing_leaks_between_episodes(verifiers):
-    found = entry(verifiers, "vf_guess", limit=8, split="all")
+    found = entry(verifiers, "vf_guess", count=8, split="all")
     for _ in range(2):  # its module counts the guesses of a process
         env, seen = started(found, 7)
         assert seen.text == "Guess a number from 0 to 9."
@@ -80,7 +80,7 @@ def test_tools_are_called_in_the_packages_own_server(verifiers):
 
 
 def test_an_exception_of_the_environment_is_a_fault_of_its_episode(verifiers):
-    env, _ = started(entry(verifiers, "vf_guess", limit=8, split="all"))
+    env, _ = started(entry(verifiers, "vf_guess", count=8, split="all"))
     with pytest.raises(EnvFault, match=r"verifiers: .*GuessEnv.run\(\): RuntimeError: no such number"):
         env.step("crash")
 
@@ -105,7 +105,7 @@ def test_a_mistake_is_one_sentence(verifiers, options, sentence):
 
 def test_an_evaluation_from_the_command_line(verifiers, tmp_path, capsys):
     (tmp_path / "answers.json").write_text('["3"]')
-    words = [f"python={verifiers}", "taskset=vf_sums", "limit=40", "--tasks", "5", "--json"]
+    words = [f"python={verifiers}", "taskset=vf_sums", "count=40", "--tasks", "5", "--json"]
     assert main(["eval", "verifiers", *words, "--policy", f"scripted:{tmp_path / 'answers.json'}"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["episodes"] == 5 and found["mean_reward"] == 0.5
@@ -119,7 +119,7 @@ def test_the_recipe_trains(verifiers, tmp_path):
         "env.taskset=vf_sums",
         f"model.path={model}",
         "model.device=cpu",
-        "env.limit=40",
+        "env.count=40",
     ]
     words += [f"run.folder={tmp_path}", "run.iterations=1", "run.graphs_every=1", "run.threads=1", "batch.tasks=2"]
     words += ["batch.copies=2", "eval.every=0", "eval.tasks=2", "limits.turn_tokens=8", "engine.max_context=512"]
