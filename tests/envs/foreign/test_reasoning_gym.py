@@ -13,7 +13,7 @@ from agentrl.graph import read_graph
 from agentrl.gym import check_env
 from agentrl.types import EnvFault, Status
 
-pytestmark = [pytest.mark.slow, pytest.mark.foreign]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(1200)]  # processes on a busy machine
 
 
 def entry(python: str, **options):

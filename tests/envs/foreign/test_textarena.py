@@ -14,7 +14,7 @@ from agentrl.rollout import Crew, PolicyActor, Random, play
 from agentrl.settings import agent_sections, resolve_agents
 from agentrl.types import Reply, Status
 
-pytestmark = [pytest.mark.slow, pytest.mark.foreign]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(1200)]  # processes on a busy machine
 
 
 def entry(python: str, **options):

@@ -15,7 +15,7 @@ from agentrl.tool_env import ToolWords
 from agentrl.types import EnvFault, Status
 from tests.toys.language_model import model_folder
 
-pytestmark = [pytest.mark.slow, pytest.mark.foreign]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(1200)]  # processes on a busy machine
 
 
 @pytest.fixture(autouse=True)
