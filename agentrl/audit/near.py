@@ -16,7 +16,7 @@ import numpy as np
 
 WORDS, BANDS, PER_BAND = 3, 32, 4
 PRIME = np.uint64(2**31 - 1)
-NEIGHBOURS = 50  # members of a bucket that a text is compared with; more share a template, not a text
+NEIGHBOURS = 50  # most members of a bucket that a text is compared with: larger buckets share a template, not a text
 TOKEN = re.compile(r"\w+")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 

@@ -13,8 +13,7 @@ from agentrl.env import Env, EnvironmentFile, prompt_of
 from agentrl.rollout import ContextPolicy, History
 from agentrl.types import EnvFault, Observation, Task
 
-FAULTS = (ValueError, TypeError, KeyError, AttributeError, OSError, EnvFault)  # that the reset of a wrong row may raise
-MOST_STEPS = 100  # of a reference solution
+MOST_STEPS = 100  # most steps of a reference solution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +68,7 @@ def measure(
         for task, place in zip(tasks, places, strict=True):
             try:
                 observation = env.reset(task)
-            except FAULTS as error:
+            except Exception as error:  # noqa: BLE001  an environment may raise anything at a wrong row
                 broken.setdefault(_sentence(error), []).append(place)
                 continue
             history = History(chat=context.chat, first=observation, now=observation)
@@ -119,7 +118,7 @@ def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence
                 observation = env.reset(task)
                 player.reset(task)
                 solved, last = _played(env, player, observation)
-            except FAULTS as error:
+            except Exception as error:  # noqa: BLE001  an environment may raise anything at a wrong row
                 solved, last = False, _sentence(error)
             if not solved:
                 failed.setdefault(last, []).append(place)
@@ -131,7 +130,7 @@ def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence
 
 
 def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]:
-    """Did the player solve the task, and what was it told last?"""
+    """(did the player solve the task, the reward and the text of the last step)."""
     for _ in range(MOST_STEPS):
         result = env.step(player.act(observation).action)
         observation = result.observation
@@ -145,7 +144,7 @@ def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]
 def unanswerable(
     entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str]
 ) -> tuple[list[RowFinding], str]:
-    """Rows that no agent can solve, by the environment's own word; and a note if it cannot know."""
+    """Rows that no agent can solve, as the environment says; and a note if it cannot know."""
     if entry.hooks.unanswerable is None:
         return [], ""
     try:
@@ -162,5 +161,9 @@ def unanswerable(
     return found, ""
 
 
-def _sentence(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def _sentence(error: Exception) -> str:
+    """The message of an exception; with its type, unless the environment raised it for a user to read."""
+    message = " ".join(str(error).split())[:200]
+    if message and isinstance(error, ValueError | EnvFault):
+        return message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

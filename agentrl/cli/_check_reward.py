@@ -32,7 +32,7 @@ def main(arguments: Namespace) -> int:
 
 
 def lines(found: RewardCheck) -> Sequence[str]:
-    """A row per family and a column per signal, then the attacks that were paid most often."""
+    """The table, with a row per family of attacks and a column per signal; then the most often paid attacks."""
     families = list(dict.fromkeys(row.family for row in found.rows))
     columns = list(dict.fromkeys(row.column for row in found.rows))
     by = {(row.family, row.column): row for row in found.rows}

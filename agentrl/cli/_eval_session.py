@@ -1,4 +1,4 @@
-"""One call of `agentrl eval`: it plays the episodes that are not stored yet, and stores each when it ends."""
+"""One call of `agentrl eval`: it plays the episodes that are not stored yet, and stores each episode when it ends."""
 
 import argparse
 import asyncio
@@ -37,9 +37,9 @@ class Session:
         pool: where environments run.
 
     Attributes:
-        facts: what the printed report has besides its summary; empty before `play`.
+        facts: the parts of the printed report besides its summary; empty before `play`.
         done: number of episodes that are stored.
-        tally: what the episodes of this call have come to so far.
+        tally: counts of the episodes of this call so far.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Session:
         return folder_of(self.arguments.out)
 
     def play(self, limits: Limits) -> Report:
-        """Play the episodes that are not stored yet; the report of all.
+        """Play the episodes that are not stored yet; returns the report of all episodes.
 
         Raises:
             ValueError: an option is wrong, the endpoint does not answer or refuses, or --resume does not fit.

@@ -25,6 +25,7 @@ from agentrl.secret import redacted, scrubbed
 
 if TYPE_CHECKING:
     from agentrl.run import Run, RunFolder
+    from agentrl.settings import Settings
 
 
 def main(words: Sequence[str]) -> int:
@@ -49,26 +50,14 @@ def main(words: Sequence[str]) -> int:
         return 0
     if arguments.recipe is None:
         parser.error("a recipe is required: a TOML file, or a name that `agentrl recipes` lists")
-    from agentrl.settings import Settings, find_recipe
-
     if arguments.memory is not None and not arguments.dry_run:
         parser.error("--memory forecasts a run that is not begun: add --dry-run")
+    from agentrl.settings import Settings, find_recipe
+
     settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
     on_stop(lambda: "; the run had not begun")
-    if arguments.dry_run and arguments.json:
-        print(json.dumps(settings.shown()))
-        return 0
     if arguments.dry_run:
-        import tomli_w
-
-        from agentrl.settings import absent_comments, chosen_comments
-
-        if arguments.memory is not None:
-            from agentrl.run import forecast
-
-            for line in forecast(settings, arguments.memory):
-                print(line, flush=True)
-        print("\n".join([*chosen_comments(settings), tomli_w.dumps(settings.shown()), *absent_comments(settings)]))
+        _dry_run(settings, arguments.memory, as_json=arguments.json)
         return 0
     from agentrl.run import check_beginning
 
@@ -96,8 +85,32 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
+def _dry_run(settings: "Settings", card: str | None, *, as_json: bool) -> None:
+    """Print the configuration with all defaults, as TOML or as JSON.
+
+    Args:
+        settings: the resolved recipe.
+        card: above the TOML, print a forecast of the GPU memory for this card; empty for no particular card, None for
+            no forecast.
+        as_json: print JSON, which has no forecast.
+    """
+    if as_json:
+        print(json.dumps(settings.shown()))
+        return
+    import tomli_w
+
+    from agentrl.settings import absent_comments, chosen_comments
+
+    if card is not None:
+        from agentrl.run import forecast
+
+        for line in forecast(settings, card):
+            print(line, flush=True)
+    print("\n".join([*chosen_comments(settings), tomli_w.dumps(settings.shown()), *absent_comments(settings)]))
+
+
 def _result(run: "Run") -> dict[str, Any]:
-    """What the run came to: of each evaluation the row of metrics.jsonl."""
+    """The object of --json: folder, health, and per evaluation its row of metrics.jsonl."""
     from agentrl.run import read_metrics
 
     found = (row for row in read_metrics(run.folder.metrics) if row["stage"] == "eval")

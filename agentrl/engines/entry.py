@@ -1,4 +1,4 @@
-"""What the file of an engine offers, and what `make` gets: a model, its tokenizer and how to sample from it.
+"""What the file of an engine offers, and what its `make` gets: a model, its tokenizer and how to sample from it.
 
 The file offers a frozen pydantic `Config` (an `EngineOptions`) and `make(config, serving) -> Policy`. It must not
 import torch when it is imported, because recipes are read without torch.
@@ -20,15 +20,15 @@ class Launcher(Protocol):
     """Starts the servers of an engine somewhere else, such as on the machines of a cluster.
 
     Attributes:
-        count: how many servers.
-        near: they all run on this machine, so that they see its files.
+        count: number of servers.
+        near: all servers run on this machine, so that they see its files.
     """
 
     count: int
     near: bool
 
     def start(self, number: int, command: Any, model: Path) -> Any:
-        """Start server `number`; what watches it, as `agentrl.engines.WatchedServer`."""
+        """Start server `number`; returns the `agentrl.engines.WatchedServer` that watches it."""
         ...
 
 
@@ -59,7 +59,7 @@ class Serving:
         entropies: compute the entropy of each token's distribution (`Generation.entropy`).
         nats: compute `Generation.entropy_nats`.
         version: version of the weights.
-        beside: an engine of the same weights that exists already, for training while this one is for evaluation; an
+        beside: an existing engine with the same weights: the engine for training, while this one is for evaluation. An
             engine of servers shares its servers.
         launcher: starts the servers of the engine; None starts them on this machine.
         policy: the name of the policy in the recipe.
@@ -78,10 +78,10 @@ class Serving:
 
 
 class Demands(NamedTuple):
-    """What a run asks of its engine; known from its settings, before a model is loaded.
+    """What a run asks of its engine. The settings tell it before a model is loaded.
 
     Attributes:
-        sampling: of training rollouts.
+        sampling: the sampling distribution of training rollouts.
         deterministic: batches must not depend on timing.
         entropies: see `Serving`.
         policies: number of policies, each with an engine.
@@ -107,7 +107,7 @@ class EngineFile(CatalogueFile):
             calls between two batches of rollouts. A run can only train with such an engine.
         folders: `load` takes a `WeightFolder` too; otherwise a run reads the folder into a model first.
         check: see the class `Demands`.
-        check_here: tells what `make` would miss on this machine, before anything is loaded or started.
+        check_here: refuses what is missing on this machine, before anything is loaded or started.
         close: ends what `make` started, such as servers.
         card_share: share of a GPU's memory, at most 1, that servers of the engine take on the GPUs of the learner's
             processes, whose number is the second argument; for forecasts of memory.

@@ -1,9 +1,9 @@
 """Any OpenAI-compatible endpoint as a policy, for evaluation: concurrency, retries with back-off, tokens and cost.
 
 Endpoints do not return token ids, so generations have text and counts only. An endpoint that gives no answer does not
-count against the policy: after the retries it raises an `EndpointLost`, so the rollout begins the task again and, if
+count against the policy: after the retries it raises an `EndpointLost`. The rollout then starts the task again and, if
 that does not help, reports the episode as `env_error`. A request that can never work (no such model, a wrong key) stops
-the run with a ValueError. A prompt beyond the model's context, or refused by a content filter, is an episode's ending.
+the run with a ValueError. A prompt that exceeds the context, or that a content filter refuses, ends the episode.
 """
 
 import asyncio
@@ -28,15 +28,15 @@ from agentrl.secret import expand, scrubbed
 from agentrl.types import EnvFault, Finish, Generation, Message, Observation, Request
 
 FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # all else is "stop"
-CHARS_PER_TOKEN = 64  # of an answer's longest text; the longest tokens of common vocabularies have 128 spaces
+CHARS_PER_TOKEN = 64  # bounds an answer's text; single tokens may be longer, such as 128 spaces
 ANSWER_BYTES = 64 << 20  # longest body of an answer
-MOST_TOKENS = 1 << 40  # counts of tokens above it are no counts
+MOST_TOKENS = 1 << 40  # larger counts of tokens are not believed
 SEED_BITS = 31  # servers take a signed 32-bit seed
 FILTERED = ("content_filter", "content_policy_violation")  # codes of a refusal by a content filter
 TOO_LONG = ("context length", "context size", "context window", "prompt is too long")  # in a refusal of a long prompt
 PROBE_TOKENS = 32  # most tokens of the answer to the first short request
-PAGE_CHARS = 80  # of a page that is shown in place of an answer
-# Errors of httpx for a connection that was made, and then broke.
+PAGE_CHARS = 80  # characters that an error quotes from an answer that is no JSON
+# Errors of httpx for a connection that broke after it had been made.
 BROKEN_OFF = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
 AGAIN_S = 1.0  # seconds until a refused connection is tried once more
 
@@ -92,7 +92,7 @@ def _library() -> ModuleType:
 
 
 class OpenAIPolicy(Wordless):
-    """An endpoint as a policy, see the module. Answers depend on the messages and tools alone.
+    """An endpoint as a policy; see the module. Answers depend on nothing but the messages and tools.
 
     `usage` of a generation has `prompt_tokens`, `completion_tokens`, `requests`, `retries` and, if the endpoint's
     options name prices, `cost` in USD. `traffic` tells what waits for an answer.
@@ -120,7 +120,7 @@ class OpenAIPolicy(Wordless):
 
     @property
     def secrets(self) -> set[str]:
-        """The key and the values of the headers, which no text for a user may hold."""
+        """The key and the values of the headers, which no text for a user may contain."""
         return {self._key, *self._headers.values()}
 
     def describe(self) -> dict[str, object]:
@@ -175,7 +175,7 @@ class OpenAIPolicy(Wordless):
             if tools and failure is not None and _names_tools(failure):
                 failure = self._try(client, ())
                 takes = failure is not None
-        # "output limit" is how OpenAI says that PROBE_TOKENS were too few to think: the endpoint works.
+        # OpenAI says "output limit" if PROBE_TOKENS were too few for a model that thinks: the endpoint works.
         works = failure is None or self._may_pass(failure) or "output limit" in str(failure)
         if failure is not None and not works and self._no_answer(failure) is None:
             raise ValueError(self._refusal(failure))
@@ -228,12 +228,12 @@ class OpenAIPolicy(Wordless):
             shown = scrubbed(" ".join(text[:PAGE_CHARS].split()), self.secrets)
             raise ValueError(
                 f"the first answer of {self.describe()['base_url']} is no JSON (content type {kind or 'not given'}), "
-                f"it begins with {shown!r}: is the base URL right (most end in /v1), is there a proxy?"
+                f"it begins with {shown!r}: correct the base URL (most end in /v1), or look for a proxy on the way"
             ) from None
 
     def _connection(self, timeout_s: float) -> dict[str, Any]:
         """The arguments of a client."""
-        # identity: so that the bytes that arrive are the bytes that stay
+        # identity: a compressed body may be far larger than the bytes that arrive
         headers = {"accept-encoding": "identity", **self._headers}
         fixed = {"timeout": timeout_s, "max_retries": 0, "default_headers": headers}
         return {"api_key": self._key, "base_url": self._url, **fixed}
@@ -294,7 +294,7 @@ class OpenAIPolicy(Wordless):
                 usage["cost"] = cost / 1e6
         finish: Finish = "abort" if reply.refusal else FINISH.get(reply.finish_reason, "stop")
         text, most = written(reply), CHARS_PER_TOKEN * self.endpoint.max_tokens
-        if len(text) > most:  # a server that does not keep to max_tokens
+        if len(text) > most:  # the server exceeds max_tokens
             reply, text, finish = reply._replace(calls=()), text[:most], "length"
         message = Message("assistant", reply.content, calls=reply.calls) if reply.calls else None
         thought = reply.thought[:most]
@@ -329,7 +329,7 @@ class OpenAIPolicy(Wordless):
         return scrubbed(_one_line(error) + (f" {_one_line(cause)}" if cause else ""), self.secrets)
 
     def _wait(self, error: Exception, attempt: int) -> float:
-        """Seconds before the next try: those of the endpoint's Retry-After, else exponential with full jitter."""
+        """Seconds before the next try: the endpoint's Retry-After, or an exponential wait with full jitter."""
         response = getattr(error, "response", None)
         seconds = _retry_after(response.headers.get("retry-after", "")) if response is not None else None
         if seconds is None:
@@ -338,17 +338,17 @@ class OpenAIPolicy(Wordless):
 
 
 def _names_tools(error: Exception) -> bool:
-    """May the endpoint have failed because of the tools? Some servers say so with 404 or 500."""
+    """May the endpoint have failed because of the tools? Some servers answer 404 or 500 then."""
     words = str(error).lower()
     return getattr(error, "status_code", None) in (400, 422) or "tool" in words or "jinja" in words
 
 
 async def _bounded(response: Any) -> None:
-    """Let the body of an answer end with an error after ANSWER_BYTES; refuse a compressed one, which may hide more."""
-    httpx = sys.modules[type(response).__module__.partition(".")[0]]  # or httpx2, as the library likes
+    """Raise an error in a body after ANSWER_BYTES, and for a compressed body, whose real size is not known."""
+    httpx = sys.modules[type(response).__module__.partition(".")[0]]  # httpx, or httpx2: whichever the library uses
 
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise httpx.DecodingError("the answer is compressed, although it was asked for as it is")
+        raise httpx.DecodingError("the answer is compressed, although the request asked for an uncompressed one")
 
     class Bounded(httpx.AsyncByteStream):  # type: ignore[name-defined,misc]
         def __init__(self, stream: Any) -> None:

@@ -1,4 +1,4 @@
-"""An actor that starts, watches and ends a server of vLLM on its machine. It imports no torch, so it begins soon."""
+"""An actor that starts, watches and ends a vLLM server on its machine. Without torch it starts quickly."""
 
 import os
 import socket

@@ -1,6 +1,6 @@
-"""Servers of vLLM as a catalogue entry: started in an environment of their own, or given by their addresses.
+"""vLLM servers as a catalogue entry: started in an environment of their own, or given by their addresses.
 
-docs/engines.md says how to make that environment, and what a server that is given must be started with.
+docs/engines.md says how to make that environment, and with which options to start a server that is given.
 """
 
 import math
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
 WEIGHTS = True
 FOLDERS = True
 LOCAL = ("127.0.0.1", "localhost", "::1")
-LOOK_S = 60.0  # for an interpreter to look for vLLM; a second on an idle machine
-ANSWER_S = 5.0  # for a given server to answer
+LOOK_S = 60.0  # time for an interpreter to look for vLLM, which takes a second on an idle machine
+ANSWER_S = 5.0  # time for a given server to answer
 GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
-COLDEST = 0.01  # vLLM raises lower temperatures above 0 to this one
-SHARE = 0.92  # of a GPU's memory that vLLM takes if options.gpu_memory_utilization does not say
+COLDEST = 0.01  # vLLM raises temperatures between 0 and this one to this one
+SHARE = 0.92  # share of a GPU's memory that vLLM takes without options.gpu_memory_utilization
 
 
 class Config(EngineOptions, frozen=True):
     """Options of vLLM servers. Exactly one of `python` and `urls` is given.
 
     Attributes:
-        python: interpreter of the environment that has vLLM 0.32 or newer; servers are started with it, and ended.
+        python: interpreter of the environment that has vLLM 0.32 or newer; the run starts and ends servers with it.
         urls: addresses of servers that somebody else starts, such as "http://10.0.0.2:8000".
-        servers: how many to start; with cluster.engines that number of servers is started on the cluster instead.
+        servers: number of servers to start. With cluster.engines, that number of servers starts on the cluster instead.
         device: gpu; or cpu, which adds the options that vLLM's CPU kernels need.
         gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is. With
-            cluster.engines Ray chooses the GPUs, as many per server as the first entry names.
+            cluster.engines Ray chooses the GPUs: as many per server as the first entry names.
         port: port of the first server, the others take the following ports; None takes free ports.
-        folder: folder for the weights that servers load; servers on other machines must see it, too. Empty: the memory
-            of this machine.
+        folder: folder for the weights that servers load; servers on other machines must see it too. Empty: a folder in
+            this machine's memory.
         lora: how adapters of a model with [model.lora] reach the servers: merged into whole weights, or as adapters.
         transfer: how whole weights reach the servers: as files in `folder`; or nccl, from GPU to GPU, which needs
             agentrl and vLLM in one environment (docs/engines.md).
         options: further options of vLLM, such as {max_num_seqs = 256, gpu_memory_utilization = 0.85}.
-        environment: further variables of started servers; secrets best as "${NAME}".
-        api_key: key of given servers, best as "${NAME}".
-        start_s: seconds until a server answers.
-        timeout_s: seconds for one request.
-        retries: further tries of a request; and how often each server is brought back in a run.
+        environment: further environment variables of started servers; write secrets as "${NAME}".
+        api_key: key of given servers; write it as "${NAME}".
+        start_s: longest time in seconds until a server answers.
+        timeout_s: longest time in seconds for one request.
+        retries: further tries of a request. Lost servers are brought back this many times per server in a run.
     """
 
     python: str = ""
@@ -141,10 +141,10 @@ def check(config: Config, demands: Demands) -> None:
 
 
 def make(config: Config, serving: Serving) -> "VllmEngine":
-    """An engine whose servers have the weights; it shares those of `serving.beside`.
+    """An engine whose servers have the weights. It shares the servers of `serving.beside`, if there is such an engine.
 
     Raises:
-        ValueError: a server cannot be started, or is none that a run can use.
+        ValueError: a server cannot be started, or a run cannot use it.
     """
     from agentrl.engines.vllm_client import check_context
     from agentrl.engines.vllm_engine import VllmEngine
@@ -181,7 +181,7 @@ def make(config: Config, serving: Serving) -> "VllmEngine":
 
 
 def check_here(config: Config) -> None:
-    """Raises ValueError if the interpreter, vLLM in it, the GPUs or the given servers are not there."""
+    """Raises ValueError if the interpreter, its vLLM, the GPUs or the given servers are missing."""
     for url in config.urls:
         _check_answers(url)
     if config.python:
@@ -208,7 +208,7 @@ def _interpreter(config: Config) -> Path:
 
 
 def _check_vllm(config: Config, python: Path) -> None:
-    """Look for vLLM as the servers will; finding it takes far less time than importing it."""
+    """Raises ValueError if the interpreter does not find vLLM. To find it takes far less time than to import it."""
     from agentrl.engines.vllm_process import inherited
 
     own = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}
@@ -234,7 +234,7 @@ def _check_vllm(config: Config, python: Path) -> None:
 
 
 def _check_answers(url: str) -> None:
-    """Raises ValueError unless an HTTP server answers there; what it is, is checked when it gets weights."""
+    """Raises ValueError unless an HTTP server answers there. Whether it is vLLM is checked when it gets weights."""
     try:
         urlopen(f"{url.rstrip('/')}/health", timeout=ANSWER_S).close()
     except HTTPError as error:
@@ -252,7 +252,7 @@ def close(engine: "VllmEngine") -> None:
 
 
 def card_share(config: Config, processes: int) -> float:
-    """The share of a GPU's memory that started servers take on the GPUs 0 to `processes` - 1 of the learner."""
+    """The share of a GPU's memory that started servers take, on the learner's GPUs 0 to `processes` - 1."""
     if config.urls or config.device == "cpu":
         return 0.0
     share = float(config.options.get("gpu_memory_utilization", SHARE))
@@ -321,7 +321,7 @@ def _servers(config: Config, serving: Serving) -> "Servers":
 def _command(
     config: Config, arguments: Sequence[str], environment: Mapping[str, str], number: int | None, remove: Sequence[Path]
 ) -> "Command":
-    """How a server is started; `number` None: its launcher chooses the GPUs."""
+    """How a server is started. If `number` is None, its launcher chooses the GPUs."""
     from agentrl.engines.vllm_process import Command, cpu_variables
 
     # Not resolved: the interpreter of a virtual environment is a link, and its own place names the environment.

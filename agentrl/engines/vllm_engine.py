@@ -1,8 +1,8 @@
 """vLLM as a policy: servers over HTTP, token ids in, token ids and log-probabilities out.
 
 The sampling distribution is that of the embedded engine (`agentrl.engines.Sampling`). An answer restricted to choices
-costs one request per decision: the request names the ids that may follow, and tokens without an alternative are
-appended here. So nothing has to be installed in the server, and the allowed sets are known.
+costs one request per decision: the request names the token ids that may follow, and this module appends tokens
+without an alternative. So nothing has to be installed in the server, and the allowed token ids are known.
 """
 
 import asyncio
@@ -54,8 +54,8 @@ class VllmEngine:
     """See the module. It implements `agentrl.engines.Policy`.
 
     Args:
-        servers: what answers; several engines may share them, as those of training and of evaluation do.
-        tokenizer: of the served model.
+        servers: the servers; several engines may share them, such as one for training and one for evaluation.
+        tokenizer: tokenizer of the served model.
         sampling: the sampling distribution.
         end_ids: token ids that end a free answer.
         vocabulary: number of token ids.
@@ -123,14 +123,14 @@ class VllmEngine:
         self._homes.pop(session, None)
 
     def load(self, weights: Any, version: int) -> None:
-        """Generate with these weights from now on; running answers go on, their further tokens from the new weights.
+        """Generate with these weights from now on. Unfinished answers continue; their further tokens come from them.
 
         Args:
             weights: a model in this process, or a `WeightFolder`.
-            version: of the weights.
+            version: version of the weights.
 
         Raises:
-            ValueError: a server does not take the weights, or answers with others.
+            ValueError: a server does not take the weights, or its log-probabilities are those of other weights.
             EngineLost: a server was lost, and starting it again did not help.
         """
         self.servers.load(weights, self.tokenizer, version)
@@ -175,7 +175,7 @@ class VllmEngine:
         """Compare log-probabilities of a few tokens with those of the model.
 
         Raises:
-            ValueError: they differ, so the server has other weights, or returns other log-probabilities.
+            ValueError: they differ. The server has other weights, or does not return processed log-probabilities.
         """
         import torch
 

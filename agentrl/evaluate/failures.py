@@ -8,7 +8,7 @@ from agentrl.rollout import EpisodeRecord, StepRecord
 from agentrl.types import Status
 
 EXAMPLE_CHARS = 200
-# How models begin a refusal in plain text. It counts only where the answer held no action that could be read.
+# First words of refusals in plain text. They count only if no action could be read in the answer.
 REFUSALS = (
     "i can't help with",
     "i cannot help with",
@@ -23,14 +23,14 @@ REFUSALS = (
     "i can't comply",
     "i cannot comply",
 )
-APOLOGIES = ("i'm sorry", "i am sorry", "sorry", "i apologize")  # may stand before it
-# Kinds of failed answers, in the order in which one is chosen, with the words of their line.
+APOLOGIES = ("i'm sorry", "i am sorry", "sorry", "i apologize")  # may stand before a refusal
+# Kinds of failed answers with the words of their line; an answer has the first kind that fits.
 ANSWERS: Mapping[str, str] = MappingProxyType(
     {
         "refused": "were refused by the model or broken off by a content filter",
         "empty": "were empty",
         "cut": "were cut off at the token limit",
-        "no_format": "held an action without what the format asks for beside it",
+        "no_format": "held an action, but lacked another part of the format",
         "no_action": "held no action that could be read",
         "bad_action": "held an action that is not allowed",
         "tool_error": "called a tool that failed",
@@ -75,7 +75,7 @@ class Example(NamedTuple):
 
 
 def kind_of_answer(step: StepRecord) -> str:
-    """The kind of failure of a step's answer; empty if it is none."""
+    """The kind of failure of a step's answer; empty if the answer did not fail."""
     answer = step.generation
     if answer.finish == "abort":
         return "refused"
@@ -93,7 +93,7 @@ def kind_of_answer(step: StepRecord) -> str:
 
 
 def refuses(text: str) -> bool:
-    """Does a text begin as a refusal? Only the words of `REFUSALS` count, after one of `APOLOGIES` or none."""
+    """Does a text begin with words of `REFUSALS`, perhaps after one of `APOLOGIES`?"""
     words = " ".join(text[:EXAMPLE_CHARS].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").lower().split())
     for apology in APOLOGIES:
         if words.startswith(apology):
@@ -120,7 +120,7 @@ def failures_of(record: EpisodeRecord) -> dict[str, Example]:
 
 
 def first_words(record: EpisodeRecord) -> str:
-    """The beginning of the first text that an episode without any tool call answered; empty if there was a call."""
+    """The beginning of an episode's first answer; empty if the episode has a tool call."""
     if any(step.calls for step in record.steps):
         return ""
     return next((words for step in record.steps if (words := _shown("", step))), "")
@@ -141,7 +141,7 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
 
     Args:
         outcomes: the `Outcome`s of a report.
-        tool_calls: how an endpoint is asked to call tools (native or text); empty without tools.
+        tool_calls: how an endpoint gets tools and returns calls (native or text); empty without tools.
 
     Returns:
         Per kind: `count`, `of`, `share`, `example` (its `text`, `task` and `episode`, the position in the report) and
@@ -179,7 +179,7 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
 
 
 def _advice(kind: str, total: Example) -> str:
-    """What to do about failed answers of a kind."""
+    """The advice on failed answers of a kind."""
     if kind == "no_format":
         lost = "; the server took the reasoning out of the text" if total.thoughts else ""
         return f"missing is {total.missing}{lost}: the action was carried out, and the answer counts as invalid"

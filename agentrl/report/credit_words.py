@@ -26,7 +26,7 @@ NO_DEVIATION = "the differences in a group are not divided by their standard dev
 
 
 def explained_options(method: str, options: Mapping[str, Any], parts: Sequence[str]) -> dict[str, str]:
-    """Option or part -> what it means, of those that are explained somewhere; options as `--explain` has them."""
+    """The meaning of each option and part that has an explanation; the text of an option is that of `--explain`."""
     found: dict[str, str] = {}
     if method in catalogue.names("credit"):
         config = catalogue.load("credit", method).config
@@ -36,8 +36,7 @@ def explained_options(method: str, options: Mapping[str, Any], parts: Sequence[s
 
 
 def about_under(about: str, options: Mapping[str, Any]) -> str:
-    """A method's sentence, with a note where its options differ from it: without a standard deviation nothing is
-    normalised."""
+    """The sentence about a method; with std=none it says that nothing is divided by a standard deviation."""
     if options.get("std") != "none":
         return about
     sentence = about.replace("normalised inside its group", "less the mean of its group").rstrip(".")
@@ -47,7 +46,7 @@ def about_under(about: str, options: Mapping[str, Any]) -> str:
 def adding_up(total: float, terms: Sequence[float]) -> tuple[str, str, list[str]]:
     """A sum as printed: the total, "=" or "is about", and its terms.
 
-    There are three decimals, or as many more, up to six, as it takes until the printed terms give the printed total.
+    The numbers have the fewest decimals, from three to six, with which the printed terms give the printed total.
     """
     for digits in range(3, 7):
         whole, *texts = _rounded((total, *terms), digits)
@@ -58,7 +57,7 @@ def adding_up(total: float, terms: Sequence[float]) -> tuple[str, str, list[str]
 
 
 def _rounded(values: Sequence[float], digits: int) -> list[str]:
-    """With so many decimals, and no sign on a zero."""
+    """The values with this number of decimals, and without a sign on a zero."""
     return [f"{round(x, digits) + 0.0:.{digits}f}" for x in values]
 
 

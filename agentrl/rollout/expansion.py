@@ -1,4 +1,4 @@
-"""What a rollout method is: it decides which chains of a batch are played, and from where.
+"""The protocol of rollout methods: a method decides which chains of a batch are played, and where they start.
 
 A file in `algorithms/rollout/` offers a frozen `Config` (a `RolloutOptions`) and
 
@@ -32,10 +32,10 @@ class RolloutOptions(BaseModel, frozen=True, extra="forbid"):
     """Options that every rollout method has.
 
     Attributes:
-        provision: groups that begin for each group that a batch takes, from 1 to 2. Above 1 a batch takes the groups
-            that finish first, which favours short episodes; see docs/overlap.md.
-        leftover: what happens to the groups that have not finished: `cancel`, or `keep`, which continues them in the
-            next iteration with its weights (partial rollouts).
+        provision: groups that start per group of a batch, from 1 to 2. Above 1 a batch takes the groups that finish
+            first, which favours short episodes; see docs/overlap.md.
+        leftover: the fate of groups that have not finished: `cancel`; or `keep`, which continues them in the next
+            iteration with its weights (partial rollouts).
     """
 
     provision: float = Field(1.0, ge=1, le=2)
@@ -92,7 +92,7 @@ class Expansion:
         tasks: the task of each group, by its number.
         iteration: see above.
         played: all records so far.
-        live: the latest try of every chain that was begun, by its session; it may still be played.
+        live: the latest try of every chain that has started, by its session; it may still be played.
     """
 
     def __init__(
@@ -120,16 +120,16 @@ class Expansion:
         return np.random.default_rng((self._player.seed, self._player.stage, self.iteration, *key))
 
     def spread(self, copies: int) -> list[int]:
-        """The group of each chain that this wave begins; `copies` where the sampler leaves the number open."""
+        """The group of each chain that starts in this wave; `copies` per group where the sampler sets no number."""
         wave = ((group, copies if own is None else own) for group, own in self._wave.items())
         return [group for group, own in wave for _ in range(own)]
 
     def next_wave(self, copies: Mapping[int, int]) -> None:
-        """Let `spread` name this many chains per group from now on, none of the groups that are not in `copies`."""
+        """Let `spread` name this number of chains per group from now on: none of a group that is not in `copies`."""
         self._wave = {group: copies.get(group, 0) for group in self.groups}
 
     def draw_more(self, draws: Mapping[int, Draw]) -> None:
-        """Let the next wave begin the chains of these draws, in the groups that they are given for, and no others."""
+        """Let the next wave start the chains of these draws, by group, and no others."""
         self.draws |= draws
         self.next_wave({group: draw.copies or 0 for group, draw in draws.items()})
 
@@ -237,7 +237,7 @@ class Expansion:
 
 
 def _options(draw: Draw) -> dict[str, Any]:
-    """What the chains of a draw have of it beside the task, as fields of `Start`."""
+    """The settings of a draw beside its task, as fields of `Start`."""
     return {
         "temperature": draw.temperature,
         "tokens": draw.tokens,

@@ -1,9 +1,9 @@
-"""Further chains with words of a guide, and prompts without these words to train them behind.
+"""Further chains with a guide's words in their prompts, and prompts without these words for their training.
 
-A chain that saw a hint was sampled behind a prompt that the policy will not see later. Behind the prompt without the
-hint it is data of another policy: its log-probs stay those of the sampling, and the trainer's are taken anew, so that
-`update.importance` corrects the difference, or the ratio of the loss itself with `update.old_logprob = "engine"`. The
-column `reprompted` marks such rows.
+A chain with a hint was sampled behind a prompt that the policy will not see later. Behind the prompt without the hint,
+the chain is data of another policy. It keeps the log-probs of the sampling, and the trainer computes its own behind the
+new prompt. `update.importance` corrects the difference or, with `update.old_logprob = "engine"`, the ratio of the loss
+does. The column `reprompted` marks such rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,9 +76,9 @@ async def hinted(
 
 
 def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
-    """Put a chain behind the prompts that it would have had with these words; its answers stay as they are.
+    """Give a chain the prompts that it would have had with these words; its answers stay as they are.
 
-    The context policy is asked again, turn by turn. A chain without tokens has no prompts to change.
+    The context policy makes the prompts again, turn by turn. A chain without tokens has no prompts to change.
 
     Returns:
         The largest number of tokens that a prompt and its answer have together.
@@ -112,7 +112,7 @@ def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
 
 
 class Taught(NamedTuple):
-    """The steps of a batch behind the prompts of the policy as its own teacher.
+    """The steps of a batch behind the prompts that the policy reads as its own teacher.
 
     Attributes:
         tokens: a token table with the rows of the batch; its sampled tokens are the batch's, in the same order.

@@ -1,4 +1,4 @@
-"""Records of what a rollout played: steps and episodes."""
+"""Records of played steps and episodes."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ class StepRecord:
         observation: what the agent saw before it answered.
         added: [T] int64, the prompt tokens that the step adds.
         continues: do they continue the path of the episode's previous step, or of the step `follows`?
-        follows: the step whose path they continue, if it is not the previous one: an episode may hold several
-            conversations by turns (`agentrl.rollout.program`).
+        follows: the step whose path they continue, if it is not the previous one: an episode may have several
+            conversations (`agentrl.rollout.program`).
         generation: the answer.
         action: the action in the answer.
         valid: was the answer in the right format?
@@ -31,8 +31,8 @@ class StepRecord:
         reward, terminated, truncated, info: what the environment returned.
         value: Monte Carlo estimate of the value of the state before the step; NaN if there is none.
         calls: number of tool calls that the answer asks for.
-        missing: what the format asks for beside the action, and the answer lacks.
-        rewrites: the answer was the model's new memory and did not go to the environment.
+        missing: the parts of the format that the answer lacks beside the action.
+        rewrites: the answer was the model's new memory and was not sent to the environment.
         asked: the messages of the prompt.
         answer_s: wall-clock seconds from the request to the answer, waiting for other episodes included; NaN if the
             player is not timed.
@@ -91,9 +91,9 @@ class EpisodeRecord:
         replayed: actions carried out again to reach its branch point.
         points: turn -> the point before the turn, from which it can be branched; empty without `remember`.
         temperature: its sampling temperature; None for that of the recipe.
-        words: what its prompts say beside the environment's words; see `agentrl.rollout.sampler.Draw`.
-        opening: the turns of an earlier episode that it began with; they are no steps of it.
-        reprompted: its tokens stand behind other prompts than those that it was sampled behind.
+        words: text that its prompts have beside the environment's words; see `agentrl.rollout.sampler.Draw`.
+        opening: the turns of an earlier episode with which it started; they are not steps of this episode.
+        reprompted: its answers stand behind other prompts than the prompts behind which they were sampled.
     """
 
     task: Task
@@ -127,7 +127,7 @@ class EpisodeRecord:
 
     @property
     def guided(self) -> bool:
-        """Did a guide help it to begin? Success rates leave it out."""
+        """Did a guide help this chain? Success rates leave such chains out."""
         return bool(self.opening or self.words)
 
     def spend(self, generation: Generation) -> None:

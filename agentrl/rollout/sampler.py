@@ -25,13 +25,13 @@ class Draw:
 
     Attributes:
         task: the task.
-        copies: chains that are begun; None for `batch.copies`. The file of a sampler whose draws set it declares
+        copies: number of chains; None for `batch.copies`. The file of a sampler whose draws set it declares
             `UNEVEN = True`.
         temperature: of every chain of the group; None for `sampling.temperature`.
         tokens: most tokens that a chain samples; None for the limits of the recipe.
         words: text at the end of the system message of every prompt of the group; empty for none.
-        opening: the turns that every chain of the group begins with, from an earlier episode of the task; None begins
-            at the task's beginning.
+        opening: the first turns of every chain of the group, from an earlier episode of the task; None starts at the
+            task's beginning.
 
     Raises:
         ValueError: a number is out of range.
@@ -82,9 +82,9 @@ class Allocator(Protocol):
         """How many more chains each draw gets.
 
         Args:
-            draws: of the first wave.
-            graph: the scored episodes of the first wave; it is empty if no chain was begun.
-            left: chains of the batch that are not begun; the sum of the answer may be smaller, not larger.
+            draws: the draws of the first wave.
+            graph: the scored episodes of the first wave; it is empty if no chain started.
+            left: number of chains that are left in the batch; the sum of the answer must not exceed it.
         """
         ...
 

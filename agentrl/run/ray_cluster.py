@@ -1,7 +1,7 @@
-"""The connection of this process to a Ray cluster, and the room that a run takes there. The only module with Ray.
+"""The connection of this process to a Ray cluster, and the placement group of a run. No other module imports Ray.
 
-Learners and engines have one placement group together, so that a run gets all that it needs at once, or says what is
-missing. Workers, which only need a CPU, are placed anywhere.
+Learners and engines share one placement group, so that a run gets all its resources at once, or says which are
+missing. Workers, which need only a CPU, are placed anywhere.
 """
 
 import os
@@ -15,19 +15,19 @@ from agentrl.settings import Settings
 from agentrl.settings.sections import ClusterSection
 from agentrl.trainer import LearnerConfig
 
-_USERS: list[str] = []  # addresses, one for each user of the connection
-_ROOMS: list["Room"] = []  # at most one: that of the connection
-KNOCK_S = 5.0  # for a head node to take a connection; Ray itself tries for minutes
-ROOM_S = 60.0  # for the cluster to make room
+_USERS: list[str] = []  # addresses, one per user of the connection
+_ROOMS: list["Room"] = []  # at most one: the placement group of this connection
+KNOCK_S = 5.0  # time for a head node to accept a connection; Ray itself tries for minutes
+ROOM_S = 60.0  # time for the cluster to provide the resources
 
 
 class Room(NamedTuple):
     """A placement group.
 
     Attributes:
-        placed: the group; bundle k below `ranks` is that of rank k of the learner, and the others are those of engines.
-        ranks: processes of the learner in it.
-        cards: GPUs of each engine.
+        placed: the group. Bundle k below `ranks` is for rank k of the learner; the other bundles are for engines.
+        ranks: number of the learner's processes in the group.
+        cards: GPUs per engine.
     """
 
     placed: Any
@@ -42,9 +42,9 @@ class Room(NamedTuple):
 
 
 def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
-    """Ray, connected to the cluster; `local` starts one with a CPU for each worker, engine and process of the learner.
+    """Ray, connected to the cluster. `local` starts a cluster with a CPU per worker, engine and learner process.
 
-    Each call is answered by one of `release`, the last of which leaves the cluster.
+    Each call needs one call of `release`; the last `release` leaves the cluster.
 
     Raises:
         ValueError: Ray is not installed, cannot be reached, or has too few CPUs.
@@ -85,7 +85,7 @@ def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
 
 
 def release(ray: Any) -> None:
-    """Leave the cluster if nobody else in this process uses it; a cluster that was started here ends."""
+    """Leave the cluster if nothing else in this process uses it. A cluster that `connect` started ends then."""
     if _USERS:
         _USERS.pop()
     if not _USERS:
@@ -97,15 +97,15 @@ def release(ray: Any) -> None:
 
 
 def room(ray: Any, settings: Settings, device: str) -> Room:
-    """The room of a run: a bundle for each process of the learner that is an actor, then one for each engine.
+    """The placement group of a run: a bundle per process of the learner that is an actor, then one per engine.
 
     Args:
-        ray: of `connect`.
-        settings: of the run.
-        device: `cuda` or `cpu`, on which the policies compute.
+        ray: the module, from `connect`.
+        settings: settings of the run.
+        device: the device of the policies, `cuda` or `cpu`.
 
     Raises:
-        ValueError: the cluster has no such room.
+        ValueError: the cluster does not have these resources.
     """
     if _ROOMS:
         return _ROOMS[0]
@@ -149,13 +149,13 @@ def address() -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says."""
+    """The type of an error, and the first line of its message."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0][:200]}"
 
 
 def _knock(address: str) -> None:
-    """Raises OSError if nobody listens at HOST:PORT; other forms of address are left to Ray."""
+    """Raises OSError if nothing listens at HOST:PORT; Ray checks other forms of address."""
     host, colon, port = address.rpartition(":")
     if colon and port.isdigit() and "/" not in address:
         socket.create_connection((host, int(port)), KNOCK_S).close()

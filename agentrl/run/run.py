@@ -1,4 +1,4 @@
-"""A run: settings, folder, state, metrics and the two halves that `agentrl.run.train` drives."""
+"""A run: settings, folder, state, metrics, and the rollouts and policies that `agentrl.run.train` uses."""
 
 import json
 import math
@@ -46,14 +46,14 @@ class Run:
 
     Attributes:
         settings: the resolved recipe.
-        folder: where the run is stored.
-        state: where it stands.
-        metrics, progress: what is logged, and what a person sees.
-        now: what it does at this moment, for `agentrl watch`.
+        folder: the folder in which the run is stored.
+        state: how far the run has come.
+        metrics, progress: the log, and the lines that a person sees.
+        now: what the run does at this moment, for `agentrl watch`.
         health: what the rules found in the metrics and in the decisions.
-        decisions: what the rule on decisions looks at.
-        rollouts, policies: what rolls out, and what learns.
-        teacher: says the log-probs of what the policy sampled; None without one.
+        decisions: the decisions that a rule of health examines.
+        rollouts, policies: the rollouts, and the policies that learn.
+        teacher: computes the log-probs of what the policy sampled; None without a teacher.
     """
 
     settings: Settings
@@ -84,18 +84,21 @@ class Run:
             yield iteration
 
     def stopwatch(self, work: str, step: int, of: int, episodes: int) -> Stopwatch:
-        """For the phases of one piece of work (see `Now.begin`), which now.json names as they come."""
+        """A stopwatch for the phases of one piece of work (see `Now.begin`); now.json names the current phase."""
         self.now.begin(work, step, of, episodes)
         return Stopwatch(self.now.phase)
 
     def sync(self, version: int) -> None:
-        """Let rollouts generate with the weights of now."""
+        """Let rollouts generate with the current weights."""
         self.rollouts.load(self.policies.weights(), version)
 
     def log(
         self, stage: str, step: int, values: Mapping[str, Any], watch: Stopwatch, beside: Mapping[str, Any] = NOTHING
     ) -> None:
-        """One line of metrics and one of timings, and what is found wrong in them; `beside` is for the rules alone."""
+        """Write one line of metrics and one of timings, and apply the rules of health to the metrics.
+
+        `beside` holds further values that only the rules read.
+        """
         row = self.metrics.log(stage, step, values)
         self.metrics.time(stage, step, watch.seconds)
         self._tell(self.health.add({**row, **beside}))
@@ -191,7 +194,7 @@ class Run:
         checkpoint.write(self.folder, name, self.policies.save, self.state, self.settings.tables.run.keep, parts)
 
     def close(self) -> None:
-        """Flush and end what the run holds; a new folder without a result in it goes again."""
+        """Flush and close what the run holds. A new folder without a result is removed."""
         self.metrics.close()
         self.now.close()
         self.folder.drop_if_nothing_came_of_it()
@@ -205,16 +208,16 @@ def _due(every: int, done: int) -> bool:
 
 
 def open_run(settings: Settings, *, resume: bool, progress: Progress, group: LearnerGroup | None = None) -> Run:
-    """A new run, or one that goes on from its last checkpoint.
+    """A new run, or a run that continues from its last checkpoint.
 
-    Tasks are checked first, then the folder is refused, then models are made, and only then the folder is opened: a
+    The tasks and the folder are checked first, then models are made, and only then the folder is written to: a
     mistake in the recipe is reported before it costs time, and leaves nothing behind.
 
     Args:
-        settings: of the run.
-        resume: go on from the last checkpoint, if there is one.
-        progress: what a person sees.
-        group: the processes of the learners, if they are divided over processes.
+        settings: settings of the run.
+        resume: continue from the last checkpoint, if there is one.
+        progress: prints what a person sees.
+        group: the processes of the learners, if the learners are divided over processes.
 
     Raises:
         ValueError: the configuration or the run folder does not allow it.
@@ -230,14 +233,8 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
     folder = RunFolder(settings.folder, complete=lambda old: completed(old, settings))
     state = checkpoint.RunState()
     try:
-        folder.refuse(settings.shown(), resume=resume)
+        at = _last_checkpoint(folder, settings, resume=resume)
         rollouts.scores.prepare()
-        found = folder.checkpoints()
-        at = found[-1] if found else None
-        if at is not None:
-            folder.check_lines(checkpoint.read_progress(at).metric_lines)
-        else:
-            folder.check_never_stored()
         words = _vocabularies(settings, at)
         fitting = settings if at is not None else fitted(settings, words)
         if fitting is not settings:
@@ -255,14 +252,12 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         if at is not None:  # before the folder is written to: a damaged checkpoint must change nothing
             state = _restore(at, settings, rollouts, policies)
             progress.say(f"going on from {at}: {state.stage} step {state.step}")
-        folder.open(settings.shown(), resume=resume, recipe=settings.recipe)
-        if at is None and folder.metrics.exists():
-            progress.say(f"{folder.path} was stopped before its first checkpoint: it begins anew")
-        folder.rewind(state.metric_lines, state.timing_lines)
+        version = state.step if state.stage == "train" else 0
+        _open_folder(folder, settings, state, at, resume=resume, progress=progress)
         metrics = Metrics(folder, _trackers(settings, folder.path, progress))
         health = Health(read_metrics(folder.metrics))
-        health.note(decided_before(folder.health, state.step if state.stage == "train" else 0))
-        rollouts.load(policies.weights(), state.step if state.stage == "train" else 0)
+        health.note(decided_before(folder.health, version))
+        rollouts.load(policies.weights(), version)
     except BaseException:
         folder.drop_if_nothing_came_of_it()
         folder.release()
@@ -287,8 +282,39 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
     )
 
 
+def _last_checkpoint(folder: RunFolder, settings: Settings, *, resume: bool) -> Path | None:
+    """The last checkpoint of the run; None if it has none.
+
+    Raises:
+        ValueError: the folder holds another run, or lacks what its last checkpoint says it stores.
+    """
+    folder.refuse(settings.shown(), resume=resume)
+    found = folder.checkpoints()
+    if not found:
+        folder.check_never_stored()
+        return None
+    folder.check_lines(checkpoint.read_progress(found[-1]).metric_lines)
+    return found[-1]
+
+
+def _open_folder(
+    folder: RunFolder,
+    settings: Settings,
+    state: checkpoint.RunState,
+    at: Path | None,
+    *,
+    resume: bool,
+    progress: Progress,
+) -> None:
+    """Write the configuration, and cut metrics and timings back to the lines that the checkpoint `at` knows."""
+    folder.open(settings.shown(), resume=resume, recipe=settings.recipe)
+    if at is None and folder.metrics.exists():
+        progress.say(f"{folder.path} was stopped before its first checkpoint: the run starts from the beginning")
+    folder.rewind(state.metric_lines, state.timing_lines)
+
+
 def _rollouts(settings: Settings) -> Rollouts:
-    """What rolls out: in this process, or on the workers and engines of [cluster]."""
+    """The rollouts of a run: in this process, or on the workers and engines of [cluster]."""
     cluster = settings.tables.cluster
     if not cluster.address or not (cluster.workers or cluster.engines):
         return Rollouts(settings)
@@ -312,13 +338,16 @@ def completed(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any
 
 
 def _vocabularies(settings: Settings, at: Path | None) -> dict[str, Vocabulary]:
-    """Those of new models; a checkpoint holds its own tokenizer, but adapters are laid over a model made anew."""
+    """The vocabularies of models that are made from scratch.
+
+    A checkpoint holds the tokenizer of a whole model. For adapters it does not, because their base model is made again.
+    """
     adapted = any(plan.model.lora is not None for plan in settings.policies.values())
     return vocabularies(settings) if at is None or adapted else {}
 
 
 def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
-    """The settings with a limit of turns that follows the expert's episodes, if the recipe leaves it open."""
+    """The settings with `limits.turns` from the expert's longest episode, if the recipe does not set that option."""
     longest = max((one.turns for one in words.values()), default=0)
     turns = turns_of(longest)
     found = settings.fitted({"limits.turns": turns}) if longest else settings
@@ -328,7 +357,7 @@ def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
 
 
 def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policies) -> checkpoint.RunState:
-    """Bring both halves to a checkpoint; where the run stood there."""
+    """Load the state of policies and rollouts from a checkpoint; return the state of the run stored there."""
     stored = policies.restore(at)
     try:
         policies.load_state_dict(stored.parts["policies"])
@@ -345,7 +374,7 @@ def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policie
 
 
 def _notes(settings: Settings, rollouts: Rollouts, policies: Policies) -> Sequence[str]:
-    """What a user should know of this run before it begins, each line once."""
+    """Notes for the user, printed before the run starts; each line once."""
     lines = list(settings.notes)
     for agent in rollouts.agents.values():
         lines += template_fit(rollouts.chats[agent.policy], agent.prompt).splitlines()

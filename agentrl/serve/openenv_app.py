@@ -17,7 +17,7 @@ import threading
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != HERE]  # mcp.py there is another mcp
+sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != HERE]  # mcp.py here hides the package
 try:
     import uvicorn
     from openenv.core.env_server.http_server import create_app
@@ -46,7 +46,7 @@ DEATH = 1  # PR_SET_PDEATHSIG
 class TextAction(Action):  # type: ignore[misc]  # the package is not installed here
     """An action in words."""
 
-    action: str = Field(description="Text of the action. An observation lists the admissible actions, if it can.")
+    action: str = Field(description="Text of the action. Some observations list the admissible actions.")
 
 
 class TextObservation(Observation):  # type: ignore[misc]  # the package is not installed here
@@ -60,7 +60,7 @@ class TextState(State):  # type: ignore[misc]  # the package is not installed he
     """The task of the episode, and where it stands."""
 
     task: str = Field(default="", description="Key of the task")
-    state_key: str = Field(default="", description="Equal in equal states; empty: the text of the observation is it")
+    state_key: str = Field(default="", description="Equal in equal states; empty: compare the texts of observations")
 
 
 class Served(Environment):  # type: ignore[misc]  # the package is not installed here
@@ -132,7 +132,7 @@ class Served(Environment):  # type: ignore[misc]  # the package is not installed
 
 
 class Guarded:
-    """Lets requests and WebSockets pass that bear the token."""
+    """Passes on requests and WebSockets that carry the token, and refuses all others."""
 
     def __init__(self, app: Any, token: str) -> None:
         self.app, self.wanted = app, f"Bearer {token}".encode()
@@ -160,7 +160,7 @@ class Server(uvicorn.Server):
 def main() -> None:
     """Serve until SIGTERM."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DEATH, signal.SIGKILL)  # when agentrl is killed
+        ctypes.CDLL(None).prctl(DEATH, signal.SIGKILL)  # this process ends when agentrl is killed
     kinds: dict[str, Any] = {"action_cls": TextAction, "observation_cls": TextObservation}
     if OPTIONS["tools"]:
         kinds = {"action_cls": CallToolAction, "observation_cls": CallToolObservation}

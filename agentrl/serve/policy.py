@@ -21,8 +21,8 @@ class Guests:
     Episodes with the same `task` are copies of one task and form a group of the graph.
 
     Args:
-        actor: answers.
-        limits: of each episode.
+        actor: answers the requests.
+        limits: limits of each episode.
     """
 
     def __init__(self, actor: Actor, limits: Limits) -> None:
@@ -47,7 +47,7 @@ class Guests:
             return self._open[key]
 
     def end(self, key: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """End an episode; the number of its steps."""
+        """End an episode; returns its task and the number of its steps."""
         reward, task = body.get("reward", 0.0), body.get("task", key)
         if not isinstance(reward, int | float) or isinstance(reward, bool) or not math.isfinite(reward):
             raise Refusal(400, f"reward = {reward!r:.50} is no finite number")
@@ -62,17 +62,18 @@ class Guests:
 
     def _close(self, recorder: Recorder, task: str, reward: float, success: bool) -> None:
         self._actor.release(recorder.session)
-        if not recorder.steps:
+        steps = list(recorder.steps)  # a copy: a request that is still being answered adds its step to the recorder's
+        if not steps:
             return
-        last = recorder.steps[-1]
+        last = steps[-1]
         last.reward, last.info, last.terminated = reward, {"success": success}, True
-        record = EpisodeRecord(task=Task(key=task, env="program"), group=0, copy=0, steps=recorder.steps)
+        record = EpisodeRecord(task=Task(key=task, env="program"), group=0, copy=0, steps=steps)
         record.ending = recorder.ending or Status.DONE
         with self._lock:
             self._ended.append(record)
 
     def store(self, path: Path) -> int:
-        """Write the ended episodes as a step graph; how many there are. Episodes in progress are not in it."""
+        """Write the ended episodes as a step graph, without those in progress; returns the number of ended episodes."""
         groups: dict[str, int] = {}
         copies: dict[str, int] = {}
         for record in self._ended:

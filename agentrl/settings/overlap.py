@@ -1,4 +1,4 @@
-"""What run.staleness, run.ahead, rollout.provision and rollout.leftover must agree on."""
+"""Checks that run.staleness, run.ahead, rollout.provision, rollout.leftover and [cluster] fit together."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ def provision_of(rollout: Entry[RolloutMethod]) -> float:
 
 
 def keeps_leftover(rollout: Entry[RolloutMethod]) -> bool:
-    """Do groups that a batch did not take go on in the next one?"""
+    """Do groups that did not finish in a batch continue in the next batch?"""
     return provision_of(rollout) > 1 and getattr(rollout.config, "leftover", "cancel") == "keep"
 
 

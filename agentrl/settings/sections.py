@@ -11,7 +11,7 @@ from agentrl.model.sections import ModelConfig
 from agentrl.scoring.sections import ScoringConfig
 from agentrl.trainer.sections import CriticConfig, LearnerConfig, OptimConfig, UpdateConfig
 
-MANY = 1_000_000  # episodes at once; a larger number is a typing error that would fill the memory
+MANY = 1_000_000  # most episodes at once; a larger number is a mistake that would fill the memory
 
 
 class Section(BaseModel, frozen=True, extra="forbid"):
@@ -19,23 +19,23 @@ class Section(BaseModel, frozen=True, extra="forbid"):
 
 
 class RunSection(Section):
-    """Section [run]: what the run is called and how long it goes on.
+    """Section [run]: the name, the folder and the length of the run.
 
     Attributes:
         name: name of the run and of its folder; default: the name of the recipe's file.
         folder: the folder in which the run's folder is stored.
         seed: seed of everything random; the same seed gives the same bytes.
         iterations: updates on fresh rollouts.
-        deterministic: batches of the engine depend on no timing, so that a run can be repeated byte for byte.
+        deterministic: batches of the engine do not depend on timing, so that a run can be repeated byte for byte.
         threads: number of torch threads, 0 for torch's own choice.
         checkpoint_every: iterations between two checkpoints, 0 for never.
         keep: number of checkpoints to keep.
         graphs_every: iterations between two stored step graphs, 0 for never.
         tokens: training ends after the iteration in which the total of sampled tokens reaches this number.
         actions: training ends after the iteration in which the total of carried-out actions reaches this number.
-        staleness: how many updates older the weights that began a group may be than the weights that it trains; 0 plays
-            and updates in turn. See docs/overlap.md.
-        ahead: batches that are played ahead of the updates, at most `staleness`, which is also the default.
+        staleness: largest age of a group, in updates: its first weights may be this many updates older than the weights
+            that it trains. 0 plays and updates in turn. See docs/overlap.md.
+        ahead: number of batches that are played ahead of the updates; at most `staleness`, which is also the default.
     """
 
     name: str = Field("run", max_length=200)
@@ -101,10 +101,10 @@ class WarmupSection(Section):
     """Section [warmup]: behaviour cloning before the first iteration.
 
     Attributes:
-        expert: who plays the episodes to clone: a name that the environment knows, or `random`, which every
+        expert: the player of the episodes to clone: a name that the environment knows, or `random`, which every
             environment with listed actions or tools knows.
-        clone: which of its episodes are cloned: all; or the best of each batch, as of a player who wins by chance:
-            those that were won, and if none was, the tenth with the highest returns, if returns differ.
+        clone: which of its episodes are cloned: all; or best, for a player that wins by chance: the successes of each
+            batch, or without a success the tenth with the highest returns, if returns differ.
         updates: batches to clone; 0 for no warm-up.
         episodes: fresh episodes per batch.
         minibatches: optimiser steps per batch.
@@ -128,7 +128,7 @@ class EvalSection(Section):
         during: number of tasks in the evaluations between the first and the last.
         panel: a file of task keys instead of `tasks`.
         modes: greedy, sampled or both.
-        temperature: of the sampled mode; default: that of training.
+        temperature: temperature of the sampled mode; default: the temperature of training.
         env: options that replace those of [env].
     """
 
@@ -142,13 +142,13 @@ class EvalSection(Section):
 
 
 class LogSection(Section):
-    """Section [log]: what is written beside the metrics.
+    """Section [log]: the outputs of a run beside its metrics file.
 
     Attributes:
         to: trackers that get every line of metrics: `tensorboard`, `trackio`, `wandb` (extras of the same names), or
             the dotted path of a module of your own. A tracker that fails does not disturb the run.
         options: options of trackers by name, such as `log.options.wandb.project`.
-        tensorboard: the same as `tensorboard` in `to`.
+        tensorboard: has the same effect as `tensorboard` in `to`.
         picture: draw the learning curve, learning_curve.svg.
         report: write report.html when the run ends, as `agentrl report` does.
         entropies: store the entropy of each answer, in nats, with the steps (column `entropy`).
@@ -185,10 +185,10 @@ class ClusterSection(Section):
     Attributes:
         address: empty for no cluster; `local` starts one on this machine; `auto`, or the address of a head node, joins
             one.
-        workers: processes that play, each with its own environments, and with its own embedded engine unless there are
-            `engines`; 0 lets this process play, as with engine.name=vllm, whose servers may be anywhere.
-        engines: processes that generate for all that play: an embedded engine each, or a vLLM server each, instead of
-            engine.servers on this machine; Ray gives them their GPUs. 0 lets workers generate for themselves.
+        workers: number of processes that play, each with its own environments and, without `engines`, with its own
+            embedded engine. 0 lets this process play, which engine.name=vllm needs.
+        engines: number of processes that generate for all workers, each with an embedded engine or a vLLM server (in
+            place of engine.servers on this machine); Ray chooses their GPUs. 0 lets each worker generate for itself.
     """
 
     address: str = ""
@@ -197,7 +197,8 @@ class ClusterSection(Section):
 
 
 class Tables(Section):
-    """Every section of the file. Those that name a catalogue entry hold its options too, checked by the entry."""
+    """Every section of the file. A section that names a catalogue entry also holds the options of that entry, which the
+    entry checks."""
 
     run: RunSection = RunSection()
     env: dict[str, Any]

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from agentrl.rows import Row, is_number, plain
@@ -67,6 +67,29 @@ class RowTasks(Sequence[Task]):
     def _key(self, number: int) -> str:
         name = self._name(number)
         return f"{self._env}/{name}#{number}" if name in self._shared else f"{self._env}/{name}"
+
+
+class PartRows(Sequence[Row]):
+    """Rows of generated tasks, part by part and by number; a row is made when it is read.
+
+    Args:
+        make: (part, number) -> the row.
+        parts: names of the parts, such as train and test.
+        first: number of the first row of each part.
+        count: rows of each part.
+    """
+
+    def __init__(self, make: Callable[[Any, int], Row], parts: Sequence[str], first: int, count: int) -> None:
+        self._make, self._parts, self._first, self._count = make, parts, first, count
+
+    def __len__(self) -> int:
+        return len(self._parts) * self._count
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        part, number = divmod(range(len(self))[i], self._count)
+        return self._make(self._parts[part], self._first + number)
 
 
 def share_of_key(key: str) -> float:

@@ -27,14 +27,14 @@ hooks = environment(
     snapshots=True,
     module=__name__,
 )
-make = hooks.make  # bound here, where a pickled instance looks for it
+make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class CodeMath(Listed):
     """The environment; with the compact prompt every observation lists the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds on this machine."""
+        """Raises ValueError if no sandbox works on this machine."""
         told = {"sandbox": runner_of(config).backend}
         super().__init__(hooks.make(config), lists=config.prompt != "chat", info=told)  # type: ignore[arg-type]
         self.config = config
@@ -89,7 +89,7 @@ def tasks(config: Config) -> RowTasks:
     """Generated problems, or those of a file.
 
     Raises:
-        ValueError: rows that are no problems; no sandbox, which is said before anything is played.
+        ValueError: a row is no problem, or no sandbox works, which is thus found before anything is played.
     """
     runner_of(config)
     rows: Sequence[Mapping[str, Any]] = _FileRows(config.rows) if config.rows else _Generated(config)
@@ -103,7 +103,7 @@ def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
 
 
 class _FileRows(Sequence[Mapping[str, Any]]):
-    """Problems of a file, in one form, their keys with the file's name; the first row is read at once."""
+    """Problems of a file in one form. Keys begin with the file's name. The first row is read at once, as a check."""
 
     def __init__(self, path: str) -> None:
         self._path, self._rows = path, read_rows(path)
@@ -122,7 +122,7 @@ class _FileRows(Sequence[Mapping[str, Any]]):
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
-    """Problems written when asked for."""
+    """Generated problems; a problem is written when it is read."""
 
     def __init__(self, config: Config) -> None:
         levels = (1, 2, 3, 4) if config.level == 0 else (config.level,)
@@ -152,7 +152,7 @@ def kind(task: Task) -> str:
 
 
 def operations(expression: str) -> Iterator[str]:
-    """An expression as operations on two numbers each, in order; itself if it is more than that."""
+    """An expression as operations on two numbers each, in order; the expression itself if that cannot be done."""
 
     def visit(node: ast.expr) -> int:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
@@ -173,8 +173,8 @@ def operations(expression: str) -> Iterator[str]:
 
 
 class Solver:
-    """Computes what the problem was made from, then answers with the last result. Knows the expression, or the
-    answer of a file's problem."""
+    """Knows the expression from which the problem was made: it computes that, then answers. For a problem of a file it
+    knows the answer alone."""
 
     def __init__(self, config: Config) -> None:
         self._config, self._left, self._task = config, list[str](), Task(key="", env="code_math")
@@ -195,7 +195,7 @@ class Solver:
 
 
 class Chance:
-    """An operation on two numbers of the question, or a number of it as the answer."""
+    """Draws one of the compact form's actions: an operation on two known numbers, or a known number as the answer."""
 
     def __init__(self, env: CodeMath, seed: int) -> None:
         self._env, self._seed, self._rng = env, seed, np.random.default_rng(seed)

@@ -1,5 +1,6 @@
 """One conversation at the desk: the database, the customer, what was said; success by the database at the end."""
 
+import abc
 import copy
 import hashlib
 import json
@@ -40,12 +41,12 @@ class Config(ToolConfig, frozen=True):
     so that the agent itself must obey the rules) or airline (tau-bench's flights; no generated tasks). requests: most
     requests of one customer. count: generated tasks of each part. seed: seed of the first task. split: train, valid or
     test, which share no customer, or all. prompt: chat (tool calls; words without a call go to the customer), instruct
-    (one line per turn, for language models), or compact (few words for small models; of generated tasks only).
-    Generated tasks list their actions under instruct and compact: usual phrases, and calls with what was seen. user:
-    script (built in, without chance) or agent (the agent `user`, which plays `desk_user`: give it a model in
-    [agents.user]). rules: reported (as in tau-bench: the database and what must be told decide; whether the customer
-    was identified and agreed before each change is the signal `obeyed`) or enforced (a task is solved only then).
-    data: tau-bench's folder `tau_bench/envs/retail` (or `airline`) instead of generated tasks.
+    (one line per turn, for language models), or compact (few words for small models; for generated tasks only). Under
+    instruct and compact, generated tasks list their actions: usual phrases, and calls with the names that were seen.
+    user: script (built in, not random) or agent (the agent `user`, which plays `desk_user`: give it a model in
+    [agents.user]). rules: reported or enforced. The signal `obeyed` says whether the customer was identified and
+    agreed before each change. With enforced, a task is solved only if this holds; with reported, it does not matter,
+    as in tau-bench. data: tau-bench's folder `tau_bench/envs/retail` (or `airline`) instead of generated tasks.
     """
 
     domain: Literal["retail", "bookings", "airline"] = "retail"
@@ -59,8 +60,9 @@ class Config(ToolConfig, frozen=True):
     data: str = ""
 
 
-class Counter:
-    """A conversation. Classes with a domain's tools add methods; a tool's error is a ToolError and changes nothing."""
+class Counter(abc.ABC):
+    """A conversation; the class of a domain adds its tools as methods. A tool that fails raises ToolError and changes
+    nothing."""
 
     weights: ClassVar[Mapping[str, float]] = {"state": 0.0, "told": 0.0, "obeyed": 0.0}
     FINDS: ClassVar[tuple[str, ...]] = ()  # tools that identify a customer
@@ -73,7 +75,7 @@ class Counter:
         self._data: dict[str, Any] = {}
         self._mood = Mood()
         self._said: list[tuple[str, str]] = []  # (agent's words, customer's reply)
-        self._seen: list[str] = []  # what the customer and the tools named
+        self._seen: list[str] = []  # names in the words of the customer and in results of tools, see `_names`
         self._identified, self._agreed, self._obeyed = "", False, True
         self._by_script = config.user == "script"
         self._ended = False
@@ -175,8 +177,8 @@ class Counter:
         return other._data
 
     def state_key(self) -> str:
-        """The state key: the database, what was seen and agreed, and the customer's mood, however the conversation led
-        there."""
+        """The state key: the database, what was seen and agreed, and the customer's mood. With the scripted customer,
+        the order of the conversation does not matter."""
         records = json.dumps({name: self._data[name] for name in self._data if name not in self.FIXED}, sort_keys=True)
         facts = [self._mood, sorted(self._seen), self._identified, self._agreed, self._obeyed, self._ended]
         heard = [] if self._by_script else self._said
@@ -192,13 +194,13 @@ class Counter:
         found = [name for name in known if name in text and name not in self._seen]
         self._seen += found
 
+    @abc.abstractmethod
     def _names(self) -> Sequence[str]:
         """Names that calls may take once they were seen: ids, emails, names of people."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _calls(self) -> Iterator[str]:
-        """Calls of the domain's tools with what was seen, and phrases of the domain."""
-        raise NotImplementedError
+        """Calls of the domain's tools with the names that were seen, and phrases of the domain."""
 
     def _choices(self) -> Iterator[str]:
         """Listed actions."""

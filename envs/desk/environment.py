@@ -1,7 +1,8 @@
 """The environment: conversations through the core's tool calling, and errands to the customer who is an agent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agentrl.env import Prompt
@@ -11,7 +12,7 @@ from agentrl.envs.desk.customer import STOP
 from agentrl.envs.desk.people import PARTS, Case, Part
 from agentrl.envs.desk.prompts import Compact, Instruct
 from agentrl.tool import action as tool_action
-from agentrl.tool_env import Listed, RowTasks, SnapshotToolEnv
+from agentrl.tool_env import Listed, PartRows, RowTasks, SnapshotToolEnv
 from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
 
 USER = "user"
@@ -21,7 +22,8 @@ GENERATED = ("retail", "bookings")
 
 
 class Desk(Listed):
-    """A conversation. Words without a call go to the customer; a customer who is an agent replies by an errand."""
+    """A conversation. Words without a call go to the customer. If the customer is an agent, an errand asks for its
+    reply."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -119,7 +121,9 @@ def tasks(config: Config) -> RowTasks:
             f"tau_bench/envs/{config.domain} in env.data, or set env.domain = 'retail'"
         )
     if not config.data:
-        return RowTasks(_Generated(config), "desk", "all", config.test_share)
+        parts = PARTS if config.split == "all" else (config.split,)
+        rows = PartRows(partial(row, config.domain, config.requests), parts, config.seed, config.count)
+        return RowTasks(rows, "desk", "all", config.test_share)
     if config.domain not in taubench.TABLES:
         names = " or ".join(repr(name) for name in taubench.TABLES)
         raise ValueError(f"env.data holds a domain of tau-bench: set env.domain = {names}")
@@ -128,25 +132,6 @@ def tasks(config: Config) -> RowTasks:
     taubench.policy(config.data)
     rows = taubench.read_tasks(config.data, config.split, config.domain)
     return RowTasks(rows, "desk", "all", config.test_share)
-
-
-class _Generated(Sequence[Mapping[str, Any]]):
-    """Tasks written when asked for: part by part, by number."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._parts: tuple[Part, ...] = PARTS if config.split == "all" else (config.split,)
-
-    def __len__(self) -> int:
-        return len(self._parts) * self._config.count
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
-        if not -len(self) <= i < len(self):
-            raise IndexError(i)
-        part, number = divmod(i % len(self), self._config.count)
-        return row(self._config.domain, self._config.requests, self._parts[part], self._config.seed + number)
 
 
 def row(domain: str, requests: int, part: Part, number: int) -> dict[str, Any]:

@@ -20,7 +20,8 @@ POLICY_FILE = "wiki.md"
 
 @functools.lru_cache(maxsize=4)
 def tables(folder: str, domain: str = "retail") -> Mapping[str, Any]:
-    """The tables; ValueError names a file that is missing or no object of records, or the folder's own domain."""
+    """The tables by name; ValueError names a file that is missing or is no JSON object of records, or the domain that
+    the folder is of."""
     found, data = {}, Path(folder).expanduser() / "data"
     for other, names in TABLES.items():
         if other != domain and all((data / f"{name}.json").is_file() for name in names):

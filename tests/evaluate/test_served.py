@@ -133,7 +133,7 @@ def test_a_server_that_ignores_tools_is_named(serve, capsys):
         (
             answer("I go. <action>look</action>"),
             "answers.no_format",
-            "4 of 4 answers held an action without what the format asks for beside it; missing is <think> and "
+            "4 of 4 answers held an action, but lacked another part of the format; missing is <think> and "
             "</think>: the action was carried out, and the answer counts as invalid; such as 'I go. <action>look",
         ),
         (
@@ -281,7 +281,7 @@ def test_a_page_in_place_of_an_answer_is_refused_at_once(serve, capsys):
     server = serve(lambda body: (200, "<html>gateway" + "x" * 90))
     assert main(["eval", WALK, "--policy", server.word]) == 2
     said = capsys.readouterr().err
-    assert "is no JSON (content type text/html), it begins with '<html>gateway" in said and "is there a proxy?" in said
+    assert "is no JSON (content type text/html), it begins with '<html>gateway" in said and "look for a proxy" in said
     assert len(server.bodies) == 1 and said.count("x" * 67) == 1 and "x" * 68 not in said
 
 

@@ -78,7 +78,7 @@ def test_a_scorer_that_asks_a_model_is_a_fault(inspect_ai):
         ({"task": ""}, "env.task is empty: name a task of inspect_ai"),
         ({"task": "ia_sums.py@none"}, "env.task = 'ia_sums.py@none' cannot be loaded: Task named 'none' not found"),
         ({"task": "ia_sums.py"}, "env.task = 'ia_sums.py' names 4 tasks: write FILE.py@TASK"),
-        ({"task": "ia_sums.py@boxed"}, "wants a sandbox of inspect_ai, which is not offered here"),
+        ({"task": "ia_sums.py@boxed"}, "needs a sandbox of inspect_ai, and agentrl has none"),
         ({"options": {"cuont": 3}}, "env.options.cuont: the task plain takes count"),
     ],
 )

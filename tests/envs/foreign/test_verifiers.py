@@ -90,7 +90,7 @@ def test_an_exception_of_the_environment_is_a_fault_of_its_episode(verifiers):
     [
         ({"taskset": ""}, "env.taskset is empty: name an installed taskset of verifiers"),
         ({"taskset": "vf_none"}, "env.taskset = 'vf_none': taskset 'vf_none' not found"),
-        ({"taskset": "vf_pair"}, "env.taskset = 'vf_pair' has the agents left, right: only environments of one"),
+        ({"taskset": "vf_pair"}, "env.taskset = 'vf_pair' has the agents left, right: choose one with one agent"),
         (
             {"taskset": "vf_sums", "options": {"cuont": 3}},
             "env.options of vf_sums: taskset.cuont: Extra inputs",
