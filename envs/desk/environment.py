@@ -130,8 +130,8 @@ def tasks(config: Config) -> RowTasks:
     if config.prompt == "compact":
         raise ValueError("env.prompt = 'compact' lists actions of generated tasks: take instruct or chat with data")
     taubench.policy(config.data)
-    rows = taubench.read_tasks(config.data, config.split, config.domain)
-    return RowTasks(rows, "desk", "all", config.test_share)
+    published = taubench.read_tasks(config.data, config.split, config.domain)
+    return RowTasks(published, "desk", "all", config.test_share)
 
 
 def row(domain: str, requests: int, part: Part, number: int) -> dict[str, Any]:
