@@ -12,7 +12,7 @@ from agentrl.audit.tasks import Context, Lengths, measure, solve, unanswerable
 from agentrl.catalogue import load
 from agentrl.config import Entry, resolve
 from agentrl.env import EnvironmentFile
-from agentrl.tool_env import RowTasks
+from agentrl.tool_env import RowTasks, naming_column
 from agentrl.types import Task
 
 
@@ -58,6 +58,8 @@ def check_rows(
             audit.findings.append(RowFinding(kind="unreadable", rows=rows, text=f"{listed(rows)}: {why}"))
         audit.findings += check_fields(split, with_env=entry is not None)
     audit.findings += check_duplicates(splits, _held_out_by_key(splits, section))
+    if len(splits) == 1:
+        _check_division(splits[0], entries[0], audit)
     for split, entry in zip(splits, entries, strict=True):
         tasks = None if entry is None else _tasks(entry, split, audit)
         if entry is not None and tasks is not None and context is not None:
@@ -107,6 +109,27 @@ def _tasks(entry: Entry[EnvironmentFile], split: Split, audit: Audit) -> Sequenc
         )
         return None
     return tasks
+
+
+def _check_division(split: Split, entry: Entry[EnvironmentFile] | None, audit: Audit) -> None:
+    """Say that a column divides the only split into train and test: a finding if it does so unevenly, else a note."""
+    if entry is None:
+        column = naming_column(split.rows[0])
+        if column:
+            audit.notes.append(
+                f"the column {column!r} names the rows: a tool environment divides them into train and test by it, and "
+                "rows with one value stay together; --env NAME says how many become test rows"
+            )
+        return
+    try:
+        tasks = entry.hooks.tasks(entry.config)
+    except ValueError:  # a finding of its own
+        return
+    division = tasks.division if isinstance(tasks, RowTasks) else None
+    if division is not None and division.uneven:
+        audit.findings.append(RowFinding(kind="split", rows=(), text=str(division)))
+    elif division is not None:
+        audit.notes.append(str(division))
 
 
 def _held_out_by_key(splits: Sequence[Split], section: Mapping[str, Any] | None) -> frozenset[int]:

@@ -11,7 +11,8 @@ class RowFinding:
     """One finding.
 
     Attributes:
-        kind: unreadable, type, number, empty, missing, duplicate, contradiction, near, leak, long, reset, unanswerable.
+        kind: unreadable, type, number, empty, missing, duplicate, contradiction, near, leak, split, long, reset,
+            unanswerable.
         rows: where it was found, such as "line 7" or "row 6 of test".
         text: one sentence, with the next move.
     """

@@ -188,7 +188,7 @@ class Session:
     def _refuse_remains(self) -> None:
         """Raises ValueError if the episodes of a stopped evaluation would be lost."""
         out = self.arguments.out
-        if out is None or self.arguments.resume or out.exists():
+        if out is None or self.arguments.resume or self.arguments.force or out.exists():
             return
         stored = len(stored_episodes(self.folder))
         if stored:

@@ -28,7 +28,8 @@ def table(summary: dict[str, Any]) -> str:
         lines.append(f"tool calls {summary['mean_calls']:.1f}, {failed}")
     lines += [
         f"steps {summary['mean_steps']:.1f} (successes {summary['mean_steps_success']:.1f}), "
-        f"answers without a valid action {summary['invalid_share']:.1%}, truncated {summary['truncated_share']:.1%}, "
+        f"answers without a valid action {summary['invalid_share']:.1%}, episodes cut by a limit "
+        f"{summary['truncated_share']:.1%}, "
         f"environment errors {summary['env_errors']}",
         f"tokens {summary['tokens']}, wall time {summary['wall_seconds']:.1f} s, endings "
         + ", ".join(f"{k} {v}" for k, v in summary["endings"].items()),

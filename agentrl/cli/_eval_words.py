@@ -44,6 +44,7 @@ def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--out", type=Path, help="write the report here, and every episode beside it: see agentrl view")
     parser.add_argument("--resume", action="store_true", help="continue the stopped evaluation of this --out")
+    parser.add_argument("--force", action="store_true", help="write over the report of this --out, if there is one")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_intermixed_args(words)
     if arguments.resume and arguments.out is None:
@@ -112,10 +113,20 @@ def _options(entry: Entry[EnvironmentFile]) -> dict[str, Any]:
     return {key: value for key, value in entry.dump().items() if key != "name"}
 
 
-def check_out(path: Path) -> None:
-    """Raises ValueError if the report cannot be written to `path`; checked before anything is paid for."""
+def check_out(path: Path, *, again: bool = True) -> None:
+    """Raises ValueError if the report cannot be written to `path`; checked before anything is paid for.
+
+    Args:
+        path: of the report.
+        again: a report that is there may be written over.
+    """
     if path.is_dir():
         raise ValueError(f"--out {path} is a folder: name a file in it")
+    if path.exists() and not again:
+        raise ValueError(
+            f"{path} exists: name another file, or add --resume to play only what it lacks, or --force to play all "
+            "again and write over it"
+        )
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{path.name}."):

@@ -1,7 +1,8 @@
 """`agentrl view REPORT.json [--episode N] [--failed] [--json]`: the episodes of an evaluation and their messages.
 
 REPORT.json is a report of `agentrl eval --out`; the folder REPORT.episodes of a stopped evaluation works too. Without
---episode it prints one line per episode, those that did not succeed first; N is the number in that line.
+--episode it prints one line per episode, those that did not succeed first; N is the number in that line, from 0 in the
+order of the panel. The ending is done, or the limit that cut the episode (turn_limit, token_limit, ...).
 """
 
 import json
@@ -37,7 +38,12 @@ def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl view", __doc__)
     parser.add_argument("report", type=Path)
-    parser.add_argument("--episode", type=seed, help="the messages, calls, rewards and reasons of this episode")
+    parser.add_argument(
+        "--episode",
+        type=seed,
+        metavar="N",
+        help="all that was said in one; N is in the list, from 0",
+    )
     parser.add_argument("--failed", action="store_true", help="only episodes that did not succeed")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(words)
@@ -45,7 +51,8 @@ def main(words: Sequence[str]) -> int:
     if arguments.episode is not None:
         found = [one for one in episodes if one.number == arguments.episode]
         if not found:
-            raise ValueError(f"{arguments.report} has no episode {arguments.episode}: it has {len(episodes)}, from 0")
+            last = len(episodes) - 1
+            raise ValueError(f"{arguments.report} has no episode {arguments.episode}: its episodes are 0 to {last}")
         whole = transcript(found[0])
         print(json.dumps(whole, ensure_ascii=False) if arguments.json else as_text(whole))
         return 0

@@ -17,6 +17,7 @@ from agentrl.cli._parser import Parser, positive
 from agentrl.cli._sentence import sentence
 from agentrl.config import Entry
 from agentrl.credit import Credit, CreditMethod, agreement, assign, parse_options
+from agentrl.env import raised_at
 from agentrl.graph import DEMO, PROBE, StepGraph, read_any
 
 
@@ -30,7 +31,7 @@ def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
         hooks = catalogue.load(CreditMethod, method)
         entry = Entry(method, hooks, parse_options(method, hooks.config, options))
         graph = read_any(steps)
-        credit = assign(entry, graph)
+        credit = _assigned(entry, graph)
     except (ValueError, OSError) as error:
         return complain(error)
     print("\n".join(json_lines(graph, credit)) if as_json else table(graph, credit, method))
@@ -44,7 +45,7 @@ def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_
             raise ValueError("--compare needs at least two methods, as --compare grpo,gigpo")
         entries = _entries(methods, options)
         graph = read_any(steps)
-        pairs = agreement(graph, {name: assign(entry, graph) for name, entry in entries.items()}, top)
+        pairs = agreement(graph, {name: _assigned(entry, graph) for name, entry in entries.items()}, top)
     except (ValueError, OSError) as error:
         return complain(error)
     print("\n".join(map(json.dumps, pairs)) if as_json else compared(pairs))
@@ -64,7 +65,7 @@ def run_page(
             raise ValueError(f"--html {out}: there is no folder {out.parent}")
         entries = _entries(methods, options)
         graph = read_any(steps)
-        credits = {name: assign(entry, graph) for name, entry in entries.items()}
+        credits = {name: _assigned(entry, graph) for name, entry in entries.items()}
         data = credit_data(
             graph,
             credits,
@@ -78,6 +79,22 @@ def run_page(
         return complain(error)
     print(f"{out}: {data.shown}, {size / 1e6:.1f} MB; open it in a browser")
     return 0
+
+
+def _assigned(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
+    """The credit; an exception of a method that anybody may write becomes one sentence with its place."""
+    try:
+        return assign(entry, graph)
+    except (ValueError, OSError):
+        raise
+    except Exception as error:
+        if os.environ.get("AGENTRL_TRACEBACK"):
+            raise
+        words = " ".join(str(error).split())[:300]
+        raise ValueError(
+            f"credit method {entry.hooks.label} raised {type(error).__name__}: {words}{raised_at(error)}; "
+            "AGENTRL_TRACEBACK=1 shows the traceback"
+        ) from error
 
 
 def _entries(methods: Sequence[str], options: Sequence[str]) -> dict[str, Entry[CreditMethod]]:

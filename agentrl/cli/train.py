@@ -94,6 +94,10 @@ def _dry_run(settings: "Settings", card: str | None, *, as_json: bool) -> None:
             no forecast.
         as_json: print JSON, which has no forecast.
     """
+    from agentrl.run import dry_run_notes
+
+    for note in dry_run_notes(settings):
+        print(f"note: {note}", file=sys.stderr)
     if as_json:
         print(json.dumps(settings.shown()))
         return

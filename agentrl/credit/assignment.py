@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from agentrl.config import Entry
+from agentrl.credit.checked import checked_credit
 from agentrl.credit.method import Credit, CreditMethod, PathCredit
 from agentrl.graph import CANDIDATE, DEMO, PLAYED, Paths, StepGraph, expand, forked, keys, moments, paths, select
 
@@ -17,7 +18,8 @@ def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
     its paths. The graph's `weight` enters statistics here and the loss in `agentrl.trainer.update`.
 
     Raises:
-        ValueError: a column the method needs is missing, or absent on some step.
+        ValueError: a column the method needs is missing, or absent on some step; or what it returned is no credit of
+            these steps (see `agentrl.credit.checked`).
     """
     method, config = entry.hooks, entry.config
     kinds = {PLAYED, *([CANDIDATE] if method.candidates else []), *([DEMO] if method.demonstrations else [])}
@@ -26,10 +28,12 @@ def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
     require(method, part)
     part = _in_statistics(part)
     if method.on == "nodes" or not forked(part) or (part.kind == CANDIDATE).any():
-        result = method.credit(part, config)
+        result = checked_credit(method, method.credit(part, config), part, lambda row: name_of(part, row))
     elif method.on == "chains" and not (method.per_token(config) and part.tokens is not None):
         on = paths(part)
-        result = pool(method.credit(expand(part, on), config), on, len(part))
+        whole = expand(part, on)
+        found = checked_credit(method, method.credit(whole, config), whole, lambda row: name_of(part, int(on.row[row])))
+        result = pool(found, on, len(part))
     else:
         raise ValueError(
             f"{method.label} gives credit per token and these steps branch: "
@@ -91,6 +95,14 @@ def where(graph: StepGraph, row: int) -> str:
     if graph.has("line"):
         return f"line {graph.column('line')[row]}"
     return f"episode {graph.episode[row]}, turn {graph.turn[row]}"
+
+
+def name_of(graph: StepGraph, row: int) -> str:
+    """Episode and turn of a step, for sentences, and its line in a file if it has one."""
+    names, number = graph.names.get("episode", ()), int(graph.episode[row])
+    episode = names[number] if 0 <= number < len(names) else number
+    line = f" (line {graph.column('line')[row]})" if graph.has("line") else ""
+    return f"episode {episode}, turn {graph.turn[row]}{line}"
 
 
 def require(method: CreditMethod, graph: StepGraph) -> None:

@@ -9,19 +9,21 @@ import numpy as np
 from agentrl.credit.method import Credit
 from agentrl.graph import StepGraph
 
+LEAST_APART = 1e-9  # root mean squares; nearer advantages differ by rounding alone
+
 
 def agreement(graph: StepGraph, credits: Mapping[str, Credit], top: int) -> list[dict[str, Any]]:
     """One entry per pair of methods: correlation, share of sign disagreements, and the `top` steps that differ most.
 
-    The difference of a step, `apart`, is that of its advantages, each in units of its method's root mean square over
-    the steps that both methods assign.
+    Steps that do not differ are not among them. The difference of a step, `apart`, is that of its advantages, each in
+    units of its method's root mean square over the steps that both methods assign.
     """
     entries = []
     for (a, left), (b, right) in combinations(credits.items(), 2):
         rows = np.flatnonzero(left.assigned & right.assigned)
         x, y = left.advantage[rows], right.advantage[rows]  # [both]
         apart = np.abs(unit(x) - unit(y))  # [both]
-        worst = np.argsort(-apart, kind="stable")[:top]
+        worst = [i for i in np.argsort(-apart, kind="stable")[:top] if apart[i] > LEAST_APART]
         entries.append(
             {
                 "methods": [a, b],

@@ -120,6 +120,17 @@ class Credit:
         metrics: Mapping[str, float] | None = None,
     ) -> "Credit":
         """Credit of rows that lie on one path each; `weight` [N] is how often the method trains a row (default 1)."""
+        if np.ndim(advantage) != 1:
+            raise ValueError(
+                f"Credit.of takes one advantage per step, shape (N,), and got shape {np.shape(advantage)}: leave no "
+                "further dimension, and give credit per token as token_advantage"
+            )
+        for name, array in (("assigned", assigned), ("weight", weight)):
+            if array is not None and np.shape(array) != np.shape(advantage):
+                raise ValueError(
+                    f"Credit.of got {len(advantage)} advantages and {name} of shape {np.shape(array)}: give one "
+                    "per step"
+                )
         has_credit = np.ones(len(advantage), bool) if assigned is None else assigned  # [N]
         a = np.where(has_credit, advantage, 0.0)  # [N]
         w = has_credit * (1.0 if weight is None else weight)  # [N]

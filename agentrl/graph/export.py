@@ -47,7 +47,8 @@ def _rows(graph: StepGraph, group: int | None, episode: int | None) -> np.ndarra
     rows = np.flatnonzero(graph.columns[kind] == number)
     if not len(rows):
         known = np.unique(graph.columns[kind])
-        raise ValueError(f"there is no {kind} {number}: the graph has {', '.join(map(str, known[:20]))}")
+        shown = ", ".join(map(str, known[:20])) + (f", ... {known[-1]}" if len(known) > 20 else "")
+        raise ValueError(f"there is no {kind} {number}: the graph has {shown}")
     return rows
 
 

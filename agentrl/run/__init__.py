@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrl.run.checks import check_beginning, leak_note
+    from agentrl.run.checks import check_beginning, dry_run_notes, leak_note
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import TASK_KINDS, RunFolder, versions
@@ -55,6 +55,7 @@ __all__ = [
     "check_beginning",
     "check_reward",
     "condition",
+    "dry_run_notes",
     "findings",
     "follow_torchrun",
     "forecast",
@@ -125,6 +126,7 @@ _HOME = {
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",
+    "dry_run_notes": "agentrl.run.checks",
     "TASK_KINDS": "agentrl.run.folder",
     "read_metrics": "agentrl.run.metrics",
     "read_vocabularies": "agentrl.run.vocabulary",

@@ -1,12 +1,16 @@
 """What a run checks before it begins."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from agentrl.config import Entry
-from agentrl.env import ENDLESS, EnvironmentFile
+from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks_of
 from agentrl.model import check_path
-from agentrl.settings import Settings
+from agentrl.settings import Settings, turns_of
+from agentrl.tool_env import RowTasks
 from agentrl.types import Task
+
+OWN_LIMITS = ("max_steps", "max_turns")  # options of environments that end an episode after so many steps
 
 
 def check_beginning(settings: Settings, *, resume: bool = False) -> None:
@@ -17,8 +21,10 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
         resume: a stored run goes on, whose checkpoint may hold all of the model.
 
     Raises:
-        ValueError: a model's folder, or what the engine needs on this machine, is missing.
+        ValueError: training and held-out tasks overlap, there are none, or a model's folder, or what the engine needs
+            on this machine, is missing.
     """
+    check_disjoint(tasks_of(settings.env), held_out_tasks(settings))
     if not resume:
         for plan in settings.policies.values():
             if plan.model.new is None:
@@ -26,6 +32,57 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
     hook, cluster = settings.engine.hooks.check_here, settings.tables.cluster
     if hook is not None and not (cluster.address and cluster.engines):  # else the engines are on other machines
         hook(settings.engine.config)
+
+
+def held_out_tasks(settings: Settings) -> list[Task]:
+    """The held-out tasks of a run: the keys of its panel file, or the first tasks of the evaluation environment."""
+    chosen = settings.tables.eval
+    if chosen.panel is not None:
+        return panel_tasks(settings.eval_env, read_panel(Path(chosen.panel)))
+    tasks = tasks_of(settings.eval_env)
+    return [tasks[i] for i in range(min(chosen.tasks, len(tasks)))]
+
+
+def dry_run_notes(settings: Settings) -> list[str]:
+    """What a dry run says beside the configuration: what ends an episode first, how the tasks are divided, or why they
+    cannot be read here.
+
+    Of environments that come with the program the options alone are compared, because making their tasks takes seconds,
+    unless they read a user's rows.
+
+    Raises:
+        ValueError: training and held-out tasks overlap.
+    """
+    turns, env = turns_note(settings), settings.env
+    if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
+        raise ValueError(
+            "env and eval.env have the same options, so that evaluation tasks are training tasks too: give env and "
+            "eval.env different splits"
+        )
+    if env.hooks.module.startswith("agentrl.envs.") and not getattr(env.config, env.hooks.rows_option, ""):
+        return turns
+    try:
+        tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
+    except ValueError as error:  # data that lies on another machine, say
+        return [*turns, f"the tasks cannot be read here, so they were not checked: {error}"]
+    check_disjoint(tasks, held_out)
+    return [*turns, *filter(None, [division_note(tasks)])]
+
+
+def turns_note(settings: Settings) -> list[str]:
+    """What ends an episode before `limits.turns` does: an option of the environment, or a value chosen at the start."""
+    turns, chosen = settings.tables.limits.turns, settings.chosen.get("limits.turns")
+    found = []
+    for name in OWN_LIMITS:
+        limit = getattr(settings.env.config, name, None)
+        if isinstance(limit, int) and limit < turns:
+            found.append(f"the environment ends its episodes before limits.turns = {turns}: env.{name} = {limit}")
+    if chosen is not None and settings.tables.warmup.updates:
+        found.append(
+            f"limits.turns = {chosen} is the most: when the run begins, it becomes twice the turns of the longest "
+            f"episode of warmup.expert={settings.tables.warmup.expert}, and at least {turns_of(0)}"
+        )
+    return found
 
 
 def leaves_report(settings: Settings) -> str:
@@ -54,6 +111,11 @@ def leak_note(entry: Entry[EnvironmentFile]) -> str:
         f"{found}; the server of the tool {name!r} keeps state from one episode to the next, so rewards depend on what "
         f"was played before: set env.tools.{name}.episode=restart, or episode=reset with reset_tool (docs/tools.md)"
     )
+
+
+def division_note(tasks: Sequence[Task]) -> str:
+    """Which column of a user's rows decides what is trained on and what is held out; empty if none does."""
+    return str(tasks.division or "") if isinstance(tasks, RowTasks) and tasks.split != "all" else ""
 
 
 def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:

@@ -8,6 +8,7 @@ import platform
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -103,7 +104,10 @@ class RunFolder:
 
         Raises:
             ValueError: the folder holds a run and `resume` is false, a run with another configuration, or other files.
+            OSError: there can be no such folder, such as below a file.
         """
+        with suppress(FileNotFoundError):
+            self.path.stat()
         existing = self.path / "config.toml"
         if existing.exists():
             if not resume:

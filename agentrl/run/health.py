@@ -26,6 +26,8 @@ GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
 FALL = 0.1  # success that falls to this share of its best is gone
 SEEN = 0.1  # success that must have been there, to be gone
 SOLVED = 0.9  # from this success on neither constant groups nor a low entropy is a fault
+MEMORISED = 0.5  # held-out success of at most this share of the success on training tasks that are solved
+CLONED_NATS = 0.01  # loss per token of a clone that has learned what its expert shows
 
 LIMITS = {  # ending -> what to change
     "turn_limit": "raise limits.turns or the environment's own limit, or give it shorter tasks",
@@ -88,6 +90,8 @@ def unchanged(past: Past) -> str:
     if past.last["stage"] != "eval" or not worked or not then or now.keys() != then.keys():
         return ""
     if any(now[mode].get(key) != then[mode].get(key) for mode in now for key in PLAY):
+        return ""
+    if all(row["success_rate"] >= SOLVED for row in now.values()):  # there was nothing left to learn
         return ""
     shown = ", ".join(f"{mode} success {row['success_rate']:.1%}" for mode, row in now.items())
     if name == "clone":
@@ -186,6 +190,41 @@ def never_won(past: Past) -> str:
     )
 
 
+def cloned(past: Past) -> str:
+    """The warm-up goes on though its loss is nearly zero."""
+    rows, left = past.clone[-WINDOW:], int(past.last.get("updates_left", 0))
+    if past.last["stage"] != "clone" or len(rows) < WINDOW or left < 2 * WINDOW:
+        return ""
+    losses = [float(value) for row in rows for key, value in row.items() if key.endswith("loss")]
+    if not losses or not max(losses) <= CLONED_NATS:
+        return ""
+    done = int(past.last["step"]) + 1
+    return (
+        f"the loss of the warm-up has been at most {max(losses):.2g} nats per token for {WINDOW} updates, so the "
+        f"{left} updates that are left teach hardly anything: stop, and begin again with warmup.updates={done} under "
+        "another run.name, or wait"
+    )
+
+
+def memorised(past: Past) -> str:
+    """Training tasks are solved, and held-out tasks are not."""
+    row, rows = past.last, [one for one in past.train if "success" in one][-SHORT:]
+    if row["stage"] != "eval" or len(rows) < SHORT or row["success_rate"] >= SOLVED:
+        return ""
+    if row["mode"] != "sampled" and any(one["mode"] == "sampled" for one in past.evaluations):
+        return ""  # batches are sampled, so that evaluations that are sampled too are compared with them
+    trained, held_out = mean(rows, "success"), float(row["success_rate"])
+    high = float(row.get("interval", (0.0, held_out))[1])
+    if not trained >= SOLVED or held_out > MEMORISED * trained or high >= trained:
+        return ""
+    return (
+        f"training tasks are won in {trained:.0%} (last {SHORT} iterations), held-out tasks in {held_out:.0%} "
+        f"({row['name']}, {row['mode']}, {row['episodes']} episodes): the policy has memorised its tasks, or those of "
+        "[eval.env] are of another kind: train on more tasks, compare env and eval.env in config.toml, and read lost "
+        "episodes (agentrl view)"
+    )
+
+
 def faults(past: Past) -> str:
     """The environment fails in many episodes."""
     row = past.last
@@ -260,6 +299,8 @@ RULES: Mapping[str, tuple[Severity, Rule]] = {
     "unknown_words": ("warning", unknown_words),
     "unlisted": ("warning", unlisted),
     "never_won": ("warning", never_won),
+    "cloned": ("note", cloned),
+    "memorised": ("warning", memorised),
     "entropy_gone": ("warning", entropy_gone),
     "success_gone": ("warning", success_gone),
     "no_progress": ("note", no_progress),
@@ -275,6 +316,10 @@ RULES_IN_WORDS: Mapping[str, str] = {  # rule -> "it would warn if ..."
     "unknown_words": f"{UNKNOWN:.0%} of the observations looked like another one, since words in them are unknown",
     "unlisted": f"{UNLISTED:.0%} of an expert's moves were none of the listed actions",
     "never_won": f"all episodes of the first {WINDOW} batches of the warm-up were lost alike",
+    "cloned": f"the loss of the warm-up were at most {CLONED_NATS:g} nats per token for {WINDOW} updates, and "
+    f"{2 * WINDOW} or more were left",
+    "memorised": f"{SOLVED:.0%} of the episodes on training tasks were won, and at most {MEMORISED:.0%} of that share "
+    "on held-out tasks",
     "faults": f"the environment failed in more than {FAULTS:.0%} of the episodes",
     "entropy_gone": f"the entropy of a token fell to {GONE_NATS:g} nats, below {SOLVED:.0%} success",
     "success_gone": f"success of {SEEN:.0%} or more fell to {FALL:.0%} of its best",

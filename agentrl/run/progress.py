@@ -1,7 +1,8 @@
 """Progress of a run on the terminal: a bar that moves, and lines that stay. Without a terminal there are no bars."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console
@@ -35,6 +36,21 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a line that stays."""
         self.console.print(scrubbed(text), markup=False)
+
+    @contextmanager
+    def preparing(self, text: str) -> Iterator[None]:
+        """Show what is done now, whose end nobody can tell: under a bar, or in a line where no bar is shown."""
+        self.begins(text)
+        task = self._bars.add_task(scrubbed(text), total=None, note="")
+        try:
+            yield
+        finally:
+            self._bars.remove_task(task)
+
+    def begins(self, text: str) -> None:
+        """Print what begins now where no bar shows it, such as in a log."""
+        if self._bars.disable:
+            self.say(text)
 
     def bar(self, name: str, total: int, done: int = 0) -> "Bar":
         """Show a new bar of `total` steps, of which `done` are done."""

@@ -6,7 +6,6 @@ version the other way.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from agentrl.chat import Chat
 from agentrl.config import Entry
 from agentrl.credit import signal_names
 from agentrl.engines import Launcher, Sampling, Serving, stopping
-from agentrl.env import EnvironmentFile, Limits, Pool, panel_tasks, pool_within, read_panel, tasks_of
+from agentrl.env import EnvironmentFile, Limits, Pool, pool_within, tasks_of
 from agentrl.evaluate import Outcome, Report, evaluate
 from agentrl.graph import StepGraph
 from agentrl.model import Weights
@@ -43,7 +42,7 @@ from agentrl.rollout import (
     taught,
     with_demonstrations,
 )
-from agentrl.run.checks import check_disjoint
+from agentrl.run.checks import check_disjoint, held_out_tasks
 from agentrl.run.event_loop import Loop
 from agentrl.run.speakers import EngineSpeaker
 from agentrl.run.stages import CLONE, EVALUATE, GUIDE, TRAIN
@@ -55,15 +54,6 @@ from agentrl.types import EnvFault, Request, Task
 OnEpisode = Callable[[EpisodeRecord], None] | None
 BEST = 10  # one episode of so many is cloned if none was won
 UNKNOWN = 0.01  # share of observations that look alike from which on the rules of health get it
-
-
-def held_out_tasks(settings: Settings) -> list[Task]:
-    """The held-out tasks of a run: the keys of its panel file, or the first tasks of the evaluation environment."""
-    chosen = settings.tables.eval
-    if chosen.panel is not None:
-        return panel_tasks(settings.eval_env, read_panel(Path(chosen.panel)))
-    tasks = tasks_of(settings.eval_env)
-    return [tasks[i] for i in range(min(chosen.tasks, len(tasks)))]
 
 
 class Evaluated(NamedTuple):

@@ -18,7 +18,7 @@ from agentrl.files import read_toml, write_atomically
 from agentrl.graph import StepGraph, write_graph
 from agentrl.rollout import EpisodeRecord
 from agentrl.run import checkpoint
-from agentrl.run.checks import leak_note, leaves_report
+from agentrl.run.checks import division_note, leak_note, leaves_report
 from agentrl.run.decisions import Decisions
 from agentrl.run.folder import TASK_KINDS, RunFolder
 from agentrl.run.health import Health, decided_before
@@ -156,6 +156,7 @@ class Run:
         for mode in self.settings.tables.eval.modes:
             due = self.rollouts.eval_tasks[:tasks]
             watch = self.stopwatch(f"evaluation {name} {mode}", self.state.step, 0, len(due))
+            self.progress.begins(f"{name}: playing {len(due)} held-out tasks, {mode}")
             bar = self.progress.bar(f"{name}, {mode}", len(due))
             with watch.phase("evaluate"):
                 report, graph = self.rollouts.evaluation(mode, due, bar.episodes(0, step=True))
@@ -235,7 +236,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
     try:
         at = _last_checkpoint(folder, settings, resume=resume)
         rollouts.scores.prepare()
-        words = _vocabularies(settings, at)
+        words = _vocabularies(settings, at, progress)
         fitting = settings if at is not None else fitted(settings, words)
         if fitting is not settings:
             rollouts.close()
@@ -337,13 +338,16 @@ def completed(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any
     return Settings(restored(stored, settings.dump()), stored=True).shown()
 
 
-def _vocabularies(settings: Settings, at: Path | None) -> dict[str, Vocabulary]:
+def _vocabularies(settings: Settings, at: Path | None, progress: Progress) -> dict[str, Vocabulary]:
     """The vocabularies of models that are made from scratch.
 
     A checkpoint holds the tokenizer of a whole model. For adapters it does not, because their base model is made again.
     """
-    adapted = any(plan.model.lora is not None for plan in settings.policies.values())
-    return vocabularies(settings) if at is None or adapted else {}
+    models = [plan.model for plan in settings.policies.values()]
+    if (at is not None and all(model.lora is None for model in models)) or all(model.new is None for model in models):
+        return {}
+    with progress.preparing(f"preparing: episodes of {settings.tables.warmup.expert}, for the words of the model"):
+        return vocabularies(settings)
 
 
 def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
@@ -378,5 +382,5 @@ def _notes(settings: Settings, rollouts: Rollouts, policies: Policies) -> Sequen
     lines = list(settings.notes)
     for agent in rollouts.agents.values():
         lines += template_fit(rollouts.chats[agent.policy], agent.prompt).splitlines()
-    lines += [*policies.notes(), leaves_report(settings), leak_note(settings.env)]
+    lines += [*policies.notes(), leaves_report(settings), leak_note(settings.env), division_note(rollouts.tasks)]
     return [line for line in dict.fromkeys(lines) if line]

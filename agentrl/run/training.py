@@ -25,6 +25,8 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
             if run.state.stage == "warmup":
                 run.evaluate("start")
                 warm_up(run)
+            if run.state.step < settings.tables.run.iterations:
+                shown.begins(f"training: iterations {run.state.step} to {settings.tables.run.iterations - 1}")
             reinforce_ahead(run) if settings.tables.run.lead else reinforce(run)
             run.evaluate("end")
             run.conclude()
@@ -41,6 +43,11 @@ def warm_up(run: Run) -> None:
     steps, every = tables.warmup.updates, tables.run.checkpoint_every
     if run.state.step == 0:  # else the optimisers go on from the checkpoint
         run.policies.restart("warmup")
+    if run.state.step < steps:
+        run.progress.begins(
+            f"cloning: {steps - run.state.step} updates, each on {tables.warmup.episodes} episodes of "
+            f"{tables.warmup.expert}"
+        )
     bar = run.progress.bar("cloning", steps, run.state.step)
     for step in range(run.state.step, steps):
         watch = run.stopwatch("cloning", step, steps, tables.warmup.episodes)
@@ -49,7 +56,7 @@ def warm_up(run: Run) -> None:
         with watch.phase("update"):
             metrics = run.policies.imitate(graph, step)
         metrics |= {name: noticed.pop(name) for name in ("won_share", "cloned_share") if name in noticed}
-        run.log("clone", step, metrics, watch, noticed)
+        run.log("clone", step, metrics, watch, {**noticed, "updates_left": steps - step - 1})
         run.state.step = step + 1
         bar.step(" ".join(f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("loss")))
         if every and run.state.step % every == 0 and run.state.step < steps:

@@ -18,7 +18,7 @@ from agentrl.config import merge, resolve
 from agentrl.rows import Row, plain, read_rows
 from agentrl.tool import Toolbox, ToolFile, ToolSpec, calls, tool_spec, tool_specs
 from agentrl.tool_env.rewards import TERMINAL, is_reward, pick, signal_of, takes
-from agentrl.tool_env.tasks import RowTasks, Split
+from agentrl.tool_env.tasks import RowTasks, Split, naming_column
 
 NOT_TOOLS = ("reset", "close", "success", "state_key")  # public methods of a class that are no tools
 RESERVED = (*NOT_TOOLS, "step", "done", "weights", "cut", "snapshot", "restore")  # names no tool may have
@@ -133,6 +133,11 @@ class Setup:
         """Does a reward read the whole answers of the model (`texts`)?"""
         return any("texts" in takes(function) for function in [*self.rewards.values(), *self._own_rewards().values()])
 
+    @property
+    def has_reward(self) -> bool:
+        """Does a method of the class or a function score episodes or steps?"""
+        return bool(self.rewards) or any(is_reward(name) for name in _public(self.owner))
+
     def _own_rewards(self) -> dict[str, Callable[..., Any]]:
         """The reward methods of the class, and its `success` if that is a method, unbound."""
         methods = {name: getattr(self.owner, name) for name in _public(self.owner)}
@@ -180,7 +185,9 @@ class Setup:
         """
         key = config.model_dump_json()
         if key not in self._read:
-            tasks = RowTasks(self._rows(config), self.env_name, config.split, config.test_share)
+            rows = self._rows(config)
+            column = naming_column(rows[0]) if len(rows) and isinstance(rows[0], Mapping) else ""
+            tasks = RowTasks(rows, self.env_name, config.split, config.test_share, column)
             if len(tasks):
                 self._check_columns({"seed": tasks[0].seed, **tasks[0].params})
             self._read[key] = tasks

@@ -11,7 +11,7 @@ from agentrl.envs.calculator import notebook
 from agentrl.envs.calculator.problem import NEXT, Calculator, Config
 from agentrl.envs.calculator.stories import PARTS, ROOM, Part, write
 from agentrl.tool import action as tool_action
-from agentrl.tool_env import Listed, RowTasks, environment, read_rows
+from agentrl.tool_env import Listed, RowTasks, environment, naming_column, read_rows
 from agentrl.types import Observation, Status
 
 CACHED_ACTIONS, CACHED_CHARS = 200_000, 200  # listed actions are shorter and occur again; longer ones are a model's own
@@ -105,9 +105,9 @@ def tasks(config: Config) -> RowTasks:
     rows = read_rows(config.rows)
     for i, row in enumerate(rows):
         read_row(config, row, f"row {i} of {config.rows}")
-    name = Path(config.rows).stem
+    name, column = Path(config.rows).stem, naming_column(rows[0])
     rows = [{**row, "key": f"{name}/{row.get('key', row.get('id', i))}"} for i, row in enumerate(rows)]
-    return RowTasks(rows, "calculator", config.split, config.test_share)
+    return RowTasks(rows, "calculator", config.split, config.test_share, column)
 
 
 def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:

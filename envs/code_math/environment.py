@@ -11,11 +11,12 @@ from agentrl.env import Asked, Bare, Env, Move, Parsed, Past, Prompt, action_lin
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
 from agentrl.tool import action as tool_action
-from agentrl.tool_env import Listed, RowTasks, environment, read_rows
+from agentrl.tool_env import Listed, RowTasks, environment, naming_column, read_rows
 from agentrl.types import Observation, Status, Task
 
 SYSTEM = "Solve the problem. You may run Python code. Give the final answer in \\boxed{}."
 EXPERTS = ("expert", "random")
+NAMING = ("key", "id", "unique_id")  # columns of a file that may name a problem; the first one with a value does
 SIGNS: Mapping[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
 
 hooks = environment(
@@ -92,8 +93,10 @@ def tasks(config: Config) -> RowTasks:
         ValueError: a row is no problem, or no sandbox works, which is thus found before anything is played.
     """
     runner_of(config)
-    rows: Sequence[Mapping[str, Any]] = _FileRows(config.rows) if config.rows else _Generated(config)
-    return RowTasks(rows, "code_math", config.split, config.test_share)
+    if not config.rows:
+        return RowTasks(_Generated(config), "code_math", config.split, config.test_share)
+    rows = _FileRows(config.rows)
+    return RowTasks(rows, "code_math", config.split, config.test_share, rows.column)
 
 
 def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
@@ -108,6 +111,7 @@ class _FileRows(Sequence[Mapping[str, Any]]):
     def __init__(self, path: str) -> None:
         self._path, self._rows = path, read_rows(path)
         self._row(0)
+        self.column = naming_column(self._rows[0], NAMING)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -117,7 +121,8 @@ class _FileRows(Sequence[Mapping[str, Any]]):
 
     def _row(self, i: int) -> Mapping[str, Any]:
         row = self._rows[i]
-        name = next((row[column] for column in ("key", "id", "unique_id") if row.get(column) is not None), i)
+        column = naming_column(row, NAMING)
+        name = row[column] if column else i
         return {"key": f"{Path(self._path).stem}/{name}", **read(row, f"row {i} of {self._path}")}
 
 

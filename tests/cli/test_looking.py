@@ -52,6 +52,7 @@ def test_compare_takes_runs_and_says_which_minus_which(run, tmp_path, capsys):
     assert main(["compare", str(run), str(other), "--mode", "sampled"]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"A {run / 'evaluations' / 'end-sampled.json'}: ") and "A minus B: +0.0%" in text
+    assert "has the same outcome in both: the two may be one policy" in text and "[+0.0%" not in text
 
 
 def test_what_cannot_be_compared_is_a_sentence(run, tmp_path, capsys):
@@ -67,7 +68,7 @@ def test_what_cannot_be_compared_is_a_sentence(run, tmp_path, capsys):
 
 def test_check_as_json(capsys):
     (found,) = objects(capsys, "check", "alfworld-gen", "--tasks", "1", "--json")
-    assert found == {"env": "alfworld", "tasks": 1, "holds": True, "findings": [], "branches": "snapshot"}
+    assert found == {"env": "alfworld", "tasks": 1, "holds": True, "findings": [], "branches": "snapshot", "notes": []}
 
 
 def test_a_return_stands_beside_the_success(capsys):

@@ -392,7 +392,7 @@ def test_view_lists_failures_first_and_shows_what_was_said(serve, capsys, tmp_pa
     assert "[user]\nYou are at 0, the goal is 3.\nActions: left, right\n" in text and "[turn 1: agent]\nright\n" in text
     assert text.endswith("[the end]\nYou are at 2, the goal is 3.\n")
     assert main(["view", str(out), "--episode", "9"]) == 2
-    assert "has no episode 9: it has 4, from 0" in capsys.readouterr().err
+    assert "has no episode 9: its episodes are 0 to 3" in capsys.readouterr().err
     assert main(["view", str(tmp_path / "r.episodes")]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 5
 
