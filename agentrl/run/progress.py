@@ -30,7 +30,8 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bars.stop()
+        if not self._bars.disable:  # rich 14.0 ends bars that were never shown with an empty line
+            self._bars.stop()
 
     def say(self, text: str) -> None:
         """Print a line that stays."""

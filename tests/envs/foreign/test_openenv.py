@@ -23,7 +23,7 @@ from agentrl.tool import action as tool_action
 from agentrl.tool_env import ToolWords
 from agentrl.types import EnvFault, Status
 
-pytestmark = [pytest.mark.slow, pytest.mark.foreign]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(1200)]  # processes on a busy machine
 SERVERS = Path(__file__).parent / "servers"
 
 
