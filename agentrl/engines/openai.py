@@ -92,7 +92,9 @@ def _library() -> ModuleType:
 
 
 class OpenAIPolicy(Wordless):
-    """An endpoint as a policy; see the module. Answers depend on nothing but the messages and tools.
+    """An endpoint as a policy; see the module. It keeps no state between requests.
+
+    A request sends messages, tools, a token limit, sampling settings and a seed.
 
     `usage` of a generation has `prompt_tokens`, `completion_tokens`, `requests`, `retries` and, if the endpoint's
     options name prices, `cost` in USD. `traffic` tells what waits for an answer.
@@ -139,7 +141,8 @@ class OpenAIPolicy(Wordless):
         async with self._gate:
             for attempt in range(self.endpoint.retries + 1):
                 try:
-                    async with asyncio.timeout(self.endpoint.timeout_s):  # the library's limit is between two bytes
+                    # The library's own time-out bounds the wait between two parts of an answer, not the whole answer.
+                    async with asyncio.timeout(self.endpoint.timeout_s):
                         completion = await self._ask(request)
                     return self._generation(completion, attempt)
                 except TimeoutError:
@@ -268,7 +271,7 @@ class OpenAIPolicy(Wordless):
     def _options(self, request: Request) -> dict[str, Any]:
         """The body of a request."""
         end = self.endpoint
-        # OpenAI's newer models take the latter name only.
+        # OpenAI's newer models take only max_completion_tokens.
         limit = end.token_parameter or ("max_tokens" if self._url else "max_completion_tokens")
         options: dict[str, Any] = {limit: min(request.max_tokens, end.max_tokens)}
         options |= {name: value for name in SAMPLING if (value := getattr(end, name)) is not None}
@@ -338,13 +341,19 @@ class OpenAIPolicy(Wordless):
 
 
 def _names_tools(error: Exception) -> bool:
-    """May the endpoint have failed because of the tools? Some servers answer 404 or 500 then."""
+    """Did the endpoint fail because of the tools?
+
+    Status 400 or 422 counts. With another status (some servers answer 404 or 500) the error must name tools or jinja.
+    """
     words = str(error).lower()
     return getattr(error, "status_code", None) in (400, 422) or "tool" in words or "jinja" in words
 
 
 async def _bounded(response: Any) -> None:
-    """Raise an error in a body after ANSWER_BYTES, and for a compressed body, whose real size is not known."""
+    """Raise an error once a body exceeds ANSWER_BYTES.
+
+    A compressed body is refused at once, because its real size is not known.
+    """
     httpx = sys.modules[type(response).__module__.partition(".")[0]]  # httpx, or httpx2: whichever the library uses
 
     if response.headers.get("content-encoding", "identity") != "identity":

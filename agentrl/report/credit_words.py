@@ -1,6 +1,7 @@
 """Why a step has its credit: the arithmetic in words, and what options and parts of a method mean.
 
-A method gets words only if their arithmetic gives its own numbers on every step.
+A method's credit is explained in words only if the arithmetic in the words gives the same credit on every step that has
+credit and whose group has at least two members.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ PARTS = {
     "returns": "the rewards from this step on, or what the method puts in their place",
     "episode_advantage": "what the whole episode earned, compared with the other episodes of its group",
     "step_advantage": "what followed this step, compared with the other steps that left the same state",
-    "step_return": "the rewards from this step on, each later one multiplied by gamma once more",
+    "step_return": "the discounted rewards from this step on, or what the method puts in their place",
     "step_group": "the number of the set of steps that this one is compared with: those that left the same state",
 }
 NO_DEVIATION = "the differences in a group are not divided by their standard deviation (std=none)"
@@ -64,7 +65,7 @@ def _rounded(values: Sequence[float], digits: int) -> list[str]:
 def sum_in_words(advantage: float, terms: Sequence[tuple[str, float]]) -> str:
     """The credit and its parts, such as "-1.571 = episode_advantage -0.875 + step_advantage -0.696"."""
     names = [name for name, _ in terms]
-    if abs(advantage - sum(x for _, x in terms)) > 2e-5 * max(1.0, abs(advantage)):  # stored with six digits
+    if abs(advantage - sum(x for _, x in terms)) > 2e-5 * max(1.0, abs(advantage)):  # numbers of a page have six digits
         return ", ".join([f"{advantage:+.3f}", *(f"{name} {x:+.3f}" for name, x in terms)])
     whole, sign, texts = adding_up(advantage, [x for _, x in terms])
     return f"{whole} {sign} {' + '.join(f'{name} {text}' for name, text in zip(names, texts, strict=True))}"
@@ -75,8 +76,8 @@ def why(graph: StepGraph, credit: Credit, options: Mapping[str, Any], rows: np.n
 
     Args:
         graph: all steps.
-        credit: of one method on it.
-        options: of the method.
+        credit: the credit that one method gives the steps.
+        options: the options of the method.
         rows: [M] the steps that are shown.
     """
     parts, by_step = credit.parts, options.get("unit") == "step"
