@@ -232,7 +232,7 @@ class Learner:
             parts: folder with the tensors of a divided learner.
 
         Raises:
-            ValueError: the state belongs to another model, or or lacks the critic or the reference model
+            ValueError: the state belongs to another model, or lacks the critic or the reference model
                 that this learner has.
         """
         self.restart(OptimConfig.model_validate(state["optim"]), state["total_updates"])
