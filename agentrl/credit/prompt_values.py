@@ -49,7 +49,7 @@ class PromptValues:
 
     def __init__(self, tracker: PromptTracker) -> None:
         self.tracker = tracker
-        self.answers: dict[str, Tokens] = {}  # prompt -> its last answer, with the log-probs when it was sampled
+        self.answers: dict[str, Tokens] = {}  # prompt -> its last answer, with its log-probs in that iteration
         self.temperatures: dict[str, float] = {}  # prompt -> temperature of its last answer, if not the recipe's
 
     def columns(self, graph: StepGraph, policy: PolicyReader) -> Columns:

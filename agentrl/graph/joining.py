@@ -1,4 +1,4 @@
-"""Cuts whole episodes out of a step graph, and joins several step graphs to one. Both keep the tokens.
+"""Cuts whole episodes out of a step graph, and joins several step graphs into one. Both operations keep the tokens.
 
 Letters: N steps, S tokens, E episodes.
 """

@@ -10,7 +10,7 @@ import numpy as np
 Std = Literal["sample", "population", "none"]
 Singleton = Literal["zero", "pass", "sign"]
 
-CONSTANT = 1e-12  # spread of a constant group, as a share of its largest |value| (or of 1, if larger)
+CONSTANT = 1e-12  # largest spread of a constant group, as a share of its largest |value| (or of 1)
 
 
 def keys(*columns: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ class Moments(NamedTuple):
     Attributes:
         n: sum of the weights.
         mean: weighted mean; for a constant group exactly its largest value.
-        std: standard deviation; 1 where `moments` says so.
+        std: standard deviation; 1 for groups without spread (see `moments`).
         constant: are all counted values of the group equal, up to rounding?
         tolerance: the largest difference that counts as rounding.
     """

@@ -44,7 +44,7 @@ class Chain:
         task: the task; its `params` hold what the environment knows of the right answer.
         agent: name of the agent that played the chain.
         group: id of the group; the copies of one task have the same id.
-        number: index of the chain among the scored chains of its graph, the same whenever the graph is read.
+        number: index of the chain among all chains of its graph that are scored (`chains_of`).
         turns: the steps of the chain, in time order.
         rows: [T] the rows of the steps in the graph.
         success: did the episode succeed (`StepGraph.succeeded`)?

@@ -7,8 +7,7 @@ The file offers a frozen pydantic `Config`, preferably a subclass of `ScoreOptio
 
 `SCOPE = "group"` lets a scorer see all copies of a task at once; by default it sees one chain. A scorer that asks a
 model or another paid service does so through the `Desk` it is given. The desk caches, counts and limits the paid
-answers. If a scorer
-has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints.
+answers. If a scorer has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Computes what an update needs from the trainer's models: log-probs of policy and reference, and critic values.
 
-It also compares the log-probs of engine and trainer. If they differ by more than the tolerance, it adds importance
-weights of the policy-gradient terms (`agentrl.trainer.importance`).
+This module also compares the log-probs of engine and trainer. If they differ by more than the tolerance, it adds
+importance weights of the policy-gradient terms (`agentrl.trainer.importance`).
 """
 
 from collections.abc import Mapping, Sequence

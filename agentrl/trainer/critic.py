@@ -322,7 +322,7 @@ Beside = Callable[[np.ndarray], None]  # adds another loss's gradient before the
 
 
 def trunk_gradient(critic: Critic | None, graph: StepGraph, credit: Credit, max_tokens: int) -> Beside | None:
-    """A function that adds `trunk_coef` times the critic's gradient to the policy's trunk; None if it is 0."""
+    """A function that adds `trunk_coef` times the critic's gradient to the trunk; None if nothing is to add."""
     if critic is None or not critic.shared or not critic.config.trunk_coef:
         return None
 

@@ -164,7 +164,7 @@ def _layers(model: Any) -> nn.ModuleList:
 
 
 def _widen(module: nn.Module) -> None:
-    """Convert the trained half-precision weights to float32. Weights of already sharded parts are float32 before."""
+    """Convert the trained half-precision weights to float32. Parts that were sharded before have no such weights."""
     for parameter in module.parameters():
         if parameter.requires_grad and parameter.dtype in HALF:
             parameter.data = parameter.data.float()

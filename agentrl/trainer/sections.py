@@ -22,8 +22,8 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         lr: learning rate (AdamW) of the head or the own model; turn-PPO's is ten times the actor's.
         weight_decay: weight decay of the critic's optimiser.
         grad_clip: largest gradient norm of the critic; 0 for no limit.
-        clip: largest distance by which an update is rewarded for moving a value; beyond it the loss of the value does
-            not fall any more. None for the plain squared error. On a branched graph nothing is clipped.
+        clip: distance between a value and its old value beyond which the loss of the value does not fall any more, as
+            in PPO. None for the plain squared error. On a branched graph nothing is clipped.
         epochs: passes over the batch.
         minibatches: optimiser steps per pass.
         mean: `episode` averages the turns of an episode, then the episodes, so that long episodes do not dominate;
