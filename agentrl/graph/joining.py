@@ -196,7 +196,7 @@ def _rename_in_groups(
 
 
 def _word(words: Sequence[str], number: int, graph: int) -> str:
-    """The word of an id; an id without a word, such as a state without a description, equals no id of another graph."""
+    """The text of an id. An id without a text gets a placeholder that differs from all texts of other graphs."""
     return words[number] if number < len(words) else f"\0{graph} {number}"
 
 

@@ -110,9 +110,9 @@ def _probe_structure(model: Any) -> str:
 
 
 def _probe_noise(model: Any) -> str:
-    """Why a model in half precision is off over a tree by more than its own noise; empty if it is not.
+    """Why a half-precision model differs between tree and paths by more than its own noise; empty if it does not.
 
-    The noise is what two plain evaluations of the same paths differ by, whose attention rounds differently.
+    The noise is the difference of two plain evaluations of the same paths whose attentions round differently.
     """
     vocabulary = model.config.get_text_config().vocab_size
     probe = _Probe(model, (2 * np.arange(8) + 1) * vocabulary // 16)  # ordinary tokens from all over the vocabulary
