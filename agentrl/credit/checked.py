@@ -1,4 +1,4 @@
-"""Checks what a credit method returned, since anybody may write one."""
+"""Checks the result of a credit method, because users may write their own methods."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,13 +13,14 @@ def checked_credit(method: CreditMethod, found: Any, graph: StepGraph, row: Call
     """The credit that a method returned for these steps.
 
     Args:
-        method: it.
-        found: what it returned.
-        graph: the steps that it was given.
-        row: the name of a step of `graph` for a sentence.
+        method: the credit method.
+        found: the method's return value.
+        graph: the steps that the method was given.
+        row: a function from a row of `graph` to the step's name in error messages.
 
     Raises:
-        ValueError: it is no `Credit`, an array has another shape than [N] (per token [S]), or a number is not finite.
+        ValueError: `found` is no `Credit`, an array has another shape than [N] (per token [S]), or an advantage or a
+            weight is not finite.
     """
     n, label = len(graph), f"credit method {method.label}"
     if not isinstance(found, Credit):
@@ -59,7 +60,7 @@ def _check_finite(label: str, name: str, values: np.ndarray, row: Callable[[int]
 
 
 def _check_tokens(label: str, values: Any, graph: StepGraph, row: Callable[[int], str]) -> None:
-    """A token that was not sampled may have any number."""
+    """Check the advantages per token [S]. Only those of sampled tokens must be finite."""
     if graph.tokens is None:
         raise ValueError(f"{label} returned token_advantage for steps without tokens: return None there")
     _check(label, "token_advantage", values, len(graph.tokens.ids), "token")

@@ -1,8 +1,8 @@
 """Step graphs as Parquet tables (extra `data`) for pandas, DuckDB, Polars, Spark; docs/run-folder.md has the schema.
 
 Three tables per graph, one file each: `steps` (one row per step: an edge from a state to the next), `names` (one row
-per id: states are the nodes) and `tails` (one row per episode). All that a stored graph holds is in them, so that
-`read_tables` gives an equal graph back.
+per id: states are the nodes) and `tails` (one row per episode). The tables hold all data of a stored graph, so that
+`read_tables` returns an equal graph.
 """
 
 import json
@@ -34,9 +34,9 @@ def write_tables(graph: StepGraph, folder: Path, name: str, note: Mapping[str, o
 
     Args:
         graph: any step graph.
-        folder: where the files go; it is made if it does not exist.
+        folder: the folder FOLDER; it is made if it does not exist.
         name: name of the files, and the value of the column `graph`.
-        note: a small JSON value that is stored in the files.
+        note: a small JSON object that is stored in the metadata of each file.
 
     Raises:
         ValueError: pyarrow is missing, or a file cannot be written.
@@ -116,7 +116,7 @@ def _tokens(tokens: Tokens, pa: Any) -> dict[str, Any]:
 
 
 def _names(graph: StepGraph, pa: Any) -> dict[str, Any]:
-    """One row per id: the column that holds it, the id, its text."""
+    """One row per id: the column that holds the id, the id, and the text of the id."""
     rows = [(column, i, word) for column, words in graph.names.items() for i, word in enumerate(words)]
     columns, ids, words = ([row[k] for row in rows] for k in range(3))
     return {"column": pa.array(columns, pa.string()), "id": pa.array(ids, pa.int64()), "name": words}

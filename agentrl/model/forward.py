@@ -42,7 +42,7 @@ class Network:
 
     @property
     def device(self) -> torch.device:
-        """Where the passes run. The weights of a divided model may lie elsewhere."""
+        """The device on which the passes run. The weights of a divided model may be on another device."""
         weight: Any = next(self.model.parameters())
         kind = weight.device_mesh.device_type if hasattr(weight, "device_mesh") else weight.device.type
         if kind == weight.device.type:
@@ -59,7 +59,7 @@ class Network:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Context of forward passes alone: no gradient, no dropout; `attending` is open in it."""
+        """Context for forward passes without gradient and dropout; it includes `attending`."""
         model: Any = self.model
         training = model.training
         model.eval()

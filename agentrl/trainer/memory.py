@@ -1,10 +1,10 @@
-"""How much memory an update needs, from the update itself run on tensors without memory.
+"""Forecasts how much memory an update needs, by running the update on tensors without memory.
 
 The real `update` runs on tensors that have shapes and types and no memory: on the device meta, or, for a divided
-learner, as fakes (`torch._subclasses.FakeTensorMode`). The optimiser has the state that a first step leaves. `Peak`
-adds up the storages that would be alive. Attention is the CPU's, which keeps what FlexAttention keeps: query, key,
-value, output and log-sum-exp. What a device adds is not counted: its context, the allocator's gaps, the kernels'
-workspaces, NCCL's buffers. So a device needs at least what is forecast here.
+learner, as fakes (`torch._subclasses.FakeTensorMode`). The optimiser already has the state of a first step. `Peak` adds
+up the storages that would be alive. The forecast uses the attention for CPUs, which stores the same tensors as
+FlexAttention: query, key, value, output and log-sum-exp. Further memory of a device is not counted: its context, gaps
+of the allocator, workspaces of kernels, buffers of NCCL. A device therefore needs at least the forecast.
 """
 
 import copy
@@ -44,9 +44,10 @@ class Need(NamedTuple):
     Attributes:
         weights: trained and frozen weights, with float32 copies.
         reference: the reference model.
-        optimiser: its state after the first step.
-        peak: the most that is alive at once in an update, all of the above included.
-        whole: the whole copy of the weights that process 0 generates with, beside `peak`.
+        optimiser: the optimiser's state after the first step.
+        peak: the most bytes that are alive at once in an update; it includes weights, reference and optimiser.
+        whole: the undivided copy of the weights with which process 0 of a divided learner generates; `peak` does not
+            include it.
     """
 
     weights: int
@@ -57,7 +58,7 @@ class Need(NamedTuple):
 
 
 class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Bytes of all living storages that operators have returned, and the most there ever were.
+    """Counts the bytes of all living storages that operators have returned (`now`), and their maximum (`most`).
 
     torch's own MemTracker refuses a module that is called several times, as the chunked head is.
     """
@@ -68,7 +69,7 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._size: dict[int, int] = {}
 
     def hold(self, tensor: Any) -> None:
-        """Count a tensor's storage, as long as it lives."""
+        """Count a tensor's storage as long as the storage lives."""
         local = getattr(tensor, "_local_tensor", tensor)  # a DTensor claims a storage of the global size
         storage = local.untyped_storage()
         if storage._cdata not in self._size:
@@ -77,7 +78,7 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.resized(storage)
 
     def resized(self, storage: Any) -> None:
-        """A storage has another size now."""
+        """Count the new size of a storage that `hold` has seen."""
         if storage._cdata in self._size:
             size = -(-storage.nbytes() // BLOCK) * BLOCK
             self.now += size - self._size[storage._cdata]
@@ -96,7 +97,7 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Silent(Meter):
-    """Metrics of values that are not there."""
+    """A meter that ignores everything, because the tensors have no values."""
 
     def add(self, *told: Any) -> None:
         pass
@@ -106,7 +107,7 @@ class _Silent(Meter):
 
 
 class _OneOfMany(Ranks):
-    """Rank 0 of several that are not there: it has all micro-batches it is given."""
+    """Rank 0 of several ranks, of which the others do not exist; it computes all micro-batches itself."""
 
     def __init__(self, size: int) -> None:
         self.grouped, self.size, self.rank, self.messages = True, size, 0, None
@@ -125,8 +126,8 @@ class _OneOfMany(Ranks):
 class _BriefNetwork(Network):
     """A network whose attention computes only the two longest runs of unbranched episodes.
 
-    The others would take the same memory, one after another, and most of the time of a forecast. Two, because a piece
-    of one is alive while the next is computed.
+    The other runs would take the same memory, one after another, and most of the time of a forecast. Two runs are
+    needed, because tensors of one run are alive while the next is computed.
     """
 
     def plan(self, layout: Any) -> Any:
@@ -136,7 +137,7 @@ class _BriefNetwork(Network):
 
 
 class _Simulated(Learner):
-    """A learner whose tensors may have no values, so that none is read."""
+    """A learner that reads no value of a tensor, because its tensors may have none."""
 
     meter = _Silent
 
@@ -155,8 +156,11 @@ class _Simulated(Learner):
 
 
 def episodes(tokens: int, vocabulary: int, longest: int) -> StepGraph:
-    """One micro-batch of a number of packed tokens: episodes of `longest` tokens (and a rest), SAMPLED of them
-    sampled."""
+    """The graph of one micro-batch with about `tokens` packed tokens.
+
+    Its episodes have `longest` tokens each, and one has the remaining tokens. The share `SAMPLED` of the tokens is
+    sampled.
+    """
     lengths = [longest] * (tokens // longest) + ([tokens % longest] if tokens % longest > 2 * TURNS else [])
     rows: list[tuple[int, int, int, int]] = []  # prompt, answer, row above, episode
     for episode, length in enumerate(lengths):
@@ -205,7 +209,7 @@ def forecast_update(
         empty: a transformers model on the meta device, with adapters already inside.
         tokens: packed tokens of the micro-batch.
         longest: tokens of an episode.
-        config, loss, learner: of the run.
+        config, loss, learner: sections [update], [loss] and [learner] of the run.
         reference: is there a reference model?
 
     Raises:
@@ -222,8 +226,10 @@ def forecast_update(
 def measured(
     model: Any, graph: StepGraph, config: UpdateConfig, loss: Entry[Loss], learner: LearnerConfig, reference: bool
 ) -> Need:
-    """What an update on this graph needs after an optimiser step, with the weights of this model: real ones, fakes, or
-    on meta."""
+    """What an update on this graph needs once the optimiser has its state.
+
+    The weights of the model may be real, fakes, or on the device meta.
+    """
     peak = Peak()
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     weight = next(inner.parameters())
@@ -252,9 +258,10 @@ def measured(
 
 @contextmanager
 def _absent_ranks(size: int, peak: Peak) -> Iterator[Ranks]:
-    """A process group whose other members are not there, and whose messages do nothing.
+    """A process group of which only this process exists, and whose messages do nothing.
 
-    FSDP2 frees gathered weights by giving their storages the size 0, which no operator shows: `peak` is told.
+    FSDP2 frees gathered weights by giving their storages the size 0. `peak` cannot see this from the operators, so the
+    functions that change the size also call `peak.hold`.
     """
     import torch.distributed as dist
     from torch.distributed.fsdp._fully_shard import _fsdp_param, _fsdp_param_group

@@ -14,7 +14,7 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     Attributes:
         model: none; `head`, one linear layer on the policy's trunk; `own`, a model of its own that starts as a copy of
             the policy (or is read from `path`).
-        path: folder or hub name of the own model; its vocabulary must be the policy's.
+        path: folder or hub name of the own model; it must have the policy's vocabulary.
         at: `turn` reads one value per turn, `token` one value per sampled token.
         two_levels: add a second head, whose value becomes the column `value_high` (HiPER's upper level).
         trunk_coef: weight of the head's loss in the gradient of the trunk, which the policy's optimiser applies; 0
@@ -22,8 +22,8 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         lr: learning rate (AdamW) of the head or the own model; turn-PPO's is ten times the actor's.
         weight_decay: weight decay of the critic's optimiser.
         grad_clip: largest gradient norm of the critic; 0 for no limit.
-        clip: distance that an update may move a value; beyond it the loss of the value does not fall any more. None for
-            the plain square. On a branched graph nothing is clipped.
+        clip: distance between a value and its old value beyond which the loss of the value does not fall any more, as
+            in PPO. None for the plain squared error. On a branched graph nothing is clipped.
         epochs: passes over the batch.
         minibatches: optimiser steps per pass.
         mean: `episode` averages the turns of an episode, then the episodes, so that long episodes do not dominate;
