@@ -1,8 +1,8 @@
 """The processes of the learners as actors of a Ray cluster, on any of its machines.
 
 Rank 0 is the run itself; the other ranks are actors in one placement group, each with a CPU and, on GPUs, a GPU. Each
-message of rank 0 is a call of the actor's method `carry_out`. A graph is put into Ray's object store once; the actors of
-a machine read it there without a copy. Gradients and weights go through torch's process group, as without Ray.
+message of rank 0 is a call of the actor's method `carry_out`. A graph is put into Ray's object store once; the actors
+of a machine read it there without a copy. Gradients and weights go through torch's process group, as without Ray.
 
 If a rank ends, or its machine is lost, the run ends with an error. `--resume` continues from the last checkpoint.
 """

@@ -3,8 +3,8 @@
 Without an expert, random episodes are played. An open vocabulary also has the words of random episodes beside those of
 an expert, because an expert does not see the environment's replies to mistakes.
 
-The vocabulary is made before any episode of the run is played: rollouts need the tokenizer, and a model needs the number
-of words.
+The vocabulary is made before any episode of the run is played: rollouts need the tokenizer, and a model needs the
+number of words.
 """
 
 import json
