@@ -9,7 +9,7 @@ from agentrl.types import Observation
 
 
 class Decisions:
-    """Keeps the decisions of the first and of the last stored iterations, and compares them by the rule.
+    """Keeps the decisions of the first and of the last stored iterations, and applies the rule to them.
 
     Args:
         folder: of the run; a resumed run reads the graphs of earlier iterations there.

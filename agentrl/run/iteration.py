@@ -44,8 +44,8 @@ class Learned(NamedTuple):
 def learn(run: Run, played: Played) -> Learned:
     """Annotate a batch, compute its credit and update the policies.
 
-    With `run.lead`, a second thread calls this function while rollouts go on with a copy of the weights. The sampler is
-    shown the annotated graph, and the guide may give a lesson.
+    With `run.ahead` above 0, a second thread calls this function while rollouts use a copy of the weights. The sampler
+    is shown the annotated graph, and the guide may give a lesson.
     """
     settings, watch = run.settings, played.watch
     with watch.phase("annotate"):

@@ -69,7 +69,7 @@ class RankLost(KeyboardInterrupt):
 
 
 class LearnerGroup:
-    """The processes of a run's learners, as a context manager: `start` starts them, and its exit ends them.
+    """The processes of a run's learners, as a context manager: `start` starts them, and `__exit__` ends them.
 
     Args:
         settings: of the run.
@@ -139,7 +139,7 @@ class LearnerGroup:
         self._ranks.broadcast(message.encoded())
 
     def _look_after_followers(self) -> None:
-        """Watch the followers, so that the end of one interrupts this thread. It must be the thread that trains.
+        """Watch the followers, so that the end of a follower interrupts this thread, which must be the one that trains.
 
         Only the main thread can be interrupted. Another thread notices the end in `check`.
         """

@@ -32,7 +32,7 @@ class Now:
             work: cloning, training, or the name of an evaluation.
             step: number of the iteration, or of the update of the warm-up, from 0.
             of: how many iterations or updates there are in all; 0 for an evaluation.
-            episodes: how many episodes this work will play; 0 if not known.
+            episodes: number of episodes that this work is expected to play.
         """
         named = {"work": work, "step": step, "of": of, "episodes_due": episodes}
         self._values = {**named, "phase": "", "since": time.time(), "episodes": 0, "succeeded": 0, "tokens": 0}

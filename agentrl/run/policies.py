@@ -44,7 +44,7 @@ class Policies:
             same methods.
 
     Raises:
-        ValueError: a model cannot be loaded, or the checkpoint belongs to another model.
+        ValueError: a model cannot be loaded, or the checkpoint is of another model.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Policies:
         self.fillers = fillers(settings.credit, settings.context, settings.env)
 
     def weights(self) -> Weights:
-        """References to the current weights of every policy, not copies: read them only between two updates."""
+        """The current weights of every policy, without a copy: read them only between two updates."""
         for learner in self.learners.values():
             learner.gather()
         return Weights({name: learner.generating for name, learner in self.learners.items()})
@@ -83,7 +83,10 @@ class Policies:
         return {name: learner.tokenizer for name, learner in self.learners.items()}
 
     def restart(self, stage: str) -> None:
-        """Begin the stage `warmup` or `train` with new optimisers, schedules, critics, references and regularizers."""
+        """Begin the stage `warmup` or `train` with new optimisers, schedules, critics and regularizers.
+
+        A reference becomes a copy of the current weights; with adapters it stays the model below the adapters.
+        """
         tables = self.settings.tables
         steps = tables.warmup.updates if stage == "warmup" else tables.run.iterations
         for name, learner in self.learners.items():

@@ -136,7 +136,7 @@ class Run:
             self._tell(self.health.note(self.decisions.add(iteration, stored)))
 
     def pauses_after(self, iteration: int) -> bool:
-        """Is it the last iteration, or is an evaluation or a checkpoint due after it?"""
+        """Is this the last iteration, or is an evaluation or a checkpoint due after this iteration?"""
         tables, done = self.settings.tables, iteration + 1
         return done == tables.run.iterations or _due(tables.eval.every, done) or _due(tables.run.checkpoint_every, done)
 
