@@ -1,9 +1,9 @@
 """Checks, before anything is played, that the recipe fills the columns that its credit method reads.
 
 Every step has the columns `COLUMNS`, and the trainer adds `old_logprob` and `importance`. A critic fills further
-columns. A rollout method fills those that it names in `FILLS`. The fillers (`agentrl.graph.Filler`) of the credit method
-and the context policy fill those that they name in `fills`. If the environment knows the right answers (`gold`),
-`agentrl.credit.GoldAnswer` is one more filler.
+columns. A rollout method fills those that it names in `FILLS`. The fillers (`agentrl.graph.Filler`) of the credit
+method and the context policy fill those that they name in `fills`. If the environment knows the right answers
+(`gold`), `agentrl.credit.GoldAnswer` is one more filler.
 """
 
 from collections.abc import Iterator
