@@ -1,4 +1,4 @@
-"""A run: its folder, its state, what rolls out, what learns, and what drives both."""
+"""A run: its folder and state, the rollouts, the policies that learn, and the training loop that uses both."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -138,7 +138,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, its module imported when it is first asked for."""
+    """Import the module of a public name when the name is first used."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -14,15 +14,15 @@ OWN_LIMITS = ("max_steps", "max_turns")  # options of environments that end an e
 
 
 def check_beginning(settings: Settings, *, resume: bool = False) -> None:
-    """Find out what is not there before torch is imported and processes or servers are started.
+    """Check tasks, model folders and the engine's needs before torch is imported and processes or servers start.
 
     Args:
         settings: of the run.
-        resume: a stored run goes on, whose checkpoint may hold all of the model.
+        resume: a stored run continues. Model folders are then not checked, because the checkpoint may hold the model.
 
     Raises:
-        ValueError: training and held-out tasks overlap, there are none, or a model's folder, or what the engine needs
-            on this machine, is missing.
+        ValueError: training and held-out tasks overlap, there are no tasks, a model's folder is missing, or this
+            machine lacks something that the engine needs.
     """
     check_disjoint(tasks_of(settings.env), held_out_tasks(settings))
     if not resume:
@@ -35,7 +35,7 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
 
 
 def held_out_tasks(settings: Settings) -> list[Task]:
-    """The held-out tasks of a run: the keys of its panel file, or the first tasks of the evaluation environment."""
+    """The held-out tasks of a run: those that its panel file names, or the first ones of the evaluation environment."""
     chosen = settings.tables.eval
     if chosen.panel is not None:
         return panel_tasks(settings.eval_env, read_panel(Path(chosen.panel)))
@@ -44,11 +44,10 @@ def held_out_tasks(settings: Settings) -> list[Task]:
 
 
 def dry_run_notes(settings: Settings) -> list[str]:
-    """What a dry run says beside the configuration: what ends an episode first, how the tasks are divided, or why they
-    cannot be read here.
+    """Notes of a dry run: what ends an episode first, and how the tasks are divided or why they cannot be read here.
 
-    Of environments that come with the program the options alone are compared, because making their tasks takes seconds,
-    unless they read a user's rows.
+    The options of the training and the evaluation environment are compared. The tasks are compared too, except in
+    agentrl's own environments that do not read a user's rows, because making these tasks takes seconds.
 
     Raises:
         ValueError: training and held-out tasks overlap.
@@ -70,7 +69,7 @@ def dry_run_notes(settings: Settings) -> list[str]:
 
 
 def turns_note(settings: Settings) -> list[str]:
-    """What ends an episode before `limits.turns` does: an option of the environment, or a value chosen at the start."""
+    """Notes on environment options that end an episode before `limits.turns`, and on a `limits.turns` chosen later."""
     turns, chosen = settings.tables.limits.turns, settings.chosen.get("limits.turns")
     found = []
     for name in OWN_LIMITS:
@@ -95,7 +94,7 @@ def leaves_report(settings: Settings) -> str:
 
 
 def leak_note(entry: Entry[EnvironmentFile]) -> str:
-    """What to do if the state of one episode reaches the next one through a tool server; empty if it does not.
+    """A note if a tool server keeps state from one episode to the next; empty if no state is kept.
 
     Only environments whose tools come from one server for all episodes are tried, with a short random walk.
     """
@@ -119,8 +118,11 @@ def division_note(tasks: Sequence[Task]) -> str:
 
 
 def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
-    """Raises ValueError if a held-out task is among the training tasks. Of a list without end only the beginning is
-    searched, which tells whether both are one list."""
+    """Raises ValueError if a held-out task is among the training tasks.
+
+    If the list of training tasks has no end, as many training tasks are searched as there are held-out tasks. This
+    detects that both lists are the same.
+    """
     searched = len(train) if len(train) <= ENDLESS else len(held_out)
     both = {task.key for task in held_out} & {train[i].key for i in range(searched)}
     if both:

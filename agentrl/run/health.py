@@ -1,7 +1,8 @@
-"""Rules that say when a run is likely to learn nothing: pure functions from its stored metrics to findings.
+"""Rules that find out from the metrics of a run that the run is likely to learn nothing.
 
-A rule reads the rows of metrics.jsonl up to some row, and says in one sentence what is wrong, with numbers and the next
-move. `Health` follows a run while it goes, and names each rule once; `findings` does the same for stored rows.
+A rule is a pure function. It reads the rows of metrics.jsonl up to some row, and returns one sentence that says what is
+wrong, with numbers and the next move. `Health` applies the rules while a run goes on, and reports each rule once.
+`findings` does the same for stored rows.
 """
 
 import math
@@ -14,19 +15,19 @@ from agentrl.evaluate import Finding, Severity
 from agentrl.files import read_json
 
 Row = Mapping[str, Any]
-WINDOW = 10  # iterations that a rule about a lasting state looks at
-SHORT = 5
-CONSTANT = 0.9  # share of constant groups from which on there is hardly anything to learn from
+WINDOW = 10  # number of iterations that a rule about a lasting state reads
+SHORT = 5  # the same for rules that need fewer iterations
+CONSTANT = 0.9  # with this share of constant groups or more, there is hardly anything to learn from
 CUT = 0.9  # share of episodes that one limit ends
 INVALID = 0.5  # share of answers without a valid action
-UNKNOWN = 0.01  # share of observations that look like another one, since they differ in unknown words
+UNKNOWN = 0.01  # share of observations that look like another observation, because only unknown words differ
 UNLISTED = 0.1  # share of an expert's moves that the environment does not list
 FAULTS = 0.05  # share of episodes lost to the environment
 GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
 FALL = 0.1  # success that falls to this share of its best is gone
-SEEN = 0.1  # success that must have been there, to be gone
+SEEN = 0.1  # least success that the best iterations must have had before success counts as gone
 SOLVED = 0.9  # from this success on neither constant groups nor a low entropy is a fault
-MEMORISED = 0.5  # held-out success of at most this share of the success on training tasks that are solved
+MEMORISED = 0.5  # largest held-out success of a policy that has memorised, as a share of its training success
 CLONED_NATS = 0.01  # loss per token of a clone that has learned what its expert shows
 
 LIMITS = {  # ending -> what to change
@@ -37,12 +38,13 @@ LIMITS = {  # ending -> what to change
     "time_limit": "raise limits.seconds",
     "depth_limit": "raise limits.depth",
 }
-PLAY = ("success_rate", "mean_reward", "mean_steps", "invalid_share", "tokens", "endings")  # equal: the same play
+# If all these entries of two evaluations are equal, the policies played alike.
+PLAY = ("success_rate", "mean_reward", "mean_steps", "invalid_share", "tokens", "endings")
 
 
 @dataclass(kw_only=True)
 class Past:
-    """The rows of a run so far, by stage; `last` is the newest of all."""
+    """The rows of metrics.jsonl of a run so far, by stage. `last` is the newest row of all stages."""
 
     train: list[Row] = field(default_factory=list)
     clone: list[Row] = field(default_factory=list)
@@ -59,7 +61,7 @@ class Past:
         return {str(row["mode"]): row for row in self.evaluations if row.get("name") == name}
 
 
-Rule = Callable[[Past], str]  # the sentence; empty if all is well
+Rule = Callable[[Past], str]  # returns the sentence; empty if nothing is wrong
 
 
 def mean(rows: Sequence[Row], name: str) -> float:
@@ -137,7 +139,7 @@ def episodes_cut(past: Past) -> str:
     endings: Mapping[str, int] = row.get("endings", {}) if row["stage"] == "eval" else {}
     for ending, move in LIMITS.items():
         share = endings.get(ending, 0) / max(1, sum(endings.values()))
-        learned = ending != "turn_limit" or row.get("name") != "start"  # an untrained model may well wander
+        learned = ending != "turn_limit" or row.get("name") != "start"  # an untrained model often uses up its turns
         if share >= CUT and learned and row["success_rate"] < 1 - CUT:
             where = f"{row['name']}, {row['mode']}: {row['success_rate']:.0%} success"
             return f"{share:.0%} of the episodes ended by {ending} ({where}): {move}"
@@ -145,7 +147,7 @@ def episodes_cut(past: Past) -> str:
 
 
 def invalid(past: Past) -> str:
-    """Most answers have no valid action."""
+    """Half of the answers or more have no valid action."""
     rows = [past.last] if past.last["stage"] == "eval" else past.train[-SHORT:]
     share = mean(rows, "invalid_share") if rows else 0.0
     if past.last["stage"] == "clone" or (past.last["stage"] == "train" and len(rows) < SHORT) or not share >= INVALID:
@@ -168,7 +170,7 @@ def unknown_words(past: Past) -> str:
 
 
 def unlisted(past: Past) -> str:
-    """An expert plays what no model may answer."""
+    """An expert plays actions that are not listed, so no model may answer with them."""
     share = float(past.last.get("unlisted_share", 0.0))
     if share < UNLISTED:
         return ""
@@ -179,7 +181,7 @@ def unlisted(past: Past) -> str:
 
 
 def never_won(past: Past) -> str:
-    """Only the best episodes are cloned, and none is any better."""
+    """Only the best episodes are cloned, and in every batch so far all episodes were equally bad."""
     shares = [float(row.get("cloned_share", math.nan)) for row in past.clone]
     if past.last["stage"] != "clone" or len(shares) < WINDOW or any(not share <= 0 for share in shares):
         return ""
@@ -212,7 +214,7 @@ def memorised(past: Past) -> str:
     if row["stage"] != "eval" or len(rows) < SHORT or row["success_rate"] >= SOLVED:
         return ""
     if row["mode"] != "sampled" and any(one["mode"] == "sampled" for one in past.evaluations):
-        return ""  # batches are sampled, so that evaluations that are sampled too are compared with them
+        return ""  # training batches are sampled, so only sampled evaluations are compared with them
     trained, held_out = mean(rows, "success"), float(row["success_rate"])
     high = float(row.get("interval", (0.0, held_out))[1])
     if not trained >= SOLVED or held_out > MEMORISED * trained or high >= trained:
@@ -255,7 +257,7 @@ def entropy_gone(past: Past) -> str:
 
 
 def success_gone(past: Past) -> str:
-    """Success was there, and is gone."""
+    """Success in training has fallen to a small share of its best."""
     rows = [row for row in past.train if "success" in row]  # without batches in which a guide helped every chain
     if past.last["stage"] != "train" or len(rows) < 2 * SHORT:
         return ""
@@ -272,7 +274,7 @@ def success_gone(past: Past) -> str:
 
 
 def no_progress(past: Past) -> str:
-    """At the end of training, success is what it was at first."""
+    """At the end of training, success is not clearly above the success of the first iterations."""
     rows = [row for row in past.train if "success" in row]
     first, last = rows[:WINDOW], rows[-WINDOW:]
     if past.last.get("name") != "end" or len(rows) < 2 * WINDOW or mean(first, "success") >= SOLVED:
@@ -325,7 +327,7 @@ RULES_IN_WORDS: Mapping[str, str] = {  # rule -> "it would warn if ..."
     "success_gone": f"success of {SEEN:.0%} or more fell to {FALL:.0%} of its best",
     "no_progress": f"success in the last {WINDOW} iterations were not clearly above that in the first {WINDOW}",
 }
-IMPLIED = {  # rule -> rules that have said it already
+IMPLIED = {  # rule -> other rules; if one of them was broken before, this rule is not reported
     "constant_groups": ("flat_reward",),
     "unchanged": ("flat_reward",),
     "no_progress": ("unchanged", "flat_reward"),
@@ -333,10 +335,10 @@ IMPLIED = {  # rule -> rules that have said it already
 
 
 class Health:
-    """Follows the rows of a run, and finds each broken rule once.
+    """Applies the rules to the rows of a run, and reports each broken rule once.
 
     Attributes:
-        found: what was found so far, in this order.
+        found: the findings so far, the oldest first.
     """
 
     def __init__(self, rows: Sequence[Row] = ()) -> None:
@@ -346,14 +348,14 @@ class Health:
             self.add(row)
 
     def add(self, row: Row) -> list[Finding]:
-        """Append a row of metrics.jsonl; the rules that are broken here for the first time."""
+        """Append a row of metrics.jsonl; returns findings of the rules that are broken for the first time."""
         self._past.add(row)
         new = list(self._broken(row))
         self.found += new
         return new
 
     def note(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Findings of a rule that looks at more than metrics; those that are new, each named once."""
+        """Add findings of a rule that reads more than metrics; returns those that were not known before."""
         known = {(one.rule, one.subject) for one in self.found}
         new = [one for one in findings if (one.rule, one.subject) not in known]
         self.found += new
@@ -377,7 +379,7 @@ class Health:
 
 
 def read_findings(path: Path) -> list[Finding]:
-    """The findings of a health.json, none if there is no such file; ValueError if it is damaged."""
+    """The findings in a health.json; empty if there is no such file. ValueError if the file is damaged."""
     if not path.is_file():
         return []
     values = read_json(path, "file of findings")
@@ -388,9 +390,10 @@ def read_findings(path: Path) -> list[Finding]:
 
 
 def decided_before(path: Path, iteration: int) -> list[Finding]:
-    """The stored findings on decisions from before an iteration, which metrics alone do not give again.
+    """The stored findings on decisions of iterations before `iteration`.
 
-    A damaged file gives none: the rule finds again what still holds.
+    These findings cannot be computed from the metrics alone. A damaged file gives no findings, because the rule then
+    finds again whatever is still true.
     """
     try:
         stored = read_findings(path)

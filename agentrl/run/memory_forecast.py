@@ -22,9 +22,9 @@ from agentrl.trainer.sections import LearnerConfig
 
 GIB = 2**30
 USABLE = 0.9  # of a card's memory; the rest is for CUDA's context, the allocator's gaps and kernels
-MANY = 8  # processes of the forecast for a node
-STEP = 256  # largest update.max_tokens are multiples of this
-TRIES = 4  # forecasts in the search for it
+MANY = 8  # number of learner processes in the additional forecast for a node
+STEP = 256  # the largest update.max_tokens is rounded down to a multiple of this
+TRIES = 4  # most forecasts in the search for the largest update.max_tokens
 
 CARDS = {  # name -> GiB, as the driver reports it
     "rtx3090-24": 24.0,
@@ -50,7 +50,7 @@ PUBLISHED = {  # name on the hub, without -Instruct -> QWEN2 of its config.json,
 
 
 class Shape(NamedTuple):
-    """The configuration of a model, and in words where it is from."""
+    """The configuration of a model, and words that say where the configuration is from."""
 
     config: Any
     source: str
@@ -63,14 +63,14 @@ def check_card(name: str) -> None:
 
 
 def forecast(settings: Settings, card: str = "") -> Iterator[str]:
-    """Lines of the forecast, one at a time, because each may take half a minute.
+    """Yields the lines of the forecast one by one, because computing a line may take half a minute.
 
     Args:
         settings: of the run.
         card: a name of CARDS; empty for none.
 
     Raises:
-        ValueError: the card is unknown, or the model's configuration is not here.
+        ValueError: the card is unknown, or the model's configuration is not on this machine.
     """
     check_card(card)
     return _lines([_Policy(settings, name, plan.model) for name, plan in settings.policies.items()], card)
@@ -162,7 +162,7 @@ class _Policy:
         return list(dict.fromkeys([now, other, spread]))
 
     def _fit(self, card: str, config: LearnerConfig, need: Any) -> Iterator[str]:
-        """Whether the recipe fits, and the largest `update.max_tokens` that does."""
+        """Says whether the recipe fits on the card, and which is the largest `update.max_tokens` that fits."""
         tokens, room = self.update.max_tokens, self._room(card, need)
         fixed = need.weights + need.reference + need.optimiser
         head = f"#   {card} ({CARDS[card]:g} GiB, {USABLE:.0%} of it usable), {_in_words(config)}:"
@@ -178,10 +178,10 @@ class _Policy:
             yield f"{head} {verdict}; the largest update.max_tokens that fits is about {largest}"
 
     def _largest(self, config: LearnerConfig, peak: float, room: float) -> int:
-        """The largest number of tokens that fits, up to STEP; 0 if none of the tries does.
+        """About the largest number of tokens that fits, a multiple of STEP unless it was tried; 0 if no try fits.
 
-        The peak is a maximum of straight lines, so it never lies above the line between two tries. What lies outside of
-        them is tried itself.
+        As a function of the tokens, the peak is a maximum of straight lines. So between two tries the peak is never
+        above the line through both, and this line is used. A number outside of the tries is tried itself.
         """
         tokens = self.update.max_tokens
         fits, more = ((tokens, peak), None) if peak <= room else (None, (tokens, peak))
@@ -211,7 +211,7 @@ class _Policy:
             return self._measured(config, tokens)
 
     def _measured(self, config: LearnerConfig, tokens: int) -> Any:
-        """The update on one micro-batch of so many tokens."""
+        """The memory that the update needs on one micro-batch of this many packed tokens."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -235,7 +235,7 @@ class _Policy:
         return context
 
     def _engine(self, card: str) -> Iterator[str]:
-        """What the engine takes of the learner's cards: its cache of keys and values, or its servers."""
+        """Says how much memory the engine takes on the learner's cards: for keys and values, or for its servers."""
         engine, share = self.settings.engine.config, self._share()
         size, each = self._cache_bytes(), self._token_bytes()
         if size:
@@ -276,7 +276,7 @@ class _Policy:
         return share
 
     def _cache_bytes(self) -> int:
-        """Of the embedded engine's cache."""
+        """Bytes of the embedded engine's cache of keys and values; 0 without such a cache on the learner's cards."""
         engine = self.settings.engine.config
         if self._apart or not hasattr(engine, "max_slots") or not hasattr(engine, "max_context"):
             return 0
@@ -284,7 +284,7 @@ class _Policy:
         return size
 
     def _token_bytes(self) -> int:
-        """Keys and values of one token."""
+        """Bytes of the keys and values of one token."""
         text = self.shape.config.get_text_config()
         width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
         heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
@@ -313,13 +313,13 @@ Try = tuple[int, float]  # tokens, and the bytes that they need
 
 
 def _crossing(one: Try, other: Try, room: float) -> float:
-    """The tokens at which the line through two tries reaches the room; twice the larger one if it never does."""
+    """The tokens at which the line through two tries reaches `room` bytes; twice the larger try if it does not rise."""
     slope = (one[1] - other[1]) / (one[0] - other[0])
     return one[0] + (room - one[1]) / slope if slope > 0 else 2.0 * max(one[0], other[0])
 
 
 def _between(fits: Try, more: Try, room: float) -> int:
-    """The largest whole number of steps on the line between a try that fits and one that does not."""
+    """The largest multiple of STEP that fits by the line through a try that fits and a try that does not."""
     return max(fits[0], _whole_steps(_crossing(fits, more, room)))
 
 

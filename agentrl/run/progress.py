@@ -39,7 +39,7 @@ class Progress:
 
     @contextmanager
     def preparing(self, text: str) -> Iterator[None]:
-        """Show what is done now, whose end nobody can tell: under a bar, or in a line where no bar is shown."""
+        """Show what is done now, for work of unknown length: as a bar or, if bars are off, as a line."""
         self.begins(text)
         task = self._bars.add_task(scrubbed(text), total=None, note="")
         try:
@@ -48,7 +48,7 @@ class Progress:
             self._bars.remove_task(task)
 
     def begins(self, text: str) -> None:
-        """Print what begins now where no bar shows it, such as in a log."""
+        """Print what begins now if bars are off, such as in a log file."""
         if self._bars.disable:
             self.say(text)
 
@@ -58,12 +58,12 @@ class Progress:
 
 
 def in_words(success: float, mean_return: float) -> str:
-    """A rate of success and, where it says more than the rate, the mean return (sum of an episode's rewards)."""
+    """The success rate and, if it differs, the mean return (sum of an episode's rewards), as text."""
     return f"success {success:.2f}" + (f", return {mean_return:.3g}" if abs(mean_return - success) > 1e-9 else "")
 
 
 class Tally:
-    """What the episodes of one piece of work have come to so far.
+    """Counts the episodes of one piece of work, their successes and their returns.
 
     Args:
         total: number of episodes that are due; 0 if it is not known.
@@ -73,7 +73,7 @@ class Tally:
         self._total, self._ended, self._won, self._returns = total, 0, 0, 0.0
 
     def add(self, record: EpisodeRecord) -> None:
-        """Count an episode, unless the environment spoiled it."""
+        """Count an episode, unless it ended with a fault of the environment."""
         if record.ending != Status.ENV_ERROR:
             self._ended += 1
             self._won += record.success
@@ -97,11 +97,11 @@ class Bar:
         self._bars.update(self._id, advance=1, note=note)
 
     def episodes(self, total: int = 0, *, step: bool = False) -> Callable[[EpisodeRecord], None]:
-        """A function that shows beside the bar what episodes have come to, as they end.
+        """A function to call with each ended episode; it shows the successes and returns so far beside the bar.
 
         Args:
             total: number of episodes that are due; 0 if it is not known.
-            step: an episode is a step of the bar.
+            step: each episode advances the bar by one step.
         """
         tally = Tally(total)
 

@@ -19,7 +19,7 @@ _USERS: list[str] = []  # addresses, one per user of the connection
 _ROOMS: list["Room"] = []  # at most one: the placement group of this connection
 KNOCK_S = 5.0  # time for a head node to accept a connection; Ray itself tries for minutes
 ROOM_S = 60.0  # time for the cluster to provide the resources
-TRIES = 3  # to start a cluster here: Ray gives its own processes 15 s, which a busy machine exceeds
+TRIES = 3  # to start a cluster on this machine: Ray waits 15 s for its own processes, too short on a busy machine
 
 
 class Room(NamedTuple):
@@ -153,7 +153,8 @@ def first_line(error: BaseException) -> str:
 def _start(ray: Any, options: dict[str, Any]) -> None:
     """Start a cluster on this machine; ValueError if Ray cannot.
 
-    If Ray's own processes are late, `ray.init` raises a plain Exception, and the next try finds their files in memory.
+    If Ray's own processes start too slowly, `ray.init` raises a plain Exception. The next try is often faster, because
+    the system then has the files of these processes in memory.
     """
     for left in reversed(range(TRIES)):
         try:

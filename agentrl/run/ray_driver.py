@@ -9,8 +9,9 @@ of `agentrl.run.ray_servers` do.
 
 When a worker dies in the middle of a batch, only its groups are played again: Ray restarts it (`ActorUnavailableError`
 until then), or a new worker takes its place (`ActorDiedError`). A restarted worker has the first weights of the run. It
-refuses groups that are meant for other weights, gets the current weights, and is asked again; the graph is that of an
-undisturbed run. `retried_shards` counts such calls; no episode becomes an `env_error`.
+refuses groups that are meant for other weights, gets the current weights, and is asked again. The graph is then the
+same as in an undisturbed run, and no episode becomes an `env_error`. The metric `retried_shards` counts the calls that
+were made again because a worker was lost.
 
 The processes of the learners are `agentrl.run.ray_learners`.
 """
@@ -34,7 +35,7 @@ from agentrl.run.ray_servers import ClusterLauncher
 from agentrl.run.rollouts import OnEpisode, Rollouts
 from agentrl.settings import Settings
 
-TRIES, BACK_OFF_S = 60, 0.5  # how often a worker is asked again, and the pause before
+TRIES, BACK_OFF_S = 60, 0.5  # how often a worker is asked at most, and the pause after a loss, in seconds
 
 
 class OtherWeights(Exception):
@@ -49,7 +50,7 @@ class Shard:
         iteration: part of the noise keys.
         mark: mark of the weights with which they are played.
         copies: `batch.copies` of the recipe.
-        draws: draw of each group, by ascending numbers of the groups.
+        draws: number of a group -> its draw; the numbers are consecutive and ascending.
     """
 
     iteration: int
@@ -100,7 +101,7 @@ class Worker:
         self._rollouts.load(weights, mark.version)
 
     async def pid(self) -> int:
-        """Number of its process."""
+        """The id of the worker's process."""
         return os.getpid()
 
     async def load(self, state: Mapping[str, Mapping[str, Any]] | Sequence[Any], mark: Mark) -> None:
@@ -159,7 +160,7 @@ class RayRollouts(Rollouts):
         self.retried = self.retried_requests = 0
         self._workers: list[Any] = []
         self._team: Team | None = None
-        self._state: Any = None  # of the weights of now, in Ray's store
+        self._state: Any = None  # reference to the current weights in Ray's object store
         self._mark = Mark(0, 0)
         try:
             super().__init__(settings, tokenizers)
@@ -230,7 +231,7 @@ class RayRollouts(Rollouts):
         return Team(self._ray, actors, self._mark, [self._state])
 
     def _launched(self, count: int, *, local: bool) -> ClusterLauncher:
-        """What starts the servers of the engine on the cluster."""
+        """The launcher that starts the engine's servers on the cluster."""
         place = room(self._ray, self.settings, _device(self.settings))
         return ClusterLauncher(self._ray, place, count, local=local)
 
@@ -253,12 +254,12 @@ class RayRollouts(Rollouts):
         release(self._ray)
 
     def pids(self) -> list[int]:
-        """Process numbers of the workers."""
+        """Process ids of the workers."""
         found: list[int] = self._ray.get([worker.pid.remote() for worker in self._workers])
         return found
 
     def engine_pids(self) -> list[int]:
-        """Process numbers of the engine actors."""
+        """Process ids of the engine actors."""
         actors = () if self._team is None else self._team.actors
         found: list[int] = self._ray.get([actor.pid.remote() for actor in actors])
         return found

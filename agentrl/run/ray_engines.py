@@ -91,11 +91,11 @@ class EngineActor:
         self._running: dict[tuple[str, int], asyncio.Future[Generation]] = {}
 
     async def pid(self) -> int:
-        """Number of its process; returns when the actor can generate."""
+        """The id of the actor's process; the call returns when the actor can generate."""
         return os.getpid()
 
     async def describe(self, setup: Setup) -> dict[str, object]:
-        """What its engine says of itself in reports."""
+        """The description of the engine for reports."""
         return self._engine(setup).describe()
 
     async def load(self, state: Mapping[str, Mapping[str, Any]], mark: Mark) -> None:

@@ -50,10 +50,10 @@ class Run:
         state: how far the run has come.
         metrics, progress: the log, and the lines that a person sees.
         now: what the run does at this moment, for `agentrl watch`.
-        health: what the rules found in the metrics and in the decisions.
-        decisions: the decisions that a rule of health examines.
+        health: the findings of the health rules in the metrics and in the decisions.
+        decisions: the decisions of stored iterations, which one of the health rules examines.
         rollouts, policies: the rollouts, and the policies that learn.
-        teacher: computes the log-probs of what the policy sampled; None without a teacher.
+        teacher: adds the teacher's log-probs of the tokens that the policy sampled; None without a teacher.
     """
 
     settings: Settings
@@ -75,7 +75,7 @@ class Run:
         return max(self.state.tokens / (limits.tokens or math.inf), self.state.actions / (limits.actions or math.inf))
 
     def iterations(self) -> Iterator[int]:
-        """The iterations that are left, until the budget of the run is spent."""
+        """Yields the numbers of the iterations that are still to do, until the budget of the run is spent."""
         last = self.settings.tables.run.iterations
         for iteration in range(self.state.step, last):
             if self.spent >= 1:
@@ -123,9 +123,9 @@ class Run:
             )
 
     def store(self, iteration: int, graph: StepGraph, credit: Credit, records: Sequence[EpisodeRecord]) -> None:
-        """The iteration's graph with its credit and the types of its tasks, if the run stores it.
+        """Write the iteration's graph, its credit and the types of its tasks if `run.graphs_every` asks for it.
 
-        `credit_weight` is how often a step counted.
+        The column `credit_weight` [N] is the weight of each step in the credit. Findings on decisions are reported.
         """
         every = self.settings.tables.run.graphs_every
         if every and iteration % every == 0:
@@ -136,12 +136,12 @@ class Run:
             self._tell(self.health.note(self.decisions.add(iteration, stored)))
 
     def pauses_after(self, iteration: int) -> bool:
-        """Is it the last iteration, or is an evaluation or a checkpoint due after it?"""
+        """Is this the last iteration, or is an evaluation or a checkpoint due after this iteration?"""
         tables, done = self.settings.tables, iteration + 1
         return done == tables.run.iterations or _due(tables.eval.every, done) or _due(tables.run.checkpoint_every, done)
 
     def finish(self, iteration: int) -> None:
-        """The iteration is done: evaluations and checkpoints that are due."""
+        """Count the iteration as done. Then run the evaluation and write the checkpoint if they are due now."""
         tables = self.settings.tables
         self.state.step = done = iteration + 1
         if _due(tables.eval.every, done) and done < tables.run.iterations:
@@ -150,7 +150,10 @@ class Run:
             self.save()
 
     def evaluate(self, name: str, tasks: int | None = None) -> None:
-        """Held-out success under this name, once."""
+        """Evaluate the held-out tasks in every mode, and log and store the results under this name.
+
+        Does nothing if an evaluation of this name was done before. `tasks` is the number of tasks; None takes all.
+        """
         if name in self.state.evaluated:
             return
         for mode in self.settings.tables.eval.modes:
@@ -187,7 +190,10 @@ class Run:
             raise ValueError(why)
 
     def save(self) -> None:
-        """Write a checkpoint of the run as it stands now: `clone-STEP` in the warm-up, then the number of updates."""
+        """Write a checkpoint of the run as it is now.
+
+        Its name is `clone-STEP` during the warm-up, and afterwards the number of iterations that are done.
+        """
         name = f"{self.state.step:06d}" if self.state.stage == "train" else f"clone-{self.state.step:06d}"
         self.metrics.flush()
         self.state.metric_lines, self.state.timing_lines = self.metrics.lines, self.metrics.timing_lines
@@ -195,7 +201,7 @@ class Run:
         checkpoint.write(self.folder, name, self.policies.save, self.state, self.settings.tables.run.keep, parts)
 
     def close(self) -> None:
-        """Flush and close what the run holds. A new folder without a result is removed."""
+        """Close the metrics, now.json, the folder and the rollouts. A new folder without a result is removed."""
         self.metrics.close()
         self.now.close()
         self.folder.drop_if_nothing_came_of_it()
@@ -211,8 +217,8 @@ def _due(every: int, done: int) -> bool:
 def open_run(settings: Settings, *, resume: bool, progress: Progress, group: LearnerGroup | None = None) -> Run:
     """A new run, or a run that continues from its last checkpoint.
 
-    The tasks and the folder are checked first, then models are made, and only then the folder is written to: a
-    mistake in the recipe is reported before it costs time, and leaves nothing behind.
+    The tasks and the folder are checked first, then the models are made, and only then files are written to the folder.
+    So a mistake in the recipe is reported early, and no files are left behind.
 
     Args:
         settings: settings of the run.
@@ -334,14 +340,18 @@ def _trackers(settings: Settings, folder: Path, progress: Progress) -> Trackers 
 
 
 def completed(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
-    """A stored configuration with the defaults of newer options, as these settings would show it."""
+    """A stored configuration with the defaults of newer options, in the form of `Settings.shown`.
+
+    Hidden values of the stored configuration are taken from `settings`.
+    """
     return Settings(restored(stored, settings.dump()), stored=True).shown()
 
 
 def _vocabularies(settings: Settings, at: Path | None, progress: Progress) -> dict[str, Vocabulary]:
-    """The vocabularies of models that are made from scratch.
+    """The vocabularies of models that are made from scratch, by policy.
 
-    A checkpoint holds the tokenizer of a whole model. For adapters it does not, because their base model is made again.
+    Empty if every model is loaded, because a loaded model has a tokenizer. A checkpoint of adapters does not replace
+    the base model: a new base model is made again, and needs its vocabulary again.
     """
     models = [plan.model for plan in settings.policies.values()]
     if (at is not None and all(model.lora is None for model in models)) or all(model.new is None for model in models):
@@ -361,7 +371,7 @@ def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
 
 
 def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policies) -> checkpoint.RunState:
-    """Load the state of policies and rollouts from a checkpoint; return the state of the run stored there."""
+    """Load the state of policies and rollouts from the checkpoint `at`; return the stored state of the run."""
     stored = policies.restore(at)
     try:
         policies.load_state_dict(stored.parts["policies"])
@@ -378,7 +388,7 @@ def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policie
 
 
 def _notes(settings: Settings, rollouts: Rollouts, policies: Policies) -> Sequence[str]:
-    """Notes for the user, printed before the run starts; each line once."""
+    """Notes for the user, which are printed before the run starts, without repeated lines."""
     lines = list(settings.notes)
     for agent in rollouts.agents.values():
         lines += template_fit(rollouts.chats[agent.policy], agent.prompt).splitlines()

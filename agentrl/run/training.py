@@ -9,11 +9,11 @@ from agentrl.settings import Settings
 
 
 def train(settings: Settings, *, resume: bool = False, progress: Progress | None = None) -> Run:
-    """Clone, then train, evaluating on held-out tasks before, between and after; everything lands in the run folder.
+    """Clone, then train. Held-out tasks are evaluated before, between and after. All results are in the run folder.
 
-    With `learner.processes` above 1 the other processes are started, watched and ended here (as actors of [cluster] if
-    there is one). Under torchrun this is for rank 0; the others call `agentrl.run.follow_torchrun`, as `agentrl train`
-    does.
+    With `learner.processes` above 1, this function starts, watches and ends the other processes (as actors of [cluster]
+    if its address is set). Under torchrun, only rank 0 calls this function. The other ranks call
+    `agentrl.run.follow_torchrun`, as `agentrl train` does.
 
     Raises:
         ValueError: the configuration or the run folder does not allow it, or another process of the learner has ended.
@@ -38,10 +38,10 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
 
 
 def warm_up(run: Run) -> None:
-    """Behaviour cloning on fresh expert episodes."""
+    """Clone the experts: each update of the warm-up uses newly played expert episodes."""
     tables = run.settings.tables
     steps, every = tables.warmup.updates, tables.run.checkpoint_every
-    if run.state.step == 0:  # else the optimisers go on from the checkpoint
+    if run.state.step == 0:  # else the optimisers continue with the state from the checkpoint
         run.policies.restart("warmup")
     if run.state.step < steps:
         run.progress.begins(
@@ -89,7 +89,7 @@ def reinforce(run: Run) -> None:
 
 
 def _due(settings: Settings) -> int:
-    """Episodes of an iteration; 0 if it is decided while they are played."""
+    """The number of episodes of an iteration; 0 if this number is decided only during the rollouts."""
     batch = settings.tables.batch
     open_end = settings.rollout.name != "chain" or settings.sampler.hooks.keep or batch.tokens or batch.actions
     return 0 if open_end else batch.tasks * batch.copies

@@ -1,6 +1,7 @@
 """Tries what a recipe needs, before a run: its data, its model, the device, its endpoints, its packages.
 
-Nothing is trained, downloaded or written, and no wait is longer than a few seconds.
+Nothing is trained or downloaded, and no file is left behind. An endpoint gets 3 s to take a connection, and an
+environment 30 s to be made and to begin one task.
 """
 
 import json
@@ -23,11 +24,11 @@ from agentrl.settings import Settings
 from agentrl.trackers import check_packages
 from agentrl.types import EnvFault
 
-CONNECT_S = 3.0  # for an endpoint to take a connection
-RESET_S = 30.0  # for an environment to be made and to begin one task
+CONNECT_S = 3.0  # time for an endpoint to take a connection
+RESET_S = 30.0  # time for an environment to be made and to begin one task
 HUB = "https://huggingface.co"
 DISTRIBUTION = "agentrl-stepgraph"
-FIRST = re.compile(r"(?:\([^)]*\)|[^,(])+")  # the first item of a list; commas in brackets divide nothing
+FIRST = re.compile(r"(?:\([^)]*\)|[^,(])+")  # the first item of a list; commas inside brackets do not divide items
 MODULES = {"lora": "peft"}  # option -> module
 
 
@@ -46,7 +47,7 @@ class Finding(NamedTuple):
 
 
 def preflight(settings: Settings, needs: str = "") -> list[Finding]:
-    """What is there of what a recipe needs, and what is missing.
+    """Try everything that a recipe needs; returns what was found and what is missing.
 
     Args:
         settings: the resolved recipe.
@@ -178,7 +179,7 @@ def _device(settings: Settings, needs: str) -> Iterator[Finding]:
 
 
 def _engine(settings: Settings) -> Iterator[Finding]:
-    """What the engine needs on this machine, if it can tell."""
+    """Check what the engine needs on this machine, if the engine has the hook `check_here`."""
     engine, cluster = settings.engine, settings.tables.cluster
     if engine.hooks.check_here is None:
         return
@@ -193,7 +194,7 @@ def _engine(settings: Settings) -> Iterator[Finding]:
 
 
 def _endpoints(settings: Settings) -> Iterator[Finding]:
-    tried = settings.engine.hooks.check_here is not None  # by the engine itself
+    tried = settings.engine.hooks.check_here is not None  # the engine's own hook has tried engine.urls
     for key, url in dict.fromkeys(_urls(settings.dump())):
         if tried and key == "engine.urls":
             continue
@@ -220,7 +221,7 @@ def _urls(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _refusal(url: str) -> str:
-    """Why an address takes no connection; empty if it takes one."""
+    """Why an address takes no connection; empty if it takes a connection."""
     try:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -257,7 +258,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         return
     there = next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):  # a superuser may write everywhere by the modes, but not in /proc
+        with tempfile.TemporaryFile(dir=there):  # file modes alone do not tell: they let a superuser write to /proc
             pass
     except OSError as error:
         text = f"{folder} cannot be written: {there}: {error.strerror}; choose another run.folder=..."

@@ -24,11 +24,12 @@ class RunSection(Section):
     Attributes:
         name: name of the run and of its folder; default: the name of the recipe's file.
         folder: the folder in which the run's folder is stored.
-        seed: seed of everything random; the same seed gives the same bytes.
-        iterations: updates on fresh rollouts.
+        seed: seed of everything random. With `deterministic`, the same seed gives the same bytes.
+        iterations: number of iterations, each with one update.
         deterministic: batches of the engine do not depend on timing, so that a run can be repeated byte for byte.
         threads: number of torch threads, 0 for torch's own choice.
-        checkpoint_every: iterations between two checkpoints, 0 for never.
+        checkpoint_every: number of iterations (in the warm-up: updates) between two checkpoints. 0 writes them only
+            before the first iteration and at the end.
         keep: number of checkpoints to keep.
         graphs_every: iterations between two stored step graphs, 0 for never.
         tokens: training ends after the iteration in which the total of sampled tokens reaches this number.
@@ -80,9 +81,9 @@ class BatchSection(Section):
     Attributes:
         tasks: groups per iteration.
         copies: chains per group, as [rollout] reads them (`tree` counts its own roots).
-        tokens: most sampled tokens per batch. The number of groups, at least one, is estimated from the mean cost per
-            group so far. Shared steps count once; filtered and pruned rollouts count.
-        actions: most carried-out actions per batch, counted in the same way.
+        tokens: largest number of sampled tokens per batch. The number of groups, at least one, is estimated from the
+            mean cost per group so far. Shared steps count once; filtered and pruned rollouts count.
+        actions: largest number of carried-out actions per batch, counted in the same way.
     """
 
     tasks: int = Field(16, ge=1, le=MANY)
@@ -103,10 +104,11 @@ class WarmupSection(Section):
     Attributes:
         expert: the player of the episodes to clone: a name that the environment knows, or `random`, which every
             environment with listed actions or tools knows.
-        clone: which of its episodes are cloned: all; or best, for a player that wins by chance: the successes of each
-            batch, or without a success the tenth with the highest returns, if returns differ.
-        updates: batches to clone; 0 for no warm-up.
-        episodes: fresh episodes per batch.
+        clone: which of these episodes are cloned. `all` clones all. `best`, for a player that wins by chance, clones
+            the successes of each batch; in a batch without successes, about the tenth with the highest returns, if the
+            returns differ.
+        updates: number of batches to clone, each in one update; 0 for no warm-up.
+        episodes: number of newly played episodes per batch.
         minibatches: optimiser steps per batch.
         optim: options of this stage that differ from [optim].
     """
@@ -125,11 +127,11 @@ class EvalSection(Section):
     Attributes:
         every: iterations between two evaluations; 0 evaluates only before the warm-up, after it and at the end.
         tasks: number of tasks of the evaluation's environment.
-        during: number of tasks in the evaluations between the first and the last.
+        during: number of tasks in the evaluations that `every` asks for; the other evaluations take all tasks.
         panel: a file of task keys instead of `tasks`.
         modes: greedy, sampled or both.
         temperature: temperature of the sampled mode; default: the temperature of training.
-        env: options that replace those of [env].
+        env: options of the evaluation's environment that differ from [env].
     """
 
     every: int = Field(0, ge=0)
