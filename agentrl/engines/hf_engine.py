@@ -25,7 +25,7 @@ from agentrl.engines.support import end_ids as ending
 from agentrl.noise import uniforms
 from agentrl.types import Generation, Request
 
-_WORTH = 32  # tokens a copy from another slot must save
+_WORTH = 32  # least number of tokens that a copy from another slot must save
 _ROUNDS = 4  # rounds of the event loop between two forwards, in which fast environments send their next turn
 
 
@@ -177,7 +177,7 @@ class HfEngine:
         self._active = []  # running answers are admitted again, with the tokens that they have
 
     def load(self, model: Any, version: int) -> None:
-        """Generate with these weights from now on: the engine's model, which the trainer changed, or another one."""
+        """Generate with these weights from now on: the engine's model, which the trainer changed, or another model."""
         if model is not self.model:
             self.model = model
             self._runner, self._reason = choose_runner(model, self.max_slots, self.max_context)
@@ -296,8 +296,9 @@ class HfEngine:
     def _admit(self) -> None:
         """Give waiting requests a slot, in the order of their sessions, while slots and the token budget last.
 
-        Sessions that have a slot come first. A session loses its slot only while less than half of the slots are in
-        use: with more sessions than slots, always evicting the least recently used one would lose every cache.
+        Sessions that have a slot come first. A session loses its slot only while running answers use less
+        than half of the slots. If there are more sessions than slots, evicting the least recently used session each
+        time would lose every cache.
         """
         running = set(map(id, self._active))
         waiting = [a for a in self._waiting if id(a) not in running]
@@ -328,7 +329,7 @@ class HfEngine:
         self.stats.evictions = self._slots.evictions
 
     def _prepare(self, session: int, slot: int, tokens: np.ndarray) -> int | None:
-        """How many of `tokens` the slot holds, after a copy from another slot that begins with them.
+        """How many of `tokens` the slot holds, after a copy from another slot with the same beginning.
 
         None if the other slot's tokens are planned and not yet computed: the request waits for the next batch.
         """
