@@ -99,7 +99,7 @@ class Chat:
         return text.startswith(self._closed) and "what it said" in text[len(self._closed) :]
 
     def encode(self, text: str) -> np.ndarray:
-        """[T] int64 ids of a text that the template wrote; each special token in it becomes one id, and no id is added."""
+        """[T] int64 ids of a text that the template wrote; each special token becomes one id, and no id is added."""
         return np.asarray(self.tokenizer.encode(text, add_special_tokens=False), np.int64)
 
     def encode_plain(self, text: str) -> np.ndarray:

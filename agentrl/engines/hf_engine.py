@@ -1,9 +1,9 @@
 """The embedded engine: any transformers causal language model, continuous batching, KV cache kept across turns.
 
-Episodes send requests at their own pace. Each forward pass takes everything that is ready, prompts of new turns and
-running answers alike, as one packed sequence. A session's keys and values stay in its slot between turns, so a turn
-computes only the tokens that it adds. If a prompt begins like the tokens of another slot (copies of one task, branches,
-a common system prompt), the engine copies that slot's keys and values.
+Episodes send requests independently of each other. Each forward pass takes everything that is ready, prompts of new
+turns and running answers alike, as one packed sequence. A session's keys and values stay in its slot between turns, so
+a turn computes only the tokens that the turn adds. If a prompt begins like the tokens of another slot (copies of one
+task, branches, a common system prompt), the engine copies that slot's keys and values.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class HfEngine:
     Args:
         model: a transformers causal language model, or peft around one. The engine does not copy it: code that changes
             its weights must call `load`, or `clear` and set `version`.
-        tokenizer: its tokenizer.
+        tokenizer: tokenizer of the model.
         sampling: the sampling distribution.
         max_slots: number of sessions whose cache is kept, and most answers generated at once.
         max_context: most tokens per prompt and answer together.

@@ -33,7 +33,7 @@ class Sessions(Protocol):
         return
 
     def release(self, session: int) -> None:
-        """The episode is over: forget its KV cache."""
+        """The episode is over: the session sends no more requests, and its KV cache is no longer needed."""
         return
 
 

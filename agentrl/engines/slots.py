@@ -50,7 +50,7 @@ class Slots:
         self._clock = 0
 
     def fork(self, session: int, of: int) -> None:
-        """The session will continue the tokens of session `of`, open or released; they are kept if possible."""
+        """The session will continue the tokens of session `of`, open or released; these are kept if possible."""
         self._source[session] = of
 
     def release(self, session: int) -> None:

@@ -86,7 +86,7 @@ class VllmEngine:
         self.stats, self.described = Stats(), described or {}
         self._words = Words(tokenizer, sampling.stop, frozenset(end_ids))
         self._tries = Tries()
-        self._homes: dict[int, int] = {}  # session that continues another session -> its server
+        self._homes: dict[int, int] = {}  # session of a branch -> index of its server
 
     @property
     def version(self) -> int:

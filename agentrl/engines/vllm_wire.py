@@ -42,9 +42,9 @@ class Token(NamedTuple):
     Attributes:
         id: the token.
         logprob: nats, under the sampling distribution.
-        support: the ids that could have been sampled, ascending, and their log-probabilities; empty unless they were
-            asked for.
-        top: log-probabilities of the most probable tokens, descending; empty unless they were asked for.
+        support: [A] int64, the ids whose log-probabilities the server returned, ascending. Under top-k or top-p these
+            are all ids that could have been sampled.
+        top: log-probabilities of the most probable of these ids, descending, at most TOP.
     """
 
     id: int

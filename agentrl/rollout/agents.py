@@ -1,4 +1,4 @@
-"""The agents of a recipe: the environment that each plays, the prompt it gets, and the policy that answers for it.
+"""The agents of a recipe: the environment that an agent plays, its prompt, and the policy that answers for the agent.
 
 If a recipe has several agents, the agent `main` gets the tasks, and every other agent has a section [agents.NAME]. An
 environment may propose sections, `agents(config) -> {NAME: {...}}`; the options of the recipe override them.
@@ -31,8 +31,8 @@ class Agent:
         trained: do its steps train that policy?
         env: the environment that it plays.
         prompt: the prompt of that environment.
-        context: its context policy.
-        limits: its limits.
+        context: the context policy of the agent.
+        limits: limits of the agent's episodes.
         expert: name of the expert that may play this agent.
         program: plays the agent's episodes, see `agentrl.rollout.program`; None asks the policy turn by turn.
     """

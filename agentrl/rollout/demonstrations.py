@@ -1,9 +1,9 @@
 """Demonstrations that join the groups of a batch: chains of kind DEMO, from the agent's expert or a stored success.
 
-No success rate counts them. A credit method sees them if its file declares `DEMONSTRATIONS = True`; they count in the
-method's statistics if the guide says so (column `in_statistics`). A demonstration that the policy sampled has
-log-probs, so the loss can train it with an importance ratio (column `in_gradient`). An expert's demonstration has no
-log-probs and no ratio; a regularizer can imitate it.
+No success rate counts them. A credit method sees them if its file declares `DEMONSTRATIONS = True`. Demonstrations
+count in the method's statistics if the guide says so (column `in_statistics`). A demonstration that the policy sampled
+has log-probs, so the loss can train it with an importance ratio (column `in_gradient`). An expert's demonstration has
+no log-probs and no ratio; a regularizer can imitate it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class Demonstrating(Protocol):
 
 
 def demonstration_of(record: EpisodeRecord) -> StepGraph | None:
-    """A solved episode as a graph of kind DEMO, the agents that it called included; None if it failed."""
+    """A solved episode as a graph of kind DEMO, with the agents that it called; None if the episode failed."""
     if lost(record) or not record.success:
         return None
     graph = build_graph([record])

@@ -74,7 +74,7 @@ async def play_starts(
     gate: asyncio.Semaphore | None = None,
     live: dict[int, EpisodeRecord] | None = None,
 ) -> list[EpisodeRecord]:
-    """Play all chains at once; their records in the order of `starts`. See `play`.
+    """Play all chains at once; returns the records in the order of `starts`. See `play`.
 
     Args:
         player, iteration, on_episode: see `play`.
@@ -96,7 +96,7 @@ async def play_starts(
 
 
 async def _together(chains: Sequence[Coroutine[Any, Any, EpisodeRecord]]) -> list[EpisodeRecord]:
-    """Run all chains at once; their records in the same order. If one raises, the others are cancelled."""
+    """Run all chains at once; returns the records in the same order. If a chain raises, the others are cancelled."""
     jobs = [asyncio.ensure_future(chain) for chain in chains]
     try:
         return await asyncio.gather(*jobs)
@@ -123,7 +123,7 @@ async def _open_and_play(
 async def _with_retries(
     player: Player, start: Start, iteration: int, live: dict[int, EpisodeRecord] | None = None
 ) -> EpisodeRecord:
-    """Play a chain; after an environment fault try again from its start, except after a StateMismatch."""
+    """Play a chain; after an environment fault try again from the chain's start, except after a StateMismatch."""
     started = time.monotonic()
     tokens = actions = replayed = 0
     usage: dict[str, float] = {}
@@ -178,7 +178,7 @@ def _program_episode() -> Any:
 
 
 class _Episode:
-    """One try at one chain."""
+    """One try to play one chain."""
 
     def __init__(
         self, player: Player, record: EpisodeRecord, handle: Handle, start: Start, key: tuple[int, ...]

@@ -96,7 +96,7 @@ class Expansion:
 
     Attributes:
         groups: numbers of the groups.
-        tasks: the task of each group, by its number.
+        draws: the draw of each group, by the group's number.
         iteration: see above.
         played: all records so far.
         live: the record of the latest try of every chain that has started, by the chain's session. The chain may
@@ -156,7 +156,7 @@ class Expansion:
         Args:
             copies: chains per group.
             groups: numbers of groups; a group that is named twice gets twice as many chains. None for all.
-            turns: steps after which a chain stops, to be continued later; None plays it to its end.
+            turns: steps after which a chain stops, to be continued later; None plays each chain to its end.
             remember: store the points from which chains can be branched.
         """
         group_per_chain = [group for group in (self.groups if groups is None else groups) for _ in range(copies)]
@@ -248,7 +248,7 @@ class Expansion:
 
 
 def _options(draw: Draw) -> dict[str, Any]:
-    """The settings of a draw beside its task, as fields of `Start`."""
+    """The settings of a draw other than its task, as fields of `Start`."""
     return {
         "temperature": draw.temperature,
         "tokens": draw.tokens,

@@ -27,7 +27,7 @@ class Player:
         prompt: writes prompts and parses answers.
         context: the context policy.
         limits: limits of the episode.
-        admissible: restrict answers to the observation's actions, if it lists any.
+        admissible: restrict answers to the actions of the observation, if the observation lists any.
         seed, stage: part of every noise key, so that training, cloning and evaluation draw different noise.
         agent: name of this agent.
         agents: players of the agents that this agent may call, by name.

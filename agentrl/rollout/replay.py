@@ -14,8 +14,8 @@ chosen rollouts to the group, behind the fresh rows. Four columns [N] then tell 
     in_statistics  bool, the row's rollout counts in the statistics of credit methods
     in_gradient    bool, the row is trained
 
-A replayed row keeps the log-probs of the policy that sampled it, so that `update.importance` corrects it as it
-corrects any difference between engine and trainer.
+A replayed row keeps the log-probs of the policy that sampled it, so that `update.importance` can correct the
+difference from the trained policy, like any difference between engine and trainer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -248,7 +248,7 @@ def _rollouts(graph: StepGraph) -> list[tuple[int, str]]:
 
 
 def _plain(graph: StepGraph) -> StepGraph:
-    """The graph as it was before annotation: without what a policy, a critic or a credit method added to it."""
+    """The graph as it was before annotation: without the columns that a policy, a critic or a credit method added."""
     columns = {
         name: x
         for name, x in graph.columns.items()
