@@ -1,4 +1,4 @@
-"""Chat templates as token streams: prompts that continue a path without encoding sampled text again."""
+"""Encodes chats by a chat template; a prompt continues a path of tokens without encoding sampled text again."""
 
 import json
 import re
@@ -32,7 +32,7 @@ CACHED_ANSWERS, CACHED_ANSWER_CHARS = 32768, 200
 
 
 class Chat:
-    """A tokenizer's chat template, cut at the end token of assistant turns.
+    """Encodes messages by a tokenizer's chat template: a whole prompt, or the tokens after the end of an assistant turn.
 
     Only the template writes special tokens. If a message or an answer spells one out (a web page that says
     `<|im_end|>`), its text becomes ordinary tokens, so that no environment can end or forge a turn.

@@ -1,4 +1,4 @@
-"""Token trie of the choices of a step: which token ids may follow a prefix, and which must."""
+"""Token trie of the choices of a step: which token ids may follow a prefix, and where only one may."""
 
 from collections import OrderedDict
 from collections.abc import Sequence

@@ -113,7 +113,7 @@ def _written_call(call: ToolCall) -> str:
     if isinstance(arguments, dict):
         with suppress(ValueError):  # NaN and Infinity: Python's JSON reader takes them, and `render` refuses them
             return calls.load_format("hermes", ()).render(calls.Call(name=call.name, arguments=arguments))
-    # The text of the broken call; reading it gives one malformed call, whose message the model gets as its result.
+    # The broken call as text: prompts read it as one malformed call, and the model gets an error as the call's result.
     name, text = json.dumps(call.name), call.arguments.replace("<tool_call>", "").replace("</tool_call>", "")
     return f'<tool_call>\n{{"name": {name}, "arguments": {text}}}\n</tool_call>'
 

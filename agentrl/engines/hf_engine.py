@@ -68,7 +68,8 @@ class HfEngine:
         max_context: most tokens per prompt and answer together.
         actions: named in reports; with "admissible" every request must have choices.
         deterministic: run a forward pass only when every open session waits for an answer, so that batches, and with
-            them rounding, do not depend on timing. Sessions must be opened; no environment may wait for another one.
+            them rounding, do not depend on timing. Sessions must be opened; no environment may wait for another
+            environment.
         version: version of the weights.
         max_batch_tokens: most tokens per forward pass (a longer prompt still runs, alone); None is 2048 on the CPU,
             where longer batches do not fit into the processor's caches, and 16384 elsewhere.
@@ -296,9 +297,9 @@ class HfEngine:
     def _admit(self) -> None:
         """Give waiting requests a slot, in the order of their sessions, while slots and the token budget last.
 
-        Sessions that have a slot come first. A session loses its slot only while running answers use less
-        than half of the slots. If there are more sessions than slots, evicting the least recently used session each
-        time would lose every cache.
+        Sessions that have a slot come first. A session loses its slot only while running answers use less than
+        half of the slots. If there are more sessions than slots, evicting the least recently used session each time
+        would lose every cache.
         """
         running = set(map(id, self._active))
         waiting = [a for a in self._waiting if id(a) not in running]

@@ -2,9 +2,9 @@
 
 The packed input [1, M] holds the new tokens of many sequences; the keys and values of all slots are one tensor. Long
 chunks run one at a time, without padding and without a copy. Short chunks run as padded blocks. On the CPU a block is a
-range of neighbouring slots, read in place: measured at 2-4 tokens per sequence, a block takes half the time of a loop,
-at 32 tokens the same time, and a block that first gathers its slots is slower than both. On a GPU a kernel launch costs
-more than a copy, so a block gathers slots of similar length.
+range of neighbouring slots, read in place. Measured with 2-4 tokens per sequence, a block takes half the time of a loop
+over the chunks. With 32 tokens it takes the same time. A block that first gathers its slots is slower than both. On a
+GPU a kernel launch costs more than a copy, so a block gathers slots of similar length.
 
 Letters: M packed tokens, R sequences (segments), H heads, G key-value heads, D head width, C capacity of a slot, r rows
 of a block, Q queries and L keys of a padded row, m tokens of a block.

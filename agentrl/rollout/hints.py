@@ -78,8 +78,8 @@ async def hinted(
 def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
     """Give a chain the prompts that it would have had with these words; its answers stay as they are.
 
-    The context policy makes the prompts again, turn by turn. A chain without steps, or of an actor without
-    a tokenizer, is left as it is.
+    The context policy makes the prompts again, turn by turn. A chain without steps, or of an actor without a
+    tokenizer, is left as it is.
 
     Returns:
         The largest number of tokens that a prompt and its answer have together; 0 for a chain that is left as it is.

@@ -1,4 +1,4 @@
-"""Batches of the groups that finish first: more groups start than a batch takes, and the others are left over.
+"""Batches of the groups that finish first: more groups start than a batch takes, and the late ones are left over.
 
 A batch does not wait for long episodes. With `leftover="cancel"` this is a bias: tasks with long episodes are trained
 less often than they are drawn. With `leftover="keep"` the groups that are left over continue in the next batch, with

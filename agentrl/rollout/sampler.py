@@ -57,7 +57,7 @@ class Draw:
 
 
 class Sampler(Protocol):
-    """Draws tasks; its draws depend only on its seed and on the graphs that `observe` got."""
+    """Draws tasks; its draws depend only on its seed and on the graphs that its methods got."""
 
     def draw(self, count: int) -> list[Draw]:
         """The next `count` tasks."""
@@ -78,7 +78,7 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class Allocator(Protocol):
-    """A sampler that looks at a first wave of chains before it spends the rest of the batch."""
+    """A sampler that looks at a first wave of chains before it distributes the other chains of the batch."""
 
     def further(self, draws: Sequence[Draw], graph: StepGraph, left: int) -> Sequence[int]:
         """How many more chains each draw gets.

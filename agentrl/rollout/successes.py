@@ -1,4 +1,4 @@
-"""Solved episodes as data, from which chains of the same task may begin."""
+"""Stores solved episodes as data, so that chains of the same task can begin at their later states."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

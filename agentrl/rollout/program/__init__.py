@@ -1,4 +1,4 @@
-"""Programs as agents: a user's program plays a task through an OpenAI-compatible endpoint, unchanged.
+"""Programs as agents: a user's unchanged program plays a task through an OpenAI-compatible endpoint.
 
 Every answer that the program gets from the endpoint becomes a step of the episode. The step holds the exact token ids
 that were sampled, their log-probs, and the earlier step that its prompt continues.

@@ -1,4 +1,4 @@
-"""An episode that a program plays: the environment gives the task and scores the answer, the program does the rest.
+"""Plays an episode with a program: the environment gives the task, and scores the program's answer.
 
 The program gets the endpoint as OPENAI_BASE_URL and OPENAI_API_KEY, the task as AGENTRL_TASK, a seed as AGENTRL_SEED,
 and a path as AGENTRL_RESULT. The episode ends when the program ends. The program may write JSON to the path: its answer
