@@ -32,7 +32,7 @@ CACHED_ANSWERS, CACHED_ANSWER_CHARS = 32768, 200
 
 
 class Chat:
-    """Encodes messages by a tokenizer's chat template: a whole prompt, or the tokens after the end of an assistant turn.
+    """Encodes messages by a tokenizer's chat template: a whole prompt, or the tokens after an assistant turn's end.
 
     Only the template writes special tokens. If a message or an answer spells one out (a web page that says
     `<|im_end|>`), its text becomes ordinary tokens, so that no environment can end or forge a turn.
