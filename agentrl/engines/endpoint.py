@@ -38,8 +38,8 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
         reasoning_effort: how much a thinking model thinks, such as low; None leaves the endpoint's default.
         stop: stop strings.
         max_tokens: most tokens per answer.
-        token_parameter: the request's name for that limit. None takes `max_tokens` if there is an address, and
-            `max_completion_tokens` without one: OpenAI's newer models take only that name.
+        token_parameter: name of the field that holds `max_tokens` in a request. None takes `max_tokens` if there is an
+            address, and `max_completion_tokens` without an address, because OpenAI's newer models take only that name.
         tool_calls: tools go to the server as data and calls come back as data (`native`); or the prompt describes them
             and the answer's text holds the calls (`text`); or `auto`: native, unless the server refuses tools.
         seeded: send a seed that is computed from the noise key.
@@ -140,17 +140,17 @@ class Traffic:
     _number: int = 0
 
     def sent(self) -> int:
-        """A request goes out; its number."""
+        """Note that a request is sent; returns the number of the request."""
         self._number += 1
         self.waiting[self._number] = time.monotonic()
         return self._number
 
     def ended(self, number: int, answered: bool) -> None:
-        """The request of this number got an answer, or was given up."""
+        """Note that the request of this number got an answer, or was given up."""
         self.waiting.pop(number, None)
         if answered:
             self.answered, self.last = self.answered + 1, time.monotonic()
 
     def silence(self) -> float:
-        """Seconds for which requests have waited while the endpoint answered none; 0 if none waits."""
+        """Seconds since the last answer or, if that is later, since the oldest waiting request; 0 if none waits."""
         return time.monotonic() - max(self.last, min(self.waiting.values())) if self.waiting else 0.0

@@ -30,7 +30,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 LOOK_S = 60.0  # time for an interpreter to look for vLLM, which takes a second on an idle machine
 ANSWER_S = 5.0  # time for a given server to answer
 GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
-COLDEST = 0.01  # vLLM raises temperatures between 0 and this one to this one
+COLDEST = 0.01  # vLLM replaces temperatures between 0 and this value by this value
 SHARE = 0.92  # share of a GPU's memory that vLLM takes without options.gpu_memory_utilization
 
 
@@ -40,7 +40,8 @@ class Config(EngineOptions, frozen=True):
     Attributes:
         python: interpreter of the environment that has vLLM 0.32 or newer; the run starts and ends servers with it.
         urls: addresses of servers that somebody else starts, such as "http://10.0.0.2:8000".
-        servers: number of servers to start. With cluster.engines, that number of servers starts on the cluster instead.
+        servers: number of servers to start. If cluster.engines is set, it is the number of servers instead,
+            and they start on the cluster.
         device: gpu; or cpu, which adds the options that vLLM's CPU kernels need.
         gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is. With
             cluster.engines Ray chooses the GPUs: as many per server as the first entry names.
@@ -55,7 +56,8 @@ class Config(EngineOptions, frozen=True):
         api_key: key of given servers; write it as "${NAME}".
         start_s: longest time in seconds until a server answers.
         timeout_s: longest time in seconds for one request.
-        retries: further tries of a request. Lost servers are brought back this many times per server in a run.
+        retries: further tries of a request. A run brings lost servers back at most `retries` times per server, counted
+            over all servers together.
     """
 
     python: str = ""
@@ -208,7 +210,7 @@ def _interpreter(config: Config) -> Path:
 
 
 def _check_vllm(config: Config, python: Path) -> None:
-    """Raises ValueError if the interpreter does not find vLLM. To find it takes far less time than to import it."""
+    """Raises ValueError if the interpreter does not find vLLM. It is not imported, because that takes far longer."""
     from agentrl.engines.vllm_process import inherited
 
     own = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}
@@ -234,7 +236,7 @@ def _check_vllm(config: Config, python: Path) -> None:
 
 
 def _check_answers(url: str) -> None:
-    """Raises ValueError unless an HTTP server answers there. Whether it is vLLM is checked when it gets weights."""
+    """Raises ValueError unless an HTTP server answers at `url`. `connected` checks later whether it is vLLM."""
     try:
         urlopen(f"{url.rstrip('/')}/health", timeout=ANSWER_S).close()
     except HTTPError as error:
@@ -252,7 +254,7 @@ def close(engine: "VllmEngine") -> None:
 
 
 def card_share(config: Config, processes: int) -> float:
-    """The share of a GPU's memory that started servers take, on the learner's GPUs 0 to `processes` - 1."""
+    """The largest share of memory that started servers take on one of the learner's GPUs 0 to `processes` - 1."""
     if config.urls or config.device == "cpu":
         return 0.0
     share = float(config.options.get("gpu_memory_utilization", SHARE))
@@ -263,7 +265,7 @@ def card_share(config: Config, processes: int) -> float:
 
 
 def cards(config: Config) -> int:
-    """GPUs of each server."""
+    """Number of GPUs per server."""
     if config.device == "cpu":
         return 0
     if config.gpus:
@@ -321,10 +323,10 @@ def _servers(config: Config, serving: Serving) -> "Servers":
 def _command(
     config: Config, arguments: Sequence[str], environment: Mapping[str, str], number: int | None, remove: Sequence[Path]
 ) -> "Command":
-    """How a server is started. If `number` is None, its launcher chooses the GPUs."""
+    """How a server is started. If `number` is None, the server's launcher chooses the GPUs."""
     from agentrl.engines.vllm_process import Command, cpu_variables
 
-    # Not resolved: the interpreter of a virtual environment is a link, and its own place names the environment.
+    # Links are not resolved: a virtual environment's interpreter is a link, and Python finds the environment by it.
     python = str(Path(config.python).expanduser().absolute())
     own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
     if config.lora == "adapter":
@@ -341,7 +343,7 @@ def _command(
 
 
 def _arguments(config: Config, serving: Serving) -> list[str]:
-    """Options of a started server; those of the recipe come last, so that they take precedence."""
+    """Options of a started server; options of the recipe come last, so that they take precedence."""
     from agentrl.engines.vllm_process import ON_A_CPU, option_words
 
     options: dict[str, object] = {

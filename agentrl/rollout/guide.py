@@ -5,8 +5,8 @@ A file in `algorithms/guide/` offers a frozen `Config` and
     def make(config: Config, seed: int) -> Guide
 
 A guide gets the draws of the sampler and returns them with an `Opening` (a start state) or with words. The column
-`guided` of the graph marks chains with such help. They are trained like the others, but success rates and samplers
-leave them out. `GuideFile` lists what else a file may offer.
+`guided` of the graph marks chains with such help. These chains are trained like other chains, but success rates and
+samplers leave them out. `GuideFile` lists what else a file may offer.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ class Guide(Protocol):
     """Changes how chains start; its output depends only on its seed and on the records that it saw."""
 
     def begin(self, draws: Sequence[Draw]) -> list[Draw]:
-        """The draws of a batch, as they are to be played."""
+        """The draws of a batch with the guide's changes."""
         ...
 
     def observe(self, records: Sequence[EpisodeRecord]) -> None:
@@ -93,11 +93,11 @@ class GuideFile(CatalogueFile):
         make: see the module.
         expert: does it ask for episodes of the agent's expert (`Shown`)?
         words: texts whose words a new tokenizer must know.
-        plain: it gives groups further chains with words (`agentrl.rollout.hints.Hinting`): (config) -> are they trained
-            behind the prompt without them?
+        plain: (config) -> are further chains with words trained behind the prompt without the words? A guide has this
+            hook if it gives groups such chains (`agentrl.rollout.hints.Hinting`).
         teaches: (config) -> the model that computes the column `teacher_logprob`.
-        joins: it puts demonstrations into groups (`agentrl.rollout.demonstrations.Demonstrating`): (config) -> what
-            they take part in.
+        joins: (config) -> what demonstrations take part in. A guide has this hook if it puts demonstrations into groups
+            (`agentrl.rollout.demonstrations.Demonstrating`).
         paper: one line for listings.
     """
 
@@ -115,7 +115,7 @@ class GuideFile(CatalogueFile):
 
 
 async def guided(guide: Guide, draws: Sequence[Draw], demonstrate: Demonstrate | None) -> list[Draw]:
-    """The draws after the guide's changes; before, the expert plays the tasks that the guide asks for."""
+    """The draws after the guide's changes. Before these changes the expert plays the tasks that the guide asks for."""
     if isinstance(guide, Shown) and (tasks := guide.wanted(draws)):
         assert demonstrate is not None, "the settings refuse a guide that asks for an expert where there is none"
         guide.shown(await demonstrate(tasks))

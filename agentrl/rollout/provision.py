@@ -1,9 +1,9 @@
-"""Batches of the groups that finish first: more groups start than a batch takes, and the others are left over.
+"""Batches of the groups that finish first: more groups start than a batch takes, and the late ones are left over.
 
 A batch does not wait for long episodes. With `leftover="cancel"` this is a bias: tasks with long episodes are trained
 less often than they are drawn. With `leftover="keep"` the groups that are left over continue in the next batch, with
-its weights. If such a group becomes older than the bound on staleness, it is cancelled, and its task is drawn again,
-once. Metrics count all of this.
+its weights. If such a group becomes older than the bound on staleness, it is cancelled, and its draw is played again,
+at most once. Metrics count all of this.
 
 If the environments run in this process and the engine is deterministic, only the order of the event loop decides which
 groups finish first; then the same seed gives the same batches.
@@ -34,7 +34,7 @@ class Flight:
         begun: the iteration in which the group started, and its number among that iteration's groups.
         version: version of the weights when the group started.
         draw: the draw that is played.
-        again: the task was dropped once before.
+        again: an earlier group of the same draw was cancelled because it was too old.
         batch: the group in the form that a rollout method gets.
         job: the task of the event loop that plays the group.
         counted: the costs of the group that earlier batches have counted.
@@ -49,7 +49,7 @@ class Flight:
     counted: "Cost" = field(default_factory=lambda: Cost())
 
     def cost(self) -> "Cost":
-        """Its costs so far."""
+        """The group's costs so far."""
         chains = self.batch.live.values()
         return Cost(sum(c.tokens for c in chains), sum(c.actions for c in chains), sum(c.replayed for c in chains))
 
@@ -134,7 +134,7 @@ class Provision:
 
     async def _batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
         if not self._flights:
-            self._sessions = itertools.count()  # so that a resumed run, which has no groups in flight, counts alike
+            self._sessions = itertools.count()  # a resumed run, with no groups in flight, starts at 0 too
         stale = [f for f in self._flights.values() if wanted.iteration - f.version > wanted.staleness]
         lost = await self._drop(stale)
         again = [flight.draw for flight in stale if not flight.again]
@@ -197,7 +197,7 @@ class Provision:
         return Cost(*map(sum, zip(*(flight.cost() for flight in flights), strict=True)))
 
     def add(self, flight: Flight) -> None:
-        """Take a group in."""
+        """Add a group to the groups in flight."""
         self._flights[flight.begun] = flight
         flight.job.add_done_callback(lambda _: self._news.set())
 
@@ -226,7 +226,7 @@ class _Begin:
         return self._number < self._most
 
     def __call__(self, draws: Sequence[Draw], *, again: bool = False) -> None:
-        """One group per draw."""
+        """Start one group per draw."""
         for draw in draws:
             self._provision.add(self._one(draw, again))
 
