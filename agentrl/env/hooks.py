@@ -150,17 +150,17 @@ class EnvironmentFile(CatalogueFile):
                 object.__setattr__(self, "read_row", self.make.read_row)
 
     def knows_expert(self, name: str) -> bool:
-        """Does the file play under this name? The text after a colon is for the expert itself."""
+        """Has the file an expert of this name? The text after a colon is an argument of the expert."""
         if self.expert is None:
             return False
         return self.experts is None or name.partition(":")[0] in self.experts
 
     def is_markov(self, config: Any) -> bool:
-        """Does each observation show everything under this configuration?"""
+        """Does each observation show everything that matters under this configuration (`markov`)?"""
         return bool(self.markov(config) if callable(self.markov) else self.markov)
 
     def proposed(self, config: Any) -> Mapping[str, Any]:
-        """What a model made from scratch takes under this configuration; see `small_model`."""
+        """The options that a recipe takes for a model made from scratch; see `small_model`."""
         return self.small_model(config) if callable(self.small_model) else self.small_model
 
     def waits_under(self, config: Any) -> bool:

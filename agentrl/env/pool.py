@@ -1,8 +1,8 @@
 """The interface of environment pools: `Pool` lends `Handle`s; a `Slot` holds one environment instance.
 
 Light environments run in this process, environments whose steps wait run in threads, and heavy environments run in
-pinned worker processes. A handle plays one episode at a time. A call that raises, hangs or returns a value of the wrong kind becomes an `EnvFault`, which costs
-that episode only.
+pinned worker processes. A handle plays one episode at a time. A call that raises, hangs or returns a value of the wrong
+kind becomes an `EnvFault`, which costs that episode only.
 """
 
 import signal
@@ -91,7 +91,7 @@ class Pool(Protocol):
 
 
 class Slot:
-    """One environment instance and its expert, called synchronously; an exception that they raise becomes an EnvFault."""
+    """One environment instance and its expert, called synchronously; what either raises becomes an EnvFault."""
 
     def __init__(
         self,

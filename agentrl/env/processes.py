@@ -1,9 +1,9 @@
 """Environment pool of pinned worker processes, for environments that are heavy or may hang or crash in C.
 
 Each worker holds many instances and answers a list of calls with a list of answers, so several calls cost one message.
-A call that hangs in Python code is stopped inside the worker, and only this call fails. A worker that stops answering is killed: the
-episode that hung fails, and the other episodes of the worker are rebuilt in other workers, which replay their actions
-and compare the observations.
+A call that hangs in Python code is stopped inside the worker, and only this call fails. A worker that stops answering
+is killed: the episode that hung fails. The pool rebuilds the other episodes of this worker in other workers: it replays
+the actions of each episode and compares the observations.
 """
 
 import asyncio
@@ -249,7 +249,7 @@ class WorkerHandle(Handle):
         self.worker.forget(self.slot)
 
     async def _try(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        """The value of the call; if the worker is lost during another call, it is repeated, in at most LOSSES workers."""
+        """The value of the call. The call is repeated if another call kills the worker, in at most LOSSES workers."""
         must_replay = False
         for _ in range(LOSSES):
             try:
