@@ -15,7 +15,7 @@ def evaluations(run: Path, mode: str) -> list[Path]:
 
 
 def evaluation_rank(path: Path) -> tuple[int, int]:
-    """(position in STAGES, iteration) of the evaluation in a file, which sorts files by age; (-1, 0) for other files."""
+    """(position in STAGES, iteration) of the evaluation in a file, to sort files by age; (-1, 0) for another file."""
     match = re.fullmatch(r"(start|clone|iteration|end)(?:-(\d+))?-(greedy|sampled)\.json", path.name)
     return (-1, 0) if match is None else (STAGES.index(match[1]), int(match[2] or 0))
 

@@ -54,7 +54,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def majority_at_k(answers: Sequence[str], right: Sequence[bool], k: int, *, seed: int = 0) -> float:
-    """The probability that the most frequent answer of k samples is right; of equally frequent answers, the mean counts.
+    """The probability that the most frequent answer of k samples is right; equally frequent answers count equally.
 
     Source: Wang et al., "Self-Consistency", arXiv:2203.11171. The mean over all subsets of k samples, or over SUBSETS
     drawn subsets if there are more. Samples without an answer are not counted; a subset without any answer counts as 0.

@@ -46,7 +46,7 @@ def curve_svg(curve: CurveData) -> str:
         *_training(curve, last),
     ]
     most = max((point.episodes for point in curve.evaluations), default=0)
-    cloned = any(point.name == "clone" for point in curve.evaluations)  # the clone is drawn at iteration 0, without a clone the start
+    cloned = any(point.name == "clone" for point in curve.evaluations)  # iteration 0 shows the clone, else the start
     ends: list[tuple[float, str]] = []
     for mode, shift in (("sampled", -2.0), ("greedy", 2.0)):
         points = [p for p in curve.evaluations if p.mode == mode and not (cloned and p.name == "start")]

@@ -1,4 +1,4 @@
-"""Makes texts and numbers fit for a file: JSON of other programs may hold lone surrogates, which UTF-8 cannot encode."""
+"""Makes texts and numbers fit for a file: JSON of other programs may hold lone surrogates, which UTF-8 lacks."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar

@@ -140,7 +140,7 @@ def _steps(graph: StepGraph, task: str) -> list[PlayedStep]:
 
 
 def first_difference(a: Sequence[PlayedStep], b: Sequence[PlayedStep]) -> int | None:
-    """The index of the first step whose state or action differs between two episodes; None if the episodes are equal."""
+    """The index of the first step whose state or action differs between two episodes; None if they are equal."""
     for number, (x, y) in enumerate(zip(a, b, strict=False)):
         if (x.state, x.action) != (y.state, y.action):
             return number
