@@ -12,7 +12,7 @@ COMMON = 0.9  # if at least this share of rows has a value in a column, rows wit
 
 
 def check_fields(split: Split, *, with_env: bool) -> Iterator[RowFinding]:
-    """Findings on the columns of one split. With an environment, missing columns are left to the environment's check."""
+    """Findings on the columns of one split. With an environment, its own check finds missing columns instead."""
     names = dict.fromkeys(name for row in split.rows for name in row)
     for name in names:
         values = [row.get(name) for row in split.rows]

@@ -37,7 +37,7 @@ class Split:
         return self.rows.place(i) + (f" of {self.name}" if self.name else "")
 
     def readable(self, entry: Entry[EnvironmentFile] | None) -> dict[str, list[int]]:
-        """Read every row as the environment reads it, and fill `asked`; returns error message -> numbers of the rows."""
+        """Read every row as the environment does, and fill `asked`; returns error message -> numbers of the rows."""
         wrong: dict[str, list[int]] = {}
         read = entry.hooks.read_row if entry is not None else None
         for i, row in enumerate(self.rows):

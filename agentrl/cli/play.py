@@ -121,7 +121,7 @@ def script(env: Table, task: Task, actions: Sequence[str], *, as_json: bool) -> 
 
 
 def row(action: str | None, observation: Observation, reward: float, terminated: bool, info: Any) -> dict[str, Any]:
-    """One line of scripted play: `score` and `won` of the info stand next to the observation, the rest in `info`."""
+    """One line of scripted play. `score` and `won` are taken out of the info; its other entries are in `info`."""
     visible = {"action": action, "observation": observation.text, "actions": list(observation.actions)}
     results = {key: info[key] for key in ("score", "won") if key in info}
     rest = {key: value for key, value in info.items() if key not in results}

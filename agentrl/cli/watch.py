@@ -21,7 +21,7 @@ from agentrl.cli._parser import Parser
 from agentrl.cli._watch_frame import drawn
 from agentrl.run import Frame, frame
 
-OVER = ("finished", "stopped", "dead", "unknown")  # nothing will change
+OVER = ("finished", "stopped", "dead", "unknown")  # states in which a run will not change any more
 
 
 def main(words: Sequence[str]) -> int:
@@ -59,7 +59,7 @@ def follow(run: Path, first: Frame, every_s: float, console: Console) -> None:
 
 
 def near(run: Path) -> str:
-    """Runs in the same folder, as the end of a sentence."""
+    """The names of runs in the same folder, as the end of a sentence."""
     try:
         found = sorted(path.name for path in run.parent.iterdir() if (path / "config.toml").is_file())
     except OSError:

@@ -125,7 +125,7 @@ def difference_when_repeated(entry: Entry[EnvironmentFile], steps: int = 6, walk
 
 
 def branches_by(entry: Entry[EnvironmentFile]) -> Literal["snapshot", "replay"]:
-    """How a branch gets to a state of the environment: from a snapshot, or by carrying out the recorded actions again."""
+    """How a branch gets to a state of the environment: from a snapshot, or by a replay of the recorded actions."""
     walk = Walk(entry, tasks_of(entry)[0], 0, 1)
     try:
         walk.reset()

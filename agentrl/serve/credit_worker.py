@@ -164,7 +164,7 @@ def credits_of(
 
 
 def _entry(name: str, words: Sequence[str]) -> Entry[CreditMethod]:
-    """A method of the catalogue. A request may not name another module, because loading the module would run its code."""
+    """A method of the catalogue. A request may name no other module, because loading a module runs its code."""
     _known(name)
     method = catalogue.load(CreditMethod, name)
     if method.wraps:
