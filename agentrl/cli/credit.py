@@ -82,7 +82,7 @@ def run_page(
 
 
 def _assigned(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
-    """The credit. An exception of the method, which may be a user's, becomes one sentence with the place in the code."""
+    """The credit. An exception of the method, which may be a user's, becomes a sentence with its place in the code."""
     try:
         return assign(entry, graph)
     except (ValueError, OSError):

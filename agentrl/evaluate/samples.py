@@ -106,7 +106,7 @@ def pass_curve(samples: Sequence[Sample], ks: Sequence[int] = ()) -> dict[str, d
 
     Args:
         samples: scored episodes. A task with fewer than k samples is left out at k, and `tasks` says how many stay.
-        ks: values of k; default: powers of two up to the largest number of samples that every task has.
+        ks: values of k; default: the largest number of samples that every task has, and the powers of two below it.
     """
     tasks = by_task(samples)
     most = min((len(own) for own in tasks.values()), default=0)
