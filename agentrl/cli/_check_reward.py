@@ -1,4 +1,4 @@
-"""The table behind `agentrl check RECIPE.toml --reward`."""
+"""Prints the table of `agentrl check RECIPE.toml --reward`."""
 
 import json
 from argparse import Namespace

@@ -1,4 +1,4 @@
-"""A frame of `agentrl watch` as something rich can print."""
+"""Draws a frame of `agentrl watch` as an object that the package rich prints."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -189,7 +189,7 @@ def table(graph: StepGraph, credit: Credit, method: str) -> str:
 
 
 def _names(graph: StepGraph, peers: np.ndarray) -> list[str]:
-    """The name of each number in `peers` [N]: the group's, and the agent's where there are several."""
+    """One name per distinct number in `peers` [N], ascending: of the group, and of the agent if there are several."""
     groups, agents = graph.names.get("group", ()), graph.names.get("agent", ())
     several = len(np.unique(graph.agent)) > 1
     found = []

@@ -85,7 +85,7 @@ class Table:
         return result._replace(info={**result.info, "errands": lines})
 
     def _reply(self, errand: Errand) -> Reply:
-        """Let the experts play an errand to its end; the reply of the called agent."""
+        """Let the experts play an errand to its end; returns the reply of the called agent."""
         from agentrl.env import Limits
         from agentrl.rollout import Crew, play, reply_of
         from agentrl.run import Loop

@@ -68,7 +68,7 @@ def near(run: Path) -> str:
 
 
 def pause(text: str) -> float:
-    """A number of seconds from 0.1 to a day."""
+    """A number of seconds, from 0.1 to one day."""
     try:
         number = float(text)
     except ValueError:

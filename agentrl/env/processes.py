@@ -124,7 +124,8 @@ class Worker:
         """Check the worker at intervals of the call's time limit plus `GRACE_S` until every answer has arrived.
 
         If the worker has made no progress for that long, it hangs outside Python and is given up. Progress is another
-        call, a finished instance, or further bytes.
+        call, a finished instance, or further bytes. While the process starts or makes an instance, `start_s` replaces
+        the time limit of a call.
         """
         if not self.sent or self._reader is None:
             return

@@ -18,7 +18,7 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: float, n: int, z: float = Z95) -> Interval:
-    """Wilson score interval of the proportion successes / n, which always lies in it; (0, 1) for n = 0.
+    """Wilson score interval of the proportion successes / n. It always contains this proportion; (0, 1) for n = 0.
 
     Source: Wilson 1927; Brown, Cai and DasGupta 2001, Eq. 4.
     """

@@ -49,7 +49,7 @@ from agentrl.report.tokenizer import token_words
 from agentrl.run import TASK_KINDS, read_metrics
 from agentrl.settings import Settings
 
-RECENT = 10  # failures and decisions are counted over so many stored iterations; early decisions over as many
+RECENT = 10  # number of latest stored iterations that are counted, and of first ones that they are compared with
 SITUATIONS = 15  # most situations on the page; the most frequent ones are shown
 NEEDED = {  # stage -> the names of the texts, and of the numbers, that each of its lines has
     "train": ((), ("reward", "episodes", "constant_groups")),

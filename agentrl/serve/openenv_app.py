@@ -1,7 +1,8 @@
 """Runs the server of the package openenv for an environment that agentrl plays; `agentrl.serve.openenv` starts it.
 
-It runs in the Python that has the package openenv, and imports nothing of agentrl. The argument is JSON: the inherited
-sockets `control` and `listener`, the environment's `name`, its `tools` (if it has any), `sessions`, `token_variable`.
+This script runs in a Python that has the package openenv, and imports nothing of agentrl. Its argument is JSON: the
+inherited sockets `control` and `listener`, the environment's `name` and `tools` (empty without tools), `sessions` and
+`token_variable`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import threading
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != HERE]  # mcp.py here hides the package
+sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != HERE]  # mcp.py would hide package mcp
 try:
     import uvicorn
     from openenv.core.env_server.http_server import create_app

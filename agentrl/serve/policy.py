@@ -16,9 +16,10 @@ KEY_CHARS = 200  # most characters of an API key or a task
 
 
 class Guests:
-    """The episodes of a server, by API key. POST /v1/agentrl/end ends one, with `reward`, `success` and `task`.
+    """The episodes of a server, by API key. POST /v1/agentrl/end ends the episode of the request's key.
 
-    Episodes with the same `task` are copies of one task and form a group of the graph.
+    The body of that request may hold `reward`, `success` and `task`. Episodes with the same `task` are copies of one
+    task and form a group of the graph.
 
     Args:
         actor: answers the requests.

@@ -36,7 +36,7 @@ class ToolEnv:
     """An `Env` over one object of a user's class and its tools. Actions are those of `agentrl.tool.action`.
 
     Attributes:
-        lists: list the actions that the object's `_actions()` returns, in every observation but the last.
+        lists: if True, every observation but the last lists the actions that the object's `_actions()` returns.
     """
 
     def __init__(self, setup: Setup, config: ToolConfig) -> None:
@@ -296,7 +296,7 @@ def _can_pickle(value: object) -> bool:
 
 
 def _giving(value: Any) -> Callable[[], Any]:
-    """A function that returns the value, or raises it."""
+    """A function that returns the value, or raises it if it is an exception."""
 
     def give() -> Any:
         if isinstance(value, BaseException):
@@ -307,7 +307,7 @@ def _giving(value: Any) -> Callable[[], Any]:
 
 
 def _as_text_and_messages(results: Sequence[Done | Malformed]) -> tuple[str, tuple[Message, ...]]:
-    """The results of a turn's calls: as one text, and as one message per call."""
+    """(the results of a turn's calls as one text, one message per call)."""
     texts = [(r.name, r.result) if isinstance(r, Done) else ("", r.message) for r in results]
     several = len(texts) > 1
     joined = "\n".join(f"{name}: {text}" if several and name else text for name, text in texts)
