@@ -1,4 +1,4 @@
-"""Checks of rows as tasks of an environment: the length of the first prompt, and whether the task can be solved."""
+"""Checks of rows as tasks of an environment: is the first prompt too long, and can the task be solved?"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MOST_STEPS = 100  # most steps of a reference solution
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What the length of a prompt is measured by.
+    """How the length of a prompt is measured, and its limits.
 
     Attributes:
         policy: the context policy, which writes the first prompt.
@@ -38,9 +38,9 @@ class Lengths:
     """Lengths of first prompts.
 
     Attributes:
-        unit: tokens, or words where no tokenizer took part.
-        median, high, longest: of all rows; `high` is the 95th percentile.
-        cut: number of rows whose prompt leaves less room than an answer may take.
+        unit: tokens, or words if there is no tokenizer.
+        median, high, longest: median, 95th percentile and largest length over all rows.
+        cut: number of rows whose prompt leaves room for fewer tokens than the longest answer has.
     """
 
     unit: str
@@ -57,8 +57,8 @@ def measure(
 
     Args:
         entry: the environment under its configuration.
-        tasks, places: [R] the rows as tasks, and where each stands.
-        context: the model's.
+        tasks, places: [R] the rows as tasks, and the place of each row in words.
+        context: how lengths are measured.
     """
     prompt, env = prompt_of(entry), entry.hooks.make(entry.config)
     sizes: list[int] = []
@@ -105,7 +105,7 @@ def _lengths(sizes: Sequence[int], context: Context) -> Lengths | None:
 
 
 def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str]) -> Iterator[RowFinding]:
-    """Rows whose own solution does not solve them, played by the environment's `reference` player."""
+    """Findings on rows whose own solution, played by the environment's `reference` expert, does not solve the task."""
     hooks = entry.hooks
     if not hooks.reference or hooks.expert is None:
         return
@@ -144,7 +144,7 @@ def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]
 def unanswerable(
     entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str]
 ) -> tuple[list[RowFinding], str]:
-    """Rows that no agent can solve, as the environment says; and a note if it cannot know."""
+    """(findings on rows that no agent can solve, a note if the environment cannot know that; else an empty text)."""
     if entry.hooks.unanswerable is None:
         return [], ""
     try:

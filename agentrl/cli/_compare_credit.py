@@ -34,7 +34,7 @@ def table(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _alike(pair: Mapping[str, Any]) -> str:
-    """What it means that no step is apart."""
+    """The sentence for a pair of methods that differ on no step."""
     a, b = pair["methods"]
     if not pair["steps"]:
         return f"{a} and {b}: there is no step to which both give credit"

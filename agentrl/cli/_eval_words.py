@@ -15,11 +15,11 @@ from agentrl.files import read_toml
 from agentrl.types import Task
 
 SECTIONS = ("env", "limits", "endpoint", "pool")
-PREFIXES = {f"{name}.": name for name in SECTIONS[1:]}  # of words; all other words are options of the environment
+PREFIXES = {f"{name}.": name for name in SECTIONS[1:]}  # words without such a prefix are options of the environment
 
 
 class Options(NamedTuple):
-    """The options of a command line by section, those of `--recipe` below those of the words."""
+    """The options of a command line by section; a word of the command line overrides `--recipe`."""
 
     env: dict[str, Any]
     limits: dict[str, Any]
@@ -56,7 +56,8 @@ def options_of(arguments: argparse.Namespace) -> Options:
     """The options by section.
 
     Raises:
-        ValueError: a word is no option, the recipe cannot be read, or endpoint options are given to another policy.
+        ValueError: a word is no option, the recipe cannot be read, or there are endpoint options and the policy has no
+            endpoint.
     """
     others = [word for word in arguments.options if not word.startswith((*PREFIXES,))]
     tables = _recipe(arguments.recipe)
@@ -87,7 +88,7 @@ def _recipe(path: Path | None) -> dict[str, Any]:
 def panel(
     arguments: argparse.Namespace, entry: Entry[EnvironmentFile], told: dict[str, Any]
 ) -> tuple[Entry[EnvironmentFile], list[Task]]:
-    """The tasks to play, and the environment whose tasks they are.
+    """(the environment that has the tasks, the tasks to play).
 
     The keys of a panel file are searched in the held-out tasks, then in those of the environment's default split,
     unless `told` names a split.
@@ -114,11 +115,11 @@ def _options(entry: Entry[EnvironmentFile]) -> dict[str, Any]:
 
 
 def check_out(path: Path, *, again: bool = True) -> None:
-    """Raises ValueError if the report cannot be written to `path`; checked before anything is paid for.
+    """Raises ValueError if the report cannot be written to `path`; called before any request costs money.
 
     Args:
-        path: of the report.
-        again: a report that is there may be written over.
+        path: path of the report.
+        again: True if an existing report may be overwritten.
     """
     if path.is_dir():
         raise ValueError(f"--out {path} is a folder: name a file in it")

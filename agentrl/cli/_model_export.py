@@ -11,7 +11,7 @@ from agentrl.run import RunFolder, read_config, setting
 
 
 def export(arguments: Namespace) -> dict[str, str]:
-    """Write the folder; returns the names of what was exported.
+    """Write the folder; returns its path, and the names of the exported checkpoint, policy and form.
 
     Raises:
         ValueError: no such run, checkpoint, policy or adapters, or the folder cannot be written.

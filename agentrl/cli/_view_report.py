@@ -57,7 +57,7 @@ def main(words: Sequence[str]) -> int:
         print(json.dumps(whole, ensure_ascii=False) if arguments.json else as_text(whole))
         return 0
     shown = [one for one in episodes if not (arguments.failed and one.outcome["success"])]
-    shown.sort(key=lambda one: bool(one.outcome["success"]))  # stable: in the order of the panel otherwise
+    shown.sort(key=lambda one: bool(one.outcome["success"]))  # the sort is stable: the panel's order remains
     if arguments.json:
         print(json.dumps([{"episode": one.number, **one.outcome} for one in shown], ensure_ascii=False))
     else:
@@ -88,7 +88,7 @@ def read_episodes(path: Path) -> list[Episode]:
 
 
 def table(episodes: Sequence[Episode]) -> str:
-    """One line per episode, with the first kind of its failures."""
+    """One line per episode, with the kinds of its failed answers and the beginning of its fault."""
     lines = [f"{'episode':>7} {'success':7} {'reward':>7} {'steps':>5} {'ending':14} task"]
     for number, outcome, _ in episodes:
         won = "lost" if outcome["ending"] == LOST else "yes" if outcome["success"] else "no"

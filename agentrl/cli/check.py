@@ -76,7 +76,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _notes(entry: Entry[EnvironmentFile], *, broken: bool, tasks: int) -> list[str]:
-    """What is worth a word and breaks no promise; of a broken environment only what may have broken it."""
+    """Notes on things that break no promise. If the environment is broken, only a note on a possible cause."""
     if broken:
         from agentrl.run import leak_note
 

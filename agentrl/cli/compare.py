@@ -28,7 +28,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _too_few(r: dict[str, Any]) -> str:
-    """A note that a smaller difference is not excluded, if no difference was found."""
+    """If the interval includes 0: a note that a difference below the detectable one is not excluded; else empty."""
     found = r["interval"][0] > 0 or r["interval"][1] < 0
     return "" if found else "; a smaller one may well be there and is not excluded"
 

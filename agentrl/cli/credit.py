@@ -55,7 +55,7 @@ def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_
 def run_page(
     methods: Sequence[str], steps: Path, options: Sequence[str], out: Path, groups: Sequence[int] | None
 ) -> int:
-    """Write the credit page of one or several methods. Options are `key=value`, with several `method.key=value`."""
+    """Write the credit page of some methods. Options are `key=value` for one method, `method.key=value` for several."""
     from agentrl.report import credit_data, token_words, write_credit_page
 
     try:
@@ -82,7 +82,7 @@ def run_page(
 
 
 def _assigned(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
-    """The credit; an exception of a method that anybody may write becomes one sentence with its place."""
+    """The credit. An exception of the method, which may be a user's, becomes a sentence with its place in the code."""
     try:
         return assign(entry, graph)
     except (ValueError, OSError):
@@ -144,7 +144,7 @@ def json_lines(graph: StepGraph, credit: Credit) -> list[str]:
 
 
 def keys(graph: StepGraph, row: int) -> dict[str, Any]:
-    """What a step is: its task (the name of its group), episode, turn and action."""
+    """The keys of a step: task (the name of the group), episode, turn and action."""
     found: dict[str, Any] = {}
     for key, column in (("task", "group"), ("episode", "episode"), ("action", "action")):
         number = int(graph.columns[column][row])
@@ -189,7 +189,7 @@ def table(graph: StepGraph, credit: Credit, method: str) -> str:
 
 
 def _names(graph: StepGraph, peers: np.ndarray) -> list[str]:
-    """The name of each number in `peers` [N]: the group's, and the agent's where there are several."""
+    """One name per distinct number in `peers` [N], ascending: of the group, and of the agent if there are several."""
     groups, agents = graph.names.get("group", ()), graph.names.get("agent", ())
     several = len(np.unique(graph.agent)) > 1
     found = []

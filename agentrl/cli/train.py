@@ -71,7 +71,7 @@ def main(words: Sequence[str]) -> int:
     if place is not None and place.rank:
         follow_torchrun(settings, place)
         return 0
-    another = stored and not arguments.resume  # it is refused and left alone
+    another = stored and not arguments.resume  # an older run has this name: `train` refuses and does not change it
     on_stop(lambda: "" if another else _how_to_go_on(settings.folder, words))
     try:
         run = train(settings, resume=arguments.resume)
@@ -114,7 +114,7 @@ def _dry_run(settings: "Settings", card: str | None, *, as_json: bool) -> None:
 
 
 def _result(run: "Run") -> dict[str, Any]:
-    """The object of --json: folder, health, and per evaluation its row of metrics.jsonl."""
+    """The object of --json: the run's folder, the findings on health, and the evaluations' lines of metrics.jsonl."""
     from agentrl.run import read_metrics
 
     found = (row for row in read_metrics(run.folder.metrics) if row["stage"] == "eval")
@@ -123,7 +123,7 @@ def _result(run: "Run") -> dict[str, Any]:
 
 
 def drawn(folder: "RunFolder") -> str:
-    """The path of the learning curve, or why there is none: a picture never fails a run that is done."""
+    """The path of the learning curve, or why there is none. An error here must not make a finished run fail."""
     from agentrl.report import learning_curve
 
     try:
@@ -133,7 +133,7 @@ def drawn(folder: "RunFolder") -> str:
 
 
 def reported(folder: "RunFolder") -> str:
-    """The path of the run's page, or why there is none: a page never fails a run that is done."""
+    """The path of the run's page, or why there is none. An error here must not make a finished run fail."""
     from agentrl.report import write_run_page
 
     path = folder.path / "report.html"
@@ -156,7 +156,7 @@ def _shown(word: str) -> str:
 
 
 def _how_to_go_on(folder: Path, words: Sequence[str]) -> str:
-    """The end of the sentence of a stopped run; without a folder nothing was stored from which to resume."""
+    """The end of the sentence of a stopped run: the command that continues it, if the run's folder exists."""
     if (folder / "config.toml").is_file():
         return f"; continue with: agentrl train {again(words)}"
     return "; nothing was stored yet"

@@ -1,4 +1,4 @@
-"""Why answers and episodes failed, by kind, each kind with an example and the option to change."""
+"""Counts failed answers and episodes by kind; each kind has an example and advice, such as an option to change."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -63,8 +63,8 @@ ADVICE: Mapping[str, str] = MappingProxyType(
 class Example(NamedTuple):
     """A kind of failure in an episode: how often it occurred, and a text that shows it.
 
-    `thoughts` counts the answers that had reasoning beside them, `cut` those that ended at the token limit; `missing`
-    is what the format asks for.
+    `thoughts` counts the failed answers that came with reasoning, `cut` those that ended at the token limit. `missing`
+    names the part of the format that an answer lacked.
     """
 
     times: int
@@ -120,7 +120,7 @@ def failures_of(record: EpisodeRecord) -> dict[str, Example]:
 
 
 def first_words(record: EpisodeRecord) -> str:
-    """The beginning of an episode's first answer; empty if the episode has a tool call."""
+    """The beginning of an episode's first answer that is not empty; empty if the episode has a tool call."""
     if any(step.calls for step in record.steps):
         return ""
     return next((words for step in record.steps if (words := _shown("", step))), "")
@@ -131,7 +131,7 @@ def _shown(kind: str, step: StepRecord) -> str:
     answer = step.generation
     text = {"empty": answer.thought, "refused": answer.refusal or answer.text}.get(kind, answer.text)
     words = " ".join(text.split())
-    if kind == "cut":  # the end shows where it was cut
+    if kind == "cut":  # the end of the text shows where the answer was cut off
         return words if len(words) <= EXAMPLE_CHARS else "..." + words[-EXAMPLE_CHARS:]
     return words if len(words) <= EXAMPLE_CHARS else words[:EXAMPLE_CHARS] + "..."
 

@@ -1,6 +1,6 @@
-"""The card of an exported model: README.md with the header that the Hugging Face hub reads, from a run's stored data.
+"""Writes the card of an exported model (README.md with the Hugging Face hub's header) from a run's stored data.
 
-Nothing is measured or guessed: the card says "unknown" where the run has stored nothing.
+Nothing is measured or guessed: the card says "unknown" if the run has not stored a value.
 """
 
 import json
@@ -32,7 +32,7 @@ class Exported:
         run: the folder of the run.
         checkpoint: the folder of the checkpoint.
         policy: name of the policy.
-        form: model, merged or adapter, see `agentrl.model.exporting`.
+        form: what was exported: all weights (model), all weights with merged adapters (merged), or adapters alone.
         licence: the hub's abbreviation of the licence; empty if none was stated.
     """
 
@@ -75,10 +75,10 @@ def model_card(exported: Exported) -> str:
 
 
 def of_these_weights(rows: Sequence[Row], lines: int) -> tuple[list[Row], list[Row]]:
-    """Evaluations of the weights of a checkpoint, and those of earlier weights.
+    """(evaluations of the weights of a checkpoint, evaluations of earlier weights), as lines of metrics.
 
     Args:
-        rows: all of a run's metrics.
+        rows: all lines of a run's metrics.
         lines: number of metrics lines before the checkpoint; an evaluation of its weights may follow it.
     """
     changed = [i for i, row in enumerate(rows) if row["stage"] != "eval"]
@@ -93,7 +93,7 @@ def _title(exported: Exported, config: Mapping[str, Any]) -> str:
 
 
 def _header(exported: Exported, config: Mapping[str, Any]) -> str:
-    """The YAML header; texts are written as JSON, which is YAML."""
+    """The YAML header; values are written as JSON, because JSON is valid YAML."""
     base = str(setting(config, "model.path") or "")
     head: dict[str, Any] = {"library_name": "peft" if exported.form == "adapter" else "transformers"}
     head["license"] = exported.licence or "unknown"
@@ -232,7 +232,7 @@ def _cost(run: Path, lines: int, own: Sequence[Row]) -> Iterator[str]:
 
 
 def _recipe(config: Mapping[str, Any], name: str) -> Iterator[str]:
-    """The keys that differ from the defaults; agentrl.toml beside the card has all."""
+    """The section on the recipe: the keys that differ from the defaults; agentrl.toml beside the card has all keys."""
     yield "## Recipe\n"
     if name:
         yield f"Name of the recipe: {_cell(name)}."

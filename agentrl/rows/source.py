@@ -42,7 +42,7 @@ class Reader(NamedTuple):
 
 
 class Rows(Sequence[Row]):
-    """The rows of a source, and the place of each row in it.
+    """The rows of a source, and the place of each row in the source.
 
     Args:
         rows: the rows themselves.
@@ -75,8 +75,8 @@ def read_rows(source: Sequence[Row] | str | Path, beside: Path | None = None) ->
         beside: the folder from which relative paths start; None takes the working folder.
 
     Raises:
-        ValueError: the source is missing or of another kind, a row of it cannot be read, it has several splits and none
-            is named, or there are no rows.
+        ValueError: the source is missing or of an unknown kind, one of its rows cannot be read, it has several splits
+            and the name chooses none, or it has no rows.
     """
     if not isinstance(source, str | Path):
         if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
@@ -136,7 +136,7 @@ def _rows(read: Callable[[], Sequence[Row]], source: str) -> Rows:
 
 
 def _of_files(paths: list[Path]) -> Reader:
-    """The reader of a file, or of the shards of one."""
+    """The reader of one file, or of the shards of one table."""
     path = paths[0]
     if path.suffix not in SUFFIXES:
         raise ValueError(f"rows are read from {KNOWN}, from a folder of such files, or from hub:NAME, not from {path}")

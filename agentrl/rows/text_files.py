@@ -72,7 +72,7 @@ def read_csv_rows(path: Path) -> Lines:
 
 
 def _records(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line on which it begins, cells) of each record that is not empty."""
+    """(line on which the record begins, from 1; cells) of each record that is not empty."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=DELIMITERS[path.suffix], strict=True)
     with _long_cells():
         while True:
@@ -92,7 +92,7 @@ def _records(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
 
 @contextmanager
 def _long_cells() -> Iterator[None]:
-    """Lift csv's limit on the length of a cell while a file is read; the limit holds for the whole process."""
+    """Lift the csv module's limit on the length of a cell while a file is read. The limit is global to the process."""
     before = csv.field_size_limit(sys.maxsize)
     try:
         yield

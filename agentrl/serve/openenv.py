@@ -1,7 +1,8 @@
-"""Serves an environment by the protocol of OpenEnv, with that package's own server in a Python that has it.
+"""Serves an environment by the protocol of OpenEnv, with the server of the package openenv.
 
-The server is a process of its own (`openenv_app.py`). For each of its sessions it asks this process for a channel. At
-the other end of the channel, one instance of the environment plays. Calls and answers are lines of JSON.
+The server is a process (`openenv_app.py`) in a Python that has this package. For each session, the server asks this
+process for a channel. At this process's end of the channel, one instance of the environment plays. Calls and answers
+are lines of JSON.
 """
 
 import itertools
@@ -29,7 +30,7 @@ from agentrl.types import EnvFault, Observation, Status, StepResult, Task
 APP = Path(__file__).with_name("openenv_app.py")
 CALL_S = 600.0  # longest call of the environment, as for `serve mcp`
 START_S = 300.0  # longest time for the server to import its package and listen
-LOOK_S = 0.5  # longest wait for a message of the server between two checks of `stopped`
+LOOK_S = 0.5  # longest wait for a message of the server before `stopped` is checked again
 STOP_S = 5.0  # longest time for the server to close its sessions
 LOG_BYTES = 4000  # the end of the server's output, in which the reason of its end is looked for
 
@@ -41,7 +42,7 @@ class OpenEnvPlace:
     Attributes:
         host, port: where to listen; port 0 takes any free one.
         sessions: most sessions at a time.
-        token_variable: the environment variable with the token that clients must send; empty: they need none.
+        token_variable: name of the environment variable with the token that clients must send; empty: no token needed.
         python: the Python that has the package openenv; empty: the one that runs agentrl.
     """
 
@@ -123,7 +124,7 @@ class OpenEnvSession:
         """The answer to a call of the server.
 
         Raises:
-            ValueError: there is no such task, or none is started.
+            ValueError: there is no such task, or no episode has begun.
             EnvFault: the environment failed.
         """
         method = call["method"]
@@ -183,10 +184,10 @@ def _metadata(result: StepResult) -> dict[str, Any]:
 def serve_openenv(
     table: OpenEnvTable, place: OpenEnvPlace, told: Callable[[str], None], stopped: Callable[[], bool]
 ) -> None:
-    """Serve until `stopped()`; `told` gets the address when the server answers there.
+    """Serve until `stopped()` is true; `told` is called with the address when the server answers.
 
     Raises:
-        ValueError: it cannot listen there, the Python has no openenv, or the server ended by itself.
+        ValueError: the address cannot be bound, the Python has no openenv, or the server ended by itself.
     """
     if place.token_variable and not os.environ.get(place.token_variable):
         raise ValueError(f"--token-variable {place.token_variable}: this environment variable is not set")
@@ -241,9 +242,9 @@ class _Server:
             raise
 
     def look(self) -> bool:
-        """Wait at most `LOOK_S` for a message of the server; True if it says that it listens.
+        """Wait at most `LOOK_S` for a message of the server; True if the message says that the server listens.
 
-        The other message asks for the channel of a new session.
+        The only other message asks for the channel of a new session, which this method sends.
         """
         if not select.select([self._control], [], [], LOOK_S)[0]:
             return False

@@ -1,4 +1,4 @@
-"""Episodes of programs that agentrl did not start: each API key that asks the endpoint plays one episode."""
+"""Records episodes of programs that agentrl did not start: the requests with one API key form one episode."""
 
 import math
 import threading
@@ -11,14 +11,15 @@ from agentrl.graph import write_graph
 from agentrl.rollout import Actor, EpisodeRecord, Recorder, Refusal, build_graph
 from agentrl.types import Status, Task
 
-MOST = 100_000  # episodes that one server keeps
-KEY_CHARS = 200
+MOST = 100_000  # most episodes of one server
+KEY_CHARS = 200  # most characters of an API key or a task
 
 
 class Guests:
-    """The episodes of a server, by API key. POST /v1/agentrl/end ends one, with `reward`, `success` and `task`.
+    """The episodes of a server, by API key. POST /v1/agentrl/end ends the episode of the request's key.
 
-    Episodes with the same `task` are copies of one task and form a group of the graph.
+    The body of that request may hold `reward`, `success` and `task`. Episodes with the same `task` are copies of one
+    task and form a group of the graph.
 
     Args:
         actor: answers the requests.
@@ -33,7 +34,7 @@ class Guests:
         self._sessions = 0
 
     def admit(self, key: str) -> Recorder:
-        """The recorder of a key; a new one for a new key."""
+        """The recorder of the episode with this API key; a new key begins an episode."""
         with self._lock:
             known = self._open.get(key)
             if known is not None:
@@ -73,7 +74,7 @@ class Guests:
             self._ended.append(record)
 
     def store(self, path: Path) -> int:
-        """Write the ended episodes as a step graph, without those in progress; returns the number of ended episodes."""
+        """Write the ended episodes as a step graph; returns their number. Episodes in progress are left out."""
         groups: dict[str, int] = {}
         copies: dict[str, int] = {}
         for record in self._ended:

@@ -14,10 +14,10 @@ UNLISTED = "this is none of the listed actions"
 
 
 class Compact:
-    """Calls as the tool's name and the values of its arguments, `find bolt 3`; final answers as `answer 42`.
+    """Writes a call as the tool's name and the values of its arguments, `find bolt 3`; a final answer as `answer 42`.
 
-    Such words say too little to be read on their own: an answer chooses the listed action with the same words. An
-    environment with other words has a subclass with other methods `answer` and `plain`.
+    A call cannot be read from these words alone, so an answer of the model chooses the listed action with the same
+    words. An environment that wants other words makes a subclass with its own methods `answer` and `plain`.
 
     Args:
         system: the system message.
@@ -37,7 +37,7 @@ class Compact:
         return self.plain(observation.text)
 
     def turn(self, observation: Observation) -> str:
-        """The answers of the tools after a space, so that a word is the same token everywhere."""
+        """The answers of the tools after a space: with a space before it, a word is the same token everywhere."""
         return f" {self.plain(observation.text)}"
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
@@ -51,7 +51,7 @@ class Compact:
         return in_words(action)
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The listed action with the words of this answer."""
+        """The listed action with the words of this answer; a malformed call if there is none."""
         wanted = text.strip()
         for action in observation.actions:
             if self.answer(action) == wanted:

@@ -11,7 +11,7 @@ from agentrl.types import Task
 
 COLUMNS = ("key", "id")  # columns that may name a row; the first one with a value does
 Split = Literal["all", "train", "test"]
-FEW = 20  # values from which on a column divides rows finely enough, if it does not have one value per row
+FEW = 20  # a column with fewer distinct values divides the rows too coarsely, unless most rows have their own value
 
 
 class Division(NamedTuple):
@@ -38,7 +38,7 @@ class Division(NamedTuple):
         return few or abs(self.test / self.rows - self.wanted) > min(self.wanted, 1 - self.wanted) / 2
 
     def __str__(self) -> str:
-        """In words; with the next move if the division is uneven."""
+        """The division as a sentence, with advice if the division is uneven."""
         told = (
             f"the column {self.column!r} decides which rows are for training and which for tests, and rows with one "
             f"value stay together: {self.values} values in {self.rows} rows, {self.test} of them "
@@ -53,17 +53,17 @@ class Division(NamedTuple):
 
 
 class RowTasks(Sequence[Task]):
-    """Tasks of rows, made when asked for.
+    """One task per row; a task is made when it is read.
 
-    The name of a row, its `key` or `id`, else its number, makes the key of the task. If several rows have one name, the
-    keys also hold the row numbers, and all these rows belong to one split.
+    The key of a task holds the name of its row: the column `key` or `id`, else the row's number. If several rows have
+    the same name, the keys also hold the row numbers, and all these rows belong to one split.
 
     Args:
         rows: one per task.
-        env: name of the environment, which begins the keys.
+        env: name of the environment; every key begins with it.
         split: the part to take.
-        test_share: share of the test part.
-        column: the user's column that names the rows, which `division` tells; empty if no user chose the names.
+        test_share: share of the test part, 0 to 1.
+        column: the column that names the rows, for `division`; empty if no column does.
 
     Raises:
         ValueError: a row is no mapping, its `seed` is no whole number, or no row is in the split.
@@ -101,7 +101,7 @@ class RowTasks(Sequence[Task]):
 
     @cached_property
     def division(self) -> Division | None:
-        """How the user's column divides all rows into train and test; None if no column of the user names the rows."""
+        """How the naming column divides all rows into train and test; None if no column names the rows."""
         if not self._column:
             return None
         every = range(len(self._rows))
@@ -140,7 +140,7 @@ def naming_column(row: Row, columns: Sequence[str] = COLUMNS) -> str:
 
 
 class PartRows(Sequence[Row]):
-    """Rows of generated tasks, part by part and by number; a row is made when it is read.
+    """Rows of generated tasks, ordered by part and then by number; a row is made when it is read.
 
     Args:
         make: (part, number) -> the row.

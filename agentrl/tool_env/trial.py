@@ -1,4 +1,4 @@
-"""What `agentrl check` notes of a tool environment that keeps its promises and still cannot be learned from."""
+"""Notes of `agentrl check` on a tool environment that passes the checks but may give nothing to learn from."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from agentrl.tool_env.setup import Setup
 from agentrl.types import Task
 
 WALKS, STEPS = 3, 20  # random episodes per task, and their longest length
-FEWEST = 3  # calls of a tool from which on "always" means something
+FEWEST = 3  # a tool with fewer calls gets no note
 ON_PURPOSE = ("error: ValueError", "error: LookupError", "error: KeyError", "error: IndexError")  # wrong values
 
 
 def trial_notes(entry: Entry[EnvironmentFile], tasks: int = 4) -> list[str]:
-    """One sentence if nothing is ever rewarded, and one per tool that raised in each call with random arguments.
+    """One sentence if the environment has no reward, and one per tool that raised in each call with random arguments.
 
-    A tool with arguments that says by a `ValueError`, a `LookupError` or a `ToolError` that they are wrong is not among
-    them, because chance may never find right ones. Other environments have no notes.
+    A tool that raised only `ValueError`, `LookupError` or `ToolError` for its arguments gets no sentence, because
+    random arguments may never be right. Environments that are no tool environments have no notes.
     """
     setup = getattr(entry.hooks.make, "setup", None)
     if not isinstance(setup, Setup):
@@ -56,7 +56,7 @@ def _is_on_purpose(result: str) -> bool:
 
 
 def _calls(entry: Entry[EnvironmentFile], tasks: Sequence[Task]) -> dict[str, list[Done]]:
-    """The calls of random episodes by the name of the tool; none of an environment that cannot be played."""
+    """The calls of random episodes by the name of the tool; empty if the environment cannot be played."""
     found: dict[str, list[Done]] = defaultdict(list)
     rng = np.random.default_rng(0)
     env: Any = entry.hooks.make(entry.config)
@@ -65,7 +65,7 @@ def _calls(entry: Entry[EnvironmentFile], tasks: Sequence[Task]) -> dict[str, li
             for _ in range(WALKS):
                 for call in _walk(env, task, rng):
                     found[call.name].append(call)
-    except Exception:  # noqa: BLE001  the checks before have named it
+    except Exception:  # noqa: BLE001  the earlier checks have reported the exception
         return {}
     finally:
         env.close()
