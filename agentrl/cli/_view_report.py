@@ -77,13 +77,13 @@ def read_episodes(path: Path) -> list[Episode]:
             raise ValueError(f"{path} holds no episodes: agentrl eval ... --out REPORT.json stores them")
         return [Episode(number, vars(outcome_of(file)), file) for number, file in enumerate(files)]
     report = read_report(path)
-    folder = path.with_name(str(report.get("episode_files", "")))
+    named = report.get("episode_files")  # None: an evaluation of a run stores one step graph and no transcripts
     places: dict[str, int] = {}
     found = []
     for number, outcome in enumerate(report["outcomes"]):
         place = places.setdefault(outcome["task"], len(places))
-        file = folder / f"{place:06d}-{outcome.get('sample', 0)}.safetensors"
-        found.append(Episode(number, outcome, file if file.is_file() else None))
+        file = path.parent / str(named) / f"{place:06d}-{outcome.get('sample', 0)}.safetensors"
+        found.append(Episode(number, outcome, file if named and file.is_file() else None))
     return found
 
 
@@ -115,7 +115,7 @@ def transcript(episode: Episode) -> dict[str, Any]:
         why = (
             f"it was lost ({episode.outcome.get('fault', '')}), so that it is not stored"
             if ending == LOST
-            else "its file is not there: the folder REPORT.episodes belongs beside the report"
+            else "agentrl eval --out stores transcripts in the folder REPORT.episodes beside the report, and it is not there"
         )
         raise ValueError(f"episode {episode.number} has no transcript: {why}")
     stored = read_episode(episode.path)

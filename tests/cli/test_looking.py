@@ -24,6 +24,14 @@ def objects(capsys, *words: object) -> list[dict]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+def test_view_lists_the_evaluations_of_a_run_which_have_no_transcripts(run, capsys):
+    report = run / "evaluations" / "end-greedy.json"
+    assert main(["view", str(report)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 + 3
+    assert main(["view", str(report), "--episode", "1"]) == 2
+    assert "agentrl eval --out stores transcripts" in capsys.readouterr().err
+
+
 def test_view_takes_the_run(run, capsys):
     assert main(["view", str(run)]) == 0
     of_run = capsys.readouterr().out
