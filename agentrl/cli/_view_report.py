@@ -115,7 +115,7 @@ def transcript(episode: Episode) -> dict[str, Any]:
         why = (
             f"it was lost ({episode.outcome.get('fault', '')}), so that it is not stored"
             if ending == LOST
-            else "agentrl eval --out stores transcripts in the folder REPORT.episodes beside the report, and it is not there"
+            else "agentrl eval --out stores transcripts in the folder REPORT.episodes, which is not beside the report"
         )
         raise ValueError(f"episode {episode.number} has no transcript: {why}")
     stored = read_episode(episode.path)
