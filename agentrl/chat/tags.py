@@ -18,8 +18,8 @@ def tagged(text: str, tag: str) -> Iterator[Tagged]:
 
     The first closing tag after an opening tag ends the pair.
 
-    The regular expression `<tag>(.*?)</tag>` finds the same pairs, but for each opening tag without a closing tag it
-    reads to the end of the text.
+    The regular expression `<tag>(.*?)</tag>` with DOTALL finds the same pairs, but for each opening tag without a
+    closing tag it reads to the end of the text.
     """
     opening, closing, at = f"<{tag}>", f"</{tag}>", 0
     while (start := text.find(opening, at)) >= 0:

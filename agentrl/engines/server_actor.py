@@ -1,4 +1,4 @@
-"""An actor that starts, watches and ends a vLLM server on its machine. It imports no torch, so it starts quickly."""
+"""A Ray actor that starts, watches and ends a vLLM server on its machine. It imports no torch, so it starts quickly."""
 
 import os
 import socket
@@ -47,5 +47,5 @@ class ServerActor:
             self._process.end(keep_log)
 
     def pid(self) -> int:
-        """Process id of the actor, not of the server."""
+        """Process id of the Ray actor, not of the server."""
         return os.getpid()

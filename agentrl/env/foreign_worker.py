@@ -1,10 +1,10 @@
 """Runs in the Python interpreter of a foreign environment; `agentrl.env.foreign` starts it there.
 
-It imports the standard library only, and needs Python 3.9 or later. This process imports the package and calls the
-adapter's `load` once. Each episode plays in a process forked from this one. So nothing that an episode changes reaches
-another episode, and a crash or a hang affects one episode only. The frames are those of channel.py, which is loaded by
-its path. A frame holds JSON, because unpickling could run code of this interpreter in agentrl's process. What a
-package prints while an episode plays goes to stderr.
+This file imports the standard library only, and needs Python 3.9 or later. Its process calls the adapter's `load` once,
+which imports the package. Each episode plays in a process forked from this one. So nothing that an episode changes
+reaches another episode, and a crash or a hang affects one episode only. The frames are those of channel.py, which is
+loaded by its path. A frame holds JSON, because unpickling could run code of this interpreter in agentrl's process. What
+a package prints while an episode plays goes to stderr.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def main() -> None:
     """Load, say which versions were loaded, and serve."""
     control, errors = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches agentrl, which ends this process
-    _dies_with_its_parent(True)  # dies if the parent's thread that waits for it ends while this process loads
+    _dies_with_its_parent(True)  # while this process loads, it dies with the parent's thread that waits for it
     order = _receive(control)
     try:
         adapter, world, versions = _load(order)

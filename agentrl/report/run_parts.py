@@ -24,8 +24,11 @@ AS_STORED = "as stored"
 
 
 class Budget(NamedTuple):
-    """Limits of the page: most steps of the last iteration, of each other iteration and of each evaluation, and most
-    characters of a text."""
+    """Limits of the page.
+
+    The largest number of steps that it shows of the last iteration, of each other iteration and of each evaluation, and
+    the largest number of characters of a text.
+    """
 
     last: int = 1_600
     other: int = 500
@@ -85,7 +88,7 @@ def training_part(
 
 
 def evaluation_part(stored: Stored, at_most: int, decode: Decode, text_chars: int) -> PartData:
-    """Held-out episodes, those that failed first."""
+    """Groups of held-out episodes; groups in which an episode failed are chosen first."""
     graph = stored.graph
     numbers = np.unique(graph.group)
     failed = {int(g) for g in np.unique(graph.group[~graph.succeeded & (graph.kind == PLAYED)])}
@@ -166,7 +169,7 @@ def _beside(name: str, own: Entry[CreditMethod] | None) -> Entry[CreditMethod]:
 
 
 def _about(name: str, own: Entry[CreditMethod] | None) -> str:
-    """The first sentence of a method's file, and its paper; empty for stored advantages."""
+    """The first sentence of a method's file, and its paper; for stored advantages, a sentence that says so."""
     if name == AS_STORED:
         return "the advantages that the run has stored; its method cannot be loaded here"
     hooks = own.hooks if own is not None and own.name == name else catalogue.load(CreditMethod, name)

@@ -106,8 +106,9 @@ async def collect(
 ) -> Collected:
     """Play `tasks` groups of rollouts, or as many as the budget allows, but at least one.
 
-    If the sampler filters (`keep`), further rounds are played until `tasks` groups have passed the filter. After the
-    last round the batch is filled up with groups of this round that did not pass. Metrics count both kinds of groups.
+    If the sampler filters (`keep`), further rounds are played until `tasks` groups have passed the filter, or until the
+    limit on rounds or on the budget is reached. Then groups of the last round that did not pass fill the batch. Metrics
+    count both kinds of groups.
 
     Args:
         player: plays the rollouts.

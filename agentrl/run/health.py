@@ -1,8 +1,8 @@
 """Rules that find out from the metrics of a run that the run is likely to learn nothing.
 
 A rule is a pure function. It reads the rows of metrics.jsonl up to some row, and returns one sentence that says what is
-wrong, with numbers and the next move. `Health` applies the rules while a run goes on, and reports each rule once.
-`findings` does the same for stored rows.
+wrong, with numbers and the next move. `Health` applies the rules while a run goes on, and reports each rule once; its
+rows have a few more values than metrics.jsonl stores. `findings` applies the rules to stored rows.
 """
 
 import math
@@ -392,8 +392,8 @@ def read_findings(path: Path) -> list[Finding]:
 def decided_before(path: Path, iteration: int) -> list[Finding]:
     """The stored findings on decisions of iterations before `iteration`.
 
-    These findings cannot be computed from the metrics alone. A damaged file gives no findings, because the rule then
-    finds again whatever is still true.
+    These findings cannot be computed from the metrics alone. If the file is damaged, the result is empty: the rule
+    `certain_too_early` reads the stored graphs again and reports what is still true.
     """
     try:
         stored = read_findings(path)

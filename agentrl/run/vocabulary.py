@@ -66,7 +66,8 @@ def vocabularies(settings: Settings) -> dict[str, Vocabulary]:
 def look_alike(graph: StepGraph, unknown: int) -> float:
     """Share of steps whose observation has the same token ids as another observation, though the texts differ.
 
-    The texts then differ only in unknown words. An unknown word does no harm if no other text differs only in it.
+    The texts then differ only in unknown words. Unknown words do harm only if two different texts get the
+    same token ids because of them.
 
     Args:
         graph: the graph of a batch of rollouts.
@@ -155,7 +156,7 @@ def _spoken(agents: Mapping[str, Agent], records: list[EpisodeRecord]) -> Iterat
         prompt = agents[chain.agent].prompt
         for turn, step in enumerate(chain.steps):
             yield prompt.turn(step.observation) if turn else opening(prompt, step.observation)
-            if turn == 0 or not rewords(prompt):  # else "84" is read as " 84", and is no word of its own
+            if turn == 0 or not rewords(prompt):  # else the model reads " 84", in `turn`
                 yield from (message.content for message in step.observation.messages)
             yield from map(prompt.answer, step.observation.actions)
             yield step.generation.text
