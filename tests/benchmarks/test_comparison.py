@@ -62,7 +62,10 @@ def test_the_best_configuration_is_taken_by_both_and_finished_runs_are_found_aga
     assert "eval.env.split=valid" not in command
     result = comparison.summarise(queue.plan, runs)
     assert result["greedy"]["a"]["by_seed"] == {0: 1.0, 1: 0.5}
-    assert result["greedy"]["differences"]["a - b"]["by_seed"] == {0: 0.75, 1: 0.25}
+    found = result["greedy"]["differences"]["a - b"]
+    assert found["by_seed"] == {0: 0.75, 1: 0.25}
+    low, high = found["interval"]
+    assert found["detectable"] == pytest.approx(2.8 * (high - low) / (2 * 1.96))
     assert result["spent"]["b-1"] == {
         "iterations": 2, "generated_tokens": 120, "actions": 12, "episodes": 4, "cpu_s": 1.5,
     }  # fmt: skip
@@ -136,3 +139,12 @@ def test_every_configuration_of_every_plan_resolves(path):
         for tried in side.tried or [[]]:
             words = [*plan.set, *side.set, *tried, comparison.ENDLESS, f"run.tokens={plan.tokens}"]
             assert Settings.load(side.recipe, [word.replace("{clone}", "folder") for word in words]).tables.run.tokens
+
+
+def test_every_pair_of_sides_is_compared(queue):
+    plan = validate(comparison.Plan, {**PLAN, "sides": {s: {"recipe": "a.toml"} for s in "abc"}})
+    for name, won in {"a-0": "1111", "a-1": "1111", "b-0": "1100", "b-1": "1100", "c-0": "0000", "c-1": "1000"}.items():
+        write(queue.folder / name, won)
+    runs = {(s, seed): queue.folder / f"{s}-{seed}" for s in "abc" for seed in (0, 1)}
+    told = comparison.summarise(plan, runs)["sampled"]["differences"]
+    assert {pair: found["mean"] for pair, found in told.items()} == {"a - b": 0.5, "a - c": 0.875, "b - c": 0.375}
