@@ -1,4 +1,4 @@
-"""vLLM servers as a catalogue entry: started in an environment of their own, or given by their addresses.
+"""Servers of vLLM as a catalogue entry: started in an environment of their own, or given by their addresses.
 
 docs/engines.md says how to make that environment, and with which options to start a server that is given.
 """

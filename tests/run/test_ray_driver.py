@@ -62,7 +62,7 @@ def test_without_ray_the_extra_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     recipe = tmp_path / "toy.toml"
     recipe.write_text('env = {name = "tests.toys.walk"}\nmodel = {new = {}}\ncluster = {address = "local"}\n')
-    assert main(["train", str(recipe), f"run.folder={tmp_path}/runs"]) == 2
+    assert main(["train", str(recipe), "eval.env.first=10", f"run.folder={tmp_path}/runs"]) == 2
     assert "pip install 'agentrl-stepgraph[ray]'" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
