@@ -79,8 +79,7 @@ async def play_starts(
     Args:
         player, iteration, on_episode: see `play`.
         starts: the chains.
-        gate: limits how many chains are played at the same time. None allows `limits.concurrency` of these chains, or
-            all if that is 0.
+        gate: limits how many chains are played at once; None: `limits.concurrency` of them, or all if that is 0.
         live: dict, by session, into which the record of every try is put when the try begins.
     """
     gate = gate or asyncio.Semaphore(player.limits.concurrency or max(1, len(starts)))
@@ -228,11 +227,7 @@ class _Episode:
         return own_copy(point.history)
 
     async def carry_out(self, history: History) -> None:
-        """Carry out the turns of the opening again.
-
-        Raises:
-            StateMismatch: the turns lead to another state than in the earlier episode, end the episode, or call agents.
-        """
+        """Carry out the opening again; StateMismatch if it leads elsewhere, ends the episode or calls agents."""
         opening = self.start.opening
         for number, turn in enumerate(() if opening is None else opening.turns):
             check_start(self.record.task, history.now, turn.state, number)
@@ -379,8 +374,7 @@ class _Episode:
     async def answer(self, request: Request) -> Generation | None:
         """The answer of the policy; None if `Limits.seconds` have passed before the answer comes.
 
-        The time limit does not stop a request to a policy with a tokenizer, because such engines batch the requests of
-        all episodes and always answer.
+        The time limit stops no request to a policy with a tokenizer: such engines batch all requests and always answer.
         """
         actor, left = self.player.actor, self.ends_at - time.monotonic()
         if self.limits.seconds is None or actor.chat is not None:
