@@ -38,7 +38,7 @@ def check_guide(
     which = f"guide.name={guide.name}"
     if rollout.hooks.fills:
         raise ValueError(
-            f"{which} puts whole chains into groups, and those of rollout.name={rollout.name} share steps or hold "
+            f"{which} puts whole chains into groups, and the chains of rollout.name={rollout.name} share steps or hold "
             "samples of their own: choose rollout.name=chain"
         )
     if not joins.in_gradient and not joins.in_statistics and not imitates:
