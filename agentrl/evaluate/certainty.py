@@ -79,6 +79,6 @@ def _sentence(late: SituationRow, early: SituationRow) -> str:
         f"{late.won / late.episodes:.0%} of its episodes succeed now, and where copies differed at the start, "
         f"{chosen:.0%} of the episodes with it succeeded and {instead:.0%} of the others; copies hardly try anything "
         "else now, so no return can show what is better: let the prompt or the order of the answer's words show what "
-        "this decision depends on, clone with smaller steps (lower warmup.optim.lr), or let the decision vary for longer "
-        "(lower optim.lr, update.entropy_coef above 0)"
+        "this decision depends on, clone with smaller steps (lower warmup.optim.lr), or let it vary for longer (lower "
+        "optim.lr, update.entropy_coef above 0)"
     )

@@ -76,7 +76,7 @@ def efficient(
 
 
 def fewest_calls(correct: np.ndarray, calls: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """[E] fewest calls among the right answers of an episode's group; the calls of the episode if no answer is right."""
+    """[E] fewest calls among the right answers of an episode's group; the episode's calls if no answer is right."""
     _, key = np.unique(group, return_inverse=True)
     fewest = np.full(int(key.max(initial=-1)) + 1, np.inf)  # [G]
     np.minimum.at(fewest, key, np.where(np.asarray(correct) > 0, calls, np.inf))
