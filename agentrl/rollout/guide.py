@@ -93,8 +93,8 @@ class GuideFile(CatalogueFile):
         make: see the module.
         expert: does it ask for episodes of the agent's expert (`Shown`)?
         words: texts whose words a new tokenizer must know.
-        plain: (config) -> are further chains with words trained behind the prompt without the words? A guide has this
-            hook if it gives groups such chains (`agentrl.rollout.hints.Hinting`).
+        plain: (config) -> are further chains, which were played with words, trained with the prompt without the words?
+            A guide has this hook if it gives groups such chains (`agentrl.rollout.hints.Hinting`).
         teaches: (config) -> the model that computes the column `teacher_logprob`.
         joins: (config) -> what demonstrations take part in. A guide has this hook if it puts demonstrations into groups
             (`agentrl.rollout.demonstrations.Demonstrating`).

@@ -59,7 +59,7 @@ class Shape(NamedTuple):
 def check_card(name: str) -> None:
     """Raises ValueError unless the card is in the table."""
     if name and name not in CARDS:
-        raise ValueError(f"--memory: unknown card {name!r}{nearest(name, CARDS)}; put --memory behind the options")
+        raise ValueError(f"--memory: unknown card {name!r}{nearest(name, CARDS)}; write --memory after the options")
 
 
 def forecast(settings: Settings, card: str = "") -> Iterator[str]:

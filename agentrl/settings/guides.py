@@ -71,8 +71,8 @@ def _check_hints(guide: Entry[GuideFile], rollout: Entry[RolloutMethod], agents:
         )
     if plain and agents > 1:
         raise ValueError(
-            f"guide.name={guide.name} trains chains behind other prompts, which is built for one agent, and this "
-            f"recipe has {agents}: set guide.train='with'"
+            f"guide.name={guide.name} replaces the prompts of chains for training, which works for one agent only, and "
+            f"this recipe has {agents} agents: set guide.train='with'"
         )
 
 
