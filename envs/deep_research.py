@@ -125,7 +125,7 @@ class DeepResearch:
         return self.state
 
     def restore(self, snapshot: State) -> Observation:
-        """Go back to it."""
+        """Go back to the state of a snapshot."""
         self.state = snapshot
         return self.observation()
 
@@ -312,12 +312,12 @@ def expert(env: Env, name: str, seed: int) -> Planner:
 
 
 def kind(task: Task) -> str:
-    """How many facts it joins."""
+    """The number of facts that the question joins, such as "2-hop"."""
     return f"{task.params['hops']}-hop"
 
 
 def benchmark(config: Config) -> str:
-    """`deep-gen` with its world."""
+    """The name under which results are reported: `deep-gen` with the world and the split."""
     return f"deep-gen {config.world}-{config.world_seed}, {config.split}"
 
 

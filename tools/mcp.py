@@ -238,12 +238,12 @@ class Server:
         return self._said
 
     def _shorten_stderr(self) -> None:
-        """Free the disk space of a server's stderr once it is large; later output follows a hole of zeros."""
+        """Free the disk space of a server's stderr when the file is large; a hole of zeros replaces it."""
         if self._said is not None and os.fstat(self._said.fileno()).st_blocks * 512 > STDERR_BYTES:
             os.ftruncate(self._said.fileno(), 0)
 
     def words(self) -> str:
-        """The end of what it wrote to stderr."""
+        """The last lines that the server wrote to stderr, for a message."""
         if self._said is None or self.config.url:
             return "nothing more is known"
         size = os.fstat(self._said.fileno()).st_size
@@ -368,7 +368,7 @@ class Toolbox:
         return self._listed()
 
     def _made(self, listed: Sequence[Any]) -> list[ToolSpec]:
-        """The tools; one that is listed twice in the same words counts once."""
+        """The listed tools as specifications. A tool that is listed twice with the same schema counts once."""
         made: dict[str, ToolSpec] = {}
         for tool in listed:
             spec = self._spec(tool)

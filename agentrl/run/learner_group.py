@@ -217,7 +217,7 @@ class _Follower:
             raise ValueError(self.how_it_ended())
 
     def wait(self) -> None:
-        """Wait until it ends."""
+        """Wait until the process ends."""
         self.process.wait()
 
     def how_it_ended(self) -> str:

@@ -110,7 +110,7 @@ class Regularizers:
 
     @property
     def entropy(self) -> bool:
-        """Does one of them need the gradient of the tokens' entropies?"""
+        """Does a regularizer need the gradient of the tokens' entropies?"""
         return any(entry.hooks.entropy for entry in self.entries)
 
     @property

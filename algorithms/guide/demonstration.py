@@ -132,10 +132,10 @@ def make(config: Config, seed: int) -> Demonstration:
 
 
 def expert(config: Config) -> bool:
-    """Does it ask for the expert's episodes?"""
+    """Does the guide ask for episodes of the expert?"""
     return config.source == "expert"
 
 
 def joins(config: Config) -> Joins:
-    """What its chains take part in."""
+    """Do the demonstrations count in statistics, and does the policy gradient train them?"""
     return Joins(in_statistics=config.statistics, in_gradient=config.train == "ratio")

@@ -228,7 +228,7 @@ def make(config: Config, seed: int) -> Hints:
 
 
 def expert(config: Config) -> bool:
-    """Does it ask for the expert's episodes?"""
+    """Does the guide ask for episodes of the expert?"""
     return config.source == "expert"
 
 

@@ -152,5 +152,5 @@ def make(config: Config, seed: int) -> StartState:
 
 
 def expert(config: Config) -> bool:
-    """Does it ask for the expert's episodes?"""
+    """Does the guide ask for episodes of the expert?"""
     return config.source == "expert"

@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
     @property
     def value(self) -> int:
-        """Its result."""
+        """The result of the operation."""
         match self.sign:
             case "+":
                 return self.left + self.right
@@ -69,7 +69,7 @@ class Event(NamedTuple):
 
     @property
     def doubles(self) -> bool:
-        """Does it take two operations?"""
+        """Does the event take two operations?"""
         return bool(self.number and self.factor)
 
 
@@ -96,12 +96,12 @@ class Story(NamedTuple):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The order of its events."""
+        """The kinds of the events, in order."""
         return tuple(event.kind for event in self.events)
 
 
 def part_of(kinds: Sequence[str]) -> Part:
-    """Where stories with this order of events belong."""
+    """The part (train, valid or test) to which stories with this order of events belong."""
     digest = hashlib.sha256(f"2{' '.join(kinds)}".encode()).digest()
     share = int.from_bytes(digest[:8], "big") / 2**64
     return "test" if share < SHARES["test"] else "valid" if share < sum(SHARES.values()) else "train"
@@ -133,7 +133,7 @@ def write(part: Part, seed: int, events: int, largest: int, noise: int, room: in
 
 
 def _draw(rng: random.Random, largest: int, kinds: tuple[str, ...], noise: int, room: int) -> Story | None:
-    """One story of these kinds; None where a count leaves its room, or the answer can be read off the text."""
+    """One story with events of these kinds; None if a count is out of range, or the answer is a number of the text."""
     factors = rng.sample(range(2, SMALL + 1), sum(kind in MULTIPLY for kind in kinds))
     drawn = rng.sample([n for n in range(2, largest + 1) if n not in factors], 1 + len(kinds) + noise)
     has, others, told = drawn[0], drawn[1 : 1 + noise], drawn[1 + noise :]

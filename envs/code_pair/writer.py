@@ -82,7 +82,7 @@ class Writer(View):
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def reward(self) -> dict[str, float]:
-        """As in `code_repair`, and format: something was handed in."""
+        """The signals of `code_repair`, and `format`: was the repository handed in?"""
         return {**self._work.reward(), "format": float(self.done)}
 
     def success(self) -> bool:

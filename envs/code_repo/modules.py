@@ -77,12 +77,12 @@ class Module:
 
     @property
     def path(self) -> str:
-        """Its file in the repository."""
+        """The path of the module in the repository."""
         return f"{PACKAGE}/{self.name}.py"
 
     @functools.cached_property
     def purpose(self) -> str:
-        """The first line of its docstring."""
+        """The first line of the module's docstring."""
         return (ast.get_docstring(ast.parse(self.source)) or f"The module {self.name}.").split("\n")[0]
 
     def visible(self) -> list[int]:

@@ -72,7 +72,7 @@ def _tables(rng: random.Random, people: list[Person]) -> dict[str, Any]:
 
 
 def allowed(kind: str, booking: Mapping[str, Any], tier: str, free: int) -> bool:
-    """Does the policy allow it?
+    """Does the policy allow this change of a booking?
 
     Args:
         kind: cancel, room or breakfast.

@@ -49,7 +49,7 @@ class Source(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Columns and rows of a query, or why there are none."""
+    """Columns and rows of a query, or the error if there are none."""
 
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[Cell, ...], ...] = ()
@@ -97,7 +97,7 @@ class _Process:
         return reply
 
     def end(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self._child.kill()
         self._child.communicate()
 

@@ -93,7 +93,7 @@ class Query(NamedTuple):
 
     @property
     def ordered(self) -> bool:
-        """Do its rows have an order?"""
+        """Do the rows of the result have an order?"""
         return KINDS[self.kind].ordered
 
 

@@ -80,7 +80,7 @@ class GoalBook(Protocol):
         ...
 
     def weight(self, i: int) -> float:
-        """Its sampling weight."""
+        """The sampling weight of goal i."""
         ...
 
 

@@ -31,11 +31,11 @@ Scorer = Callable[[Product, Mapping[str, str]], tuple[float, Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a session stands.
+    """The state of a session.
 
     Attributes:
         kind: the page shown.
-        keywords: of the last search, None on the index page.
+        keywords: words of the last search; None on the index page.
         page: number of the last results page.
         found: what that search found.
         product: number of the last product opened, -1 for none.
@@ -57,7 +57,7 @@ class State:
 
 
 class Outcome(NamedTuple):
-    """What an action did. `accepted`: it was understood and allowed; `parts`: of the reward, after a purchase."""
+    """The result of an action. `accepted`: it was understood and allowed; `parts`: parts of a purchase's reward."""
 
     state: State
     reward: float = 0.0
@@ -114,7 +114,7 @@ class Shop:
         return found.tolist() if isinstance(found, np.ndarray) else list(found)
 
     def clickables(self, state: State) -> tuple[str, ...]:
-        """What can be clicked, in the original's order; `search` is listed though it cannot."""
+        """What can be clicked, in the original's order; `search` is listed although it cannot be clicked."""
         if state.kind == INDEX:
             return ("search",)
         if state.kind == RESULTS:
@@ -163,7 +163,7 @@ class Shop:
         return Outcome(self._open(state, name))
 
     def _turn(self, state: State, name: str, url: str, rng: Draws) -> State | None:
-        """Turning a page; None where an option value merely has the name of a turn."""
+        """The state after a turn of the page; None if `name` is an option value and not a turn."""
         apparent = next((kind for kind in KINDS if kind in url), INDEX)
         keywords = state.keywords or ()
         if apparent == RESULTS:

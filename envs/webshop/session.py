@@ -72,7 +72,7 @@ class Session:
         return outcome
 
     def score(self, product: Product, options: Mapping[str, str]) -> float:
-        """What buying a product with these options would score; for demonstrators and audits."""
+        """The score of buying a product with these options; for demonstrators and audits."""
         return self._scorer(product, options)[0]
 
     def mark(self) -> Mark:
