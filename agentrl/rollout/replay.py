@@ -119,7 +119,7 @@ class ReplayFile(CatalogueFile):
         help="(config, fresh group, stored rollouts, rng) -> indices of the rollouts that join"
     )
     joins: Callable[[Any], Joins] = hook(help="(config) -> do joined rollouts enter statistics, and the gradient?")
-    worth: Callable[[Any, Stored], bool] | None = hook("", "(config, rollout) -> is it kept?", None)
+    worth: Callable[[Any, Stored], bool] | None = hook("", "(config, rollout) -> is the rollout stored?", None)
     paper: str = hook("PAPER", "one line for listings", "")
 
 

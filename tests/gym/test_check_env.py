@@ -16,7 +16,7 @@ LIES = {
     "garbage": r"the action 'no such action' raised KeyError",
     "reward": r"step returned reward nan",
     "refuses": r"the listed action '(left|right)' was refused at step 0",
-    "errands": r"it sends errands and has no method `returned\(replies\)`",
+    "errands": r"the environment sends errands and has no method `returned\(replies\)`",
     "snapshot": r"restore is not where a replay of the same \d+ actions is",
     "restored": r"restore shows another observation than at the snapshot",
     "blind": r"restore returns no observation",
