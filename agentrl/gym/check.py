@@ -169,7 +169,9 @@ class Walk:
         result = checked_result(timed(lambda: self.env.step(action)))
         while errands := result.info.get("errands"):
             if not isinstance(self.env, Delegates):
-                raise EnvFault("it sends errands and has no method `returned(replies)` to take their replies")
+                raise EnvFault(
+                    "the environment sends errands and has no method `returned(replies)` to take their replies"
+                )
             replies = tuple(Reply("", Status.ENV_ERROR) for _ in errands)
             result = checked_result(timed(functools.partial(self.env.returned, replies)))
         self.actions.append(action)

@@ -45,7 +45,8 @@ def test_duplicates_contradictions_and_near_duplicates_by_hand(tmp_path):
     ]
     (text,) = [one.text for one in check_rows(read_splits(source), None, None, 0).findings if "line 6" in one.text]
     assert text == (
-        "line 5 and line 6 ask nearly the same question (94% of their three-word pieces are equal); look at them, and keep one"
+        "line 5 and line 6 ask nearly the same question (94% of their three-word pieces are equal); look at them, and "
+        "keep one"
     )
 
 
