@@ -29,7 +29,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl runs", __doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs"), help="default: runs")
     parser.add_argument("--where", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--sort", metavar="KEY", help="by this column or key; -KEY begins with the largest")
+    parser.add_argument("--sort", metavar="KEY", help="sort by this column or key; -KEY begins with the largest")
     parser.add_argument("--best", action="store_true", help="only the run whose interval has the highest lower end")
     parser.add_argument("--json", action="store_true", help="one JSON object per run and line")
     given = parser.parse_args(_joined(words))

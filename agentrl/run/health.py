@@ -31,7 +31,7 @@ MEMORISED = 0.5  # largest held-out success of a policy that has memorised, as a
 CLONED_NATS = 0.01  # loss per token of a clone that has learned what its expert shows
 
 LIMITS = {  # ending -> what to change
-    "turn_limit": "raise limits.turns or the environment's own limit, or give it shorter tasks",
+    "turn_limit": "raise limits.turns or the environment's own limit, or use shorter tasks",
     "token_limit": "raise engine.max_context (and model.new.max_positions) or limits.episode_tokens",
     "turn_token_limit": "raise limits.turn_tokens, or set limits.cut_turn=parse",
     "call_limit": "raise limits.calls",

@@ -104,8 +104,8 @@ class LearnerGroup:
             raise ValueError(f"{lost.how_it_ended()}; the other processes were ended, add --resume to go on") from None
         if broken and self.place is not None:
             raise ValueError(
-                f"another process of the learner has ended ({_first_line(error)}): see its own last words, and start "
-                "torchrun again with --resume"
+                f"another process of the learner has ended ({_first_line(error)}): read the end of its output, and "
+                "start torchrun again with --resume"
             ) from None
 
     def start(self) -> Ranks:
@@ -324,8 +324,8 @@ def check_group(settings: Settings, place: Place | None) -> torch.device:
     for entry in settings.regularizers:
         if config.processes > 1 and hasattr(entry.hooks.make(entry.config), "state_dict") and not entry.hooks.totals:
             raise ValueError(
-                f"the regularizer {entry.name} remembers something and does not say that it sums it over processes "
-                "(TOTALS = True in its file, and Moment.total): set learner.processes=1"
+                f"the regularizer {entry.name} keeps a history and does not say that it sums the history over "
+                "processes (TOTALS = True in its file, and Moment.total): set learner.processes=1"
             )
     return device
 

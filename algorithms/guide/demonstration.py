@@ -53,7 +53,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     def _expert_has_no_ratio(self) -> "Config":
         if self.source == "expert" and self.train == "ratio":
             raise ValueError(
-                "train='ratio' needs the log-probs of who played, and an expert has none: set train='imitation'"
+                "train='ratio' needs the log-probs of the player, and an expert has none: set train='imitation'"
             )
         return self
 

@@ -17,7 +17,7 @@ LIES = {
     "reward": r"step returned reward nan",
     "refuses": r"the listed action '(left|right)' was refused at step 0",
     "errands": r"the environment sends errands and has no method `returned\(replies\)`",
-    "snapshot": r"restore is not where a replay of the same \d+ actions is",
+    "snapshot": r"restore leads to another state than a replay of the same \d+ actions",
     "restored": r"restore shows another observation than at the snapshot",
     "blind": r"restore returns no observation",
     "pickle": r"raised TypeError: cannot pickle a lock",

@@ -36,7 +36,7 @@ def put_folder(folder: Path, write: Callable[[Path], None]) -> None:
             folder.rename(older)
         partial.rename(folder)
     except OSError as error:
-        warnings.warn(f"the index {folder} is not kept for the next time: {error}", stacklevel=2)
+        warnings.warn(f"the index {folder} could not be stored, and will be built again: {error}", stacklevel=2)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(older, ignore_errors=True)
