@@ -225,7 +225,7 @@ class Session:
     def how_to_continue(self, words: Sequence[str]) -> str:
         """A sentence on the episodes that a stopped evaluation has stored, and on the command that continues it."""
         if self.arguments.out is None:
-            return "no episode is stored: with --out REPORT.json they are, and --resume continues from them"
+            return "no episode was stored: with --out REPORT.json episodes are stored, and --resume continues from them"
         total = len(self.tasks) * self.arguments.samples
         return (
             f"{self.done} of {total} episodes are stored in {self.folder}; continue with: agentrl eval {again(words)}"

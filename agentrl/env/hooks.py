@@ -139,7 +139,7 @@ class EnvironmentFile(CatalogueFile):
     )
 
     def __post_init__(self) -> None:
-        """Take what `make` brings with it and the file does not write."""
+        """Take the hooks that `make` has as attributes (`Offers`) and that the file lacks."""
         if isinstance(self.make, Offers):
             if self.expert is None and self.make.experts:
                 object.__setattr__(self, "expert", self.make.expert)

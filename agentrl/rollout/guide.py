@@ -96,8 +96,8 @@ class GuideFile(CatalogueFile):
         plain: (config) -> are further chains, which were played with words, trained with the prompt without the words?
             A guide has this hook if it gives groups such chains (`agentrl.rollout.hints.Hinting`).
         teaches: (config) -> the model that computes the column `teacher_logprob`.
-        joins: (config) -> what demonstrations take part in. A guide has this hook if it puts demonstrations into groups
-            (`agentrl.rollout.demonstrations.Demonstrating`).
+        joins: (config) -> do demonstrations count in statistics, and are they trained? A guide has this hook if it puts
+            demonstrations into groups (`agentrl.rollout.demonstrations.Demonstrating`).
         paper: one line for listings.
     """
 
