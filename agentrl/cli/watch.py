@@ -1,6 +1,6 @@
 """`agentrl watch RUN [--once | --json] [--every S]`: a run in the terminal, while it trains or afterwards.
 
-It shows how the run stands (running, finished, stopped, dead, or not begun, which it waits for), curves with their
+It shows the state of the run (running, finished, stopped, dead, or not begun, which it waits for), curves with their
 intervals, where the time goes, speeds, the episodes of the moment, the time that is left, faults and what the rules of
 health found. It only reads, ends with the run, and needs no terminal: --once prints one frame, --json its data.
 """

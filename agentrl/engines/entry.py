@@ -56,8 +56,8 @@ class Serving:
         tokenizer: tokenizer of the model.
         sampling: the sampling distribution, stop strings included.
         deterministic: batches must not depend on timing.
-        entropies: compute the entropy of each token's distribution (`Generation.entropy`).
-        nats: compute `Generation.entropy_nats`.
+        entropies: compute `Generation.entropy`, the entropy over the ten most probable tokens.
+        nats: compute `Generation.entropy_nats`, the entropy of the whole distribution.
         version: version of the weights.
         beside: an existing engine with the same weights, or None. An engine for evaluation gets the engine for training
             here, and may share its servers.
