@@ -243,7 +243,7 @@ class Compact(Tags):
 
 
 class Planner:
-    """Asks for one fact of the question's chain after the other; any listed action with probability `slips`."""
+    """Asks for each fact of the question's chain in turn; takes a random listed action with probability `slips`."""
 
     def __init__(self, env: DeepResearch, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips, self._rng = env, seed, slips, random.Random(seed)
@@ -306,7 +306,7 @@ def prompt(config: Config) -> Tags:
 
 
 def expert(env: Env, name: str, seed: int) -> Planner:
-    """`expert`, `careless:P` (any listed action with probability P; 0.3 if left out) or `random`."""
+    """`expert`, `careless:P` (a random listed action with probability P; 0.3 if left out) or `random`."""
     assert isinstance(env, DeepResearch)
     return Planner(env, seed, random_share(name, "deep_research", EXPERTS))
 

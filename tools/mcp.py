@@ -201,7 +201,7 @@ class Server:
             why = f"answered a call with what is no result: {self._clean(_one_line(error))}"
             raise ToolFault(f"the MCP server {self.config.where} {why}") from None
         if code is not None and code not in (CLOSED, TIMED_OUT):
-            raise ToolError(self._clean(_one_line(error))) from None  # the server's word on this call
+            raise ToolError(self._clean(_one_line(error))) from None  # the server answered this call, with an error
         if code == TIMED_OUT and await _alive(client):
             said = f"no answer in {self.config.timeout_s:g} s"
             raise (ToolError if self.config.on_timeout == "message" else ToolFault)(said) from None

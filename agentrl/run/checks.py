@@ -17,7 +17,7 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
     """Check tasks, model folders and the engine's needs before torch is imported and processes or servers start.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         resume: a stored run continues. Model folders are then not checked, because the checkpoint may hold the model.
 
     Raises:

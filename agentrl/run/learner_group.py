@@ -72,7 +72,7 @@ class LearnerGroup:
     """The processes of a run's learners, as a context manager: `start` starts them, and `__exit__` ends them.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
 
     Raises:
         ValueError: these processes cannot work here; see `check_group`.
@@ -267,7 +267,7 @@ def joined(device: torch.device, place: Place, store: Any = None, *, alone: bool
 
     Args:
         device: what this rank computes on.
-        place: of this rank.
+        place: this rank's place.
         store: where the ranks find each other: a file on this machine, a store of torch, or None for what torchrun's
             variables say.
         alone: all ranks are on this machine; only read if there is a store.

@@ -66,7 +66,7 @@ def forecast(settings: Settings, card: str = "") -> Iterator[str]:
     """Yields the lines of the forecast one by one, because computing a line may take half a minute.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         card: a name of CARDS; empty for none.
 
     Raises:

@@ -67,7 +67,7 @@ class Rollouts:
     """Plays batches of rollouts, demonstrations and evaluations with the weights that were loaded last.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         tokenizers: the tokenizer of every policy, by name; None if `speak` sets them before anything is played.
 
     Raises:

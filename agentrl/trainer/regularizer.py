@@ -94,7 +94,7 @@ class Regularizers:
     """The regularizers of one policy, in the recipe's order.
 
     Args:
-        entries: of `[[update.regularizers]]`.
+        entries: the entries of `[[update.regularizers]]`.
     """
 
     def __init__(self, entries: Sequence[Entry[RegularizerFile]] = ()) -> None:

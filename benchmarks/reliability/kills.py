@@ -97,7 +97,7 @@ class Campaign:
 
     Args:
         work: an empty folder.
-        seed: of recipes, moments and signals.
+        seed: draws recipes, moments and signals.
         say: prints a line.
     """
 

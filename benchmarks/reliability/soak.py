@@ -84,8 +84,8 @@ def soak(
     """Train for some minutes; the report.
 
     Args:
-        minutes: of training.
-        seed: of the run.
+        minutes: how long to train.
+        seed: the run's seed.
         configuration: `toy`, whose caches are full at once; or a name in `recipes.CONFIGURATIONS`, whose caches (of
             games, chat turns, tries of choices) take thousands of iterations to fill, and look like growth till then.
         save: called with the report so far, about once per minute.

@@ -1,6 +1,7 @@
 """Arithmetic stories: a count of things that events change, and sentences whose numbers do not matter.
 
-Training, validation and test stories never share their numbers (as a set), nor the order of their kinds of event.
+Training, validation and test stories never share their numbers (as a set), nor, where a story has
+more than one event, the order of their kinds of event.
 """
 
 import hashlib
@@ -111,13 +112,13 @@ def write(part: Part, seed: int, events: int, largest: int, noise: int, room: in
     """The story of a seed.
 
     Args:
-        part: which numbers and orders of events it may have.
-        seed: which of them.
-        events: that change the count. With one event the parts share their orders, of which there are five.
-        largest: number in the text.
+        part: decides which numbers and orders of events the story may have.
+        seed: decides which of these it has.
+        events: how many events change the count. Stories of one event have the same five orders in all parts.
+        largest: the largest number in the text.
         noise: sentences whose numbers do not matter.
-        room: counts stay up to it; 0: ten times the largest number.
-        brief: in few words, always the same.
+        room: the largest count on the way; 0: ten times the largest number.
+        brief: few words, with one wording per kind of event.
     """
     room = room or ROOM * largest
     rng = random.Random(f"calculator {part} {seed} {events} {largest} {noise} {room}")
@@ -149,7 +150,7 @@ def _draw(rng: random.Random, largest: int, kinds: tuple[str, ...], noise: int, 
 
 
 def _event(kind: str, number: int, factors: list[int]) -> Event:
-    """With the next factor, if the kind has one; `times` has nothing else."""
+    """An event of this kind, with the next factor if the kind has one; `times` has no other number."""
     factor = factors.pop() if kind in MULTIPLY else 0
     return Event(kind, 0 if kind == "times" else number, factor)
 

@@ -77,7 +77,7 @@ class Writer(View):
         return "submitted"
 
     def state_key(self) -> str:
-        """Equal files and equal findings are one state."""
+        """States with the same files and the same reports of the tester are one state."""
         text = json.dumps([sorted(self._now().items()), self._heard, self.done])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

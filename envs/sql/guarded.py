@@ -26,11 +26,11 @@ class Limits(NamedTuple):
     """What one query may take.
 
     Attributes:
-        steps: instructions of SQLite's machine.
-        seconds: of the clock, after which the process is killed.
-        rows: of the result.
-        memory: bytes of SQLite's heap.
-        longest: bytes of one text or blob.
+        steps: the most instructions of SQLite's machine.
+        seconds: time by the clock after which the process is killed.
+        rows: the most rows of a result.
+        memory: the most bytes of SQLite's heap.
+        longest: the most bytes of one text or blob.
     """
 
     steps: int = 5_000_000

@@ -136,7 +136,7 @@ def candidates(schema: Schema, values: Sequence[str | int], kinds: Sequence[str]
     Args:
         schema: the tables that may be used.
         values: words and numbers that conditions may have.
-        kinds: of the queries.
+        kinds: the kinds of queries to list.
     """
     known = {table.name: table for table in schema}
     return [

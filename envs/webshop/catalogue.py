@@ -26,7 +26,7 @@ class Catalogue(Protocol):
 
     Attributes:
         name: what reports call it.
-        products: by number.
+        products: the products; a product's number is its place.
         numbers: ASIN -> number.
         columns: what goals are drawn from.
         postings: the search index.

@@ -1,7 +1,7 @@
 """The page machine: what each action does to a session, every quirk of the original included.
 
-A session's state is one immutable value; a step gives the next one. The page that an action is read against is told
-from the URL by substring, as in the original, so a query such as `search_results` changes what `< prev` does.
+A session's state is one immutable value; a step gives the next one. As in the original, substrings of the URL decide on
+which kind of page an action acts, so a query such as `search_results` changes what `< prev` does.
 """
 
 import json
@@ -42,7 +42,7 @@ class State:
         sub: which further page of it.
         options: group -> clicked value, in the order of first clicks; never changed in place.
         visited: ASINs opened since the last index page.
-        reward: of the purchase on the page `done`.
+        reward: the reward of the purchase, on the page `done`.
     """
 
     kind: str = INDEX

@@ -21,13 +21,13 @@ from agentrl.tools._sandbox.usage import (
 )
 
 FREEZE_S = 5.0  # for killing children that go on making children, on a busy machine
-QUICK_ROUNDS = 20  # of looking without a pause: a stop takes some ten microseconds
+QUICK_ROUNDS = 20  # rounds without a pause, because a stop takes about ten microseconds
 PAUSE_S = 0.0005  # between two rounds of killing: a process needs some time to end
 TABLES = 4  # times the descriptors of one process that all processes together may hold
 
 
 class Excess(NamedTuple):
-    """Which limit is passed (`memory`, `disk` or `descriptors`), and by how much in words."""
+    """Which limit is passed (`memory`, `disk` or `descriptors`), and a text that says by how much."""
 
     reason: str
     words: str

@@ -31,7 +31,7 @@ END_S = 5.0
 
 
 class Lost(Exception):
-    """The sandbox failed before it ran anything: not the code's doing."""
+    """The sandbox failed before it ran anything, so the code is not the cause."""
 
 
 class Stopped(Exception):

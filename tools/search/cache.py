@@ -17,7 +17,7 @@ PLACES, ABOUT = "places.npy", "about.json"  # of every index: the lines of its c
 
 
 def fingerprint(path: Path) -> dict[str, int]:
-    """What changes when a file does: size in bytes, and the time of its last change in ns."""
+    """Tells versions of a file apart: its size in bytes, and the time of its last change in ns."""
     stat = path.stat()
     return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
 
