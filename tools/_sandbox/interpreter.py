@@ -34,7 +34,7 @@ class Interpreter(NamedTuple):
 
 
 def own() -> str:
-    """The executable that runs now, outside any virtual environment."""
+    """The Python executable of this process; in a virtual environment, the one that it was made from."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
