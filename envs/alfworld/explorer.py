@@ -123,7 +123,7 @@ class Explorer:
                 return f"use {lamp}"
         if lamps:
             return self._reach(min(lamps.values()))
-        # A lamp is in reach wherever one stands next to it, behind doors too.
+        # A lamp can be used from any place next to it, even behind a closed door.
         unvisited = [name for name in memory.receptacles if name not in memory.visited]
         options = unvisited or [name for name in memory.receptacles if name not in memory.here]
         return self._reach(max(options, key=lambda name: self._stand(name)))

@@ -9,7 +9,7 @@ from agentrl.envs.alfworld.game import Game, State
 class Seen(NamedTuple):
     """A receptacle at the agent's place; `door` is "open", "closed" or "" (it has none).
 
-    `contents` is empty behind a closed door. `lit` are the contents that were turned on.
+    `contents` is empty while the door is closed. `lit` are the contents that were turned on.
     """
 
     name: str
