@@ -54,7 +54,7 @@ class Slope(NamedTuple):
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> Slope:
-    """Of y over x, both [n], n at least 3."""
+    """The slope of y over x, both [n], n at least 3."""
     centred = x - x.mean()  # [n]
     spread = float((centred**2).sum())
     if spread == 0:
