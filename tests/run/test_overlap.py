@@ -197,7 +197,7 @@ def test_without_determinism_newer_weights_come_in_the_middle_of_a_batch(tmp_pat
         ({**AHEAD, "guide": {"name": "interleave"}}, "run.staleness = 1 cannot be combined with [guide]"),
         ({**AHEAD, "replay": {"name": "recent"}}, "run.staleness = 1 cannot be combined with [replay]"),
         ({**AHEAD, **SECOND}, "run.staleness = 1 cannot be combined with [scoring.second]"),
-        ({**AHEAD, "learner": {"processes": 2}}, "learner.processes = 2 leads other processes from there"),
+        ({**AHEAD, "learner": {"processes": 2}}, "learner.processes = 2 needs the main thread"),
         ({**AHEAD, "sampler": {"name": "prioritised"}, "batch": {"copies": 1}}, "choose another sampler, or run.stal"),
         ({**FIRST, "guide": {"name": "interleave"}}, "rollout.provision = 1.5 cannot be combined with [guide]"),
         ({**FIRST, "score": {"name": "length_rules"}}, "rollout.provision = 1.5 cannot be combined with [score]"),
