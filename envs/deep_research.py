@@ -2,7 +2,8 @@
 
 The planner (`main`) sees no passage. It delegates a question, hears what a searcher found, and answers in the end; a
 searcher is an agent of its own that plays `search_qa` on the question it was given, over the same embedded
-encyclopaedia. Questions are its generated ones, with things held out between splits. The setting is that of M-GRPO
+encyclopaedia. The questions are those generated from the encyclopaedia; each split has things that no other split asks
+for. The setting is that of M-GRPO
 (arXiv:2511.13288): both agents report the signals `format` and `em`, from which `[reward] name="m_grpo_reward"` with
 correct = "em" and expert = "em" composes both rewards; a searcher's `em` judges it on the question it was sent, as an
 expert would.
@@ -113,7 +114,7 @@ class DeepResearch:
         }
 
     def observation(self) -> Observation:
-        """The question, or the last reply. In the embedded world it also lists actions with known names."""
+        """The question, or the last reply, and the actions that can be made of the names seen so far."""
         heard = ";".join(f"{asked}={said}" for asked, said in self.state.heard)
         question = str(self.state.task.params.get("question", ""))
         return Observation(
