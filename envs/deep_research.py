@@ -236,7 +236,7 @@ class Compact(Tags):
         return action if found is None else f"{found.tag} {found.content}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The first word says which."""
+        """The first word, delegate or answer, says which of the two it is."""
         name, _, content = text.strip().partition(" ")
         if name not in ("delegate", "answer"):
             return Parsed(text.strip(), False, Status.PARSE_ERROR)
